@@ -1,0 +1,108 @@
+"""A task bound to a model of it, its generic types closed over."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from app.engine.description import ModelDescription
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.limits import Limits
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.response import InferenceOutput, Prediction
+from tasks.task import Model, Task
+
+__all__ = ("Answered", "BoundServable", "Servable", "Timings")
+
+InputT = TypeVar("InputT")
+PredictionT = TypeVar("PredictionT", bound=Prediction)
+
+
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the time of one inference went, in nanoseconds.
+
+    Attributes:
+        decode: reading images and parameters.
+        model: the model's call, its own pre- and post-processing included.
+        refine: thresholds, filters, order.
+    """
+
+    decode: int = 0
+    model: int = 0
+    refine: int = 0
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The outputs of one request, how many data the model saw for them, and what that took."""
+
+    outputs: Sequence[InferenceOutput]
+    batch_size: int
+    timings: Timings
+
+
+class Servable(Protocol):
+    """A model ready to answer requests. Called from several threads at once."""
+
+    @property
+    def description(self) -> ModelDescription: ...
+
+    def answer(self, request: InferenceRequest, limits: Limits, /) -> Answered:
+        """Answer every input of `request`.
+
+        Raises:
+            InferenceError: for a request that cannot be read, or a model that failed.
+        """
+        ...
+
+
+class BoundServable(Generic[InputT, PredictionT]):
+    """The servable of any task.
+
+    Args:
+        task: reads requests and narrows predictions.
+        model: a model of that task.
+        description: what is known of the model.
+        defaults: request parameters that the model's settings give, under the request's own.
+    """
+
+    def __init__(
+        self,
+        task: Task[InputT, PredictionT],
+        model: Model[InputT, PredictionT],
+        description: ModelDescription,
+        defaults: Mapping[str, object],
+    ) -> None:
+        self._task = task
+        self._model = model
+        self._defaults = defaults
+        self.description = description
+
+    def answer(self, request: InferenceRequest, limits: Limits, /) -> Answered:
+        started = time.perf_counter_ns()
+        groups = self._task.decode(request, self._defaults, limits)
+        items = [item for group in groups for item in group.items]
+        decoded = time.perf_counter_ns()
+        predictions = self._predict(items)
+        modelled = time.perf_counter_ns()
+        refined = iter([self._task.refine(item, each) for item, each in zip(items, predictions, strict=True)])
+        outputs = [
+            InferenceOutput(
+                name=group.name, predictions=[next(refined) for _ in group.items], parameters=group.parameters
+            )
+            for group in groups
+        ]
+        timings = Timings(decode=decoded - started, model=modelled - decoded, refine=time.perf_counter_ns() - modelled)
+        return Answered(outputs=outputs, batch_size=len(items), timings=timings)
+
+    def _predict(self, items: Sequence[InputT]) -> Sequence[PredictionT]:
+        try:
+            predictions = self._model(items)
+        except InferenceError:
+            raise
+        except Exception as error:
+            raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {error}") from error
+        if len(predictions) != len(items):
+            message = f"The model answered {len(predictions)} of {len(items)} inputs"
+            raise InferenceError(ErrorKind.MODEL_FAILED, message)
+        return predictions

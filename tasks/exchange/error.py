@@ -1,0 +1,51 @@
+"""The one error that crosses layers: a kind, a sentence for the sender, and the field it is about."""
+
+from enum import StrEnum
+
+__all__ = ("ErrorKind", "InferenceError", "invalid")
+
+
+class ErrorKind(StrEnum):
+    """Why an inference could not be answered. Each surface maps every kind to its own status once."""
+
+    INVALID_REQUEST = "invalid_request"
+    UNSUPPORTED = "unsupported"
+    MODEL_NOT_FOUND = "model_not_found"
+    MODEL_NOT_READY = "model_not_ready"
+    TOO_LARGE = "too_large"
+    OVERLOADED = "overloaded"
+    DEADLINE_EXCEEDED = "deadline_exceeded"
+    UNAUTHENTICATED = "unauthenticated"
+    MODEL_FAILED = "model_failed"
+    INTERNAL = "internal"
+
+
+class InferenceError(Exception):
+    """A failure that can be told to the sender as it stands.
+
+    Args:
+        kind: what went wrong, in neutral terms.
+        message: one sentence saying what was expected and what came.
+        path: the field of the request it is about, such as ``inputs[0].data[1]``; empty when it is about none.
+    """
+
+    def __init__(self, kind: ErrorKind, message: str, path: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+    def under(self, prefix: str) -> "InferenceError":
+        """The same error with `prefix` put before its path, for a caller that knows where the field lives."""
+        if not self.path:
+            return InferenceError(self.kind, self.message, prefix)
+        separator = "" if self.path.startswith("[") else "."
+        return InferenceError(self.kind, self.message, f"{prefix}{separator}{self.path}")
+
+
+def invalid(message: str, path: str = "") -> InferenceError:
+    """An `INVALID_REQUEST` error, by far the commonest kind below the wire."""
+    return InferenceError(ErrorKind.INVALID_REQUEST, message, path)

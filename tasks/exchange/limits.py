@@ -1,0 +1,21 @@
+"""How much of a request is worked on before it is refused."""
+
+import msgspec
+
+__all__ = ("Limits",)
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds that hold for one request.
+
+    Attributes:
+        max_pixels: width times height of one image, read from its header before anything is decoded.
+        max_inputs: images, or texts, in one request, counted over all of its inputs.
+        max_prompts: prompts for one image.
+        max_new_tokens: tokens generated for one prompt.
+    """
+
+    max_pixels: int = 64_000_000
+    max_inputs: int = 256
+    max_prompts: int = 64
+    max_new_tokens: int = 1024

@@ -1,0 +1,102 @@
+"""Typed, checked reading of the parameters that ride beside an input."""
+
+import math
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, TypeVar, get_args
+
+import msgspec
+
+from tasks.exchange.error import InferenceError, invalid
+
+__all__ = ("Fraction", "Positive", "TextList", "convert", "explained", "read_parameters")
+
+T = TypeVar("T")
+
+Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
+"""A score or an overlap: 0 to 1, both ends included."""
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+"""A count of at least one."""
+
+TextList = tuple[str, ...]
+"""Several texts. Where parameters cannot be arrays, a string holds a JSON array; a plain text is a list of one."""
+
+_AT = re.compile(r" - at `(?:key in )?\$(?P<path>[^`]*)`$")
+
+
+def convert(value: object, kind: type[T], path: str = "") -> T:
+    """Check `value` against `kind` without coercing between kinds of value.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the first field that does not fit.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise explained(error, path) from None
+
+
+def explained(error: msgspec.ValidationError, path: str = "") -> InferenceError:
+    """What msgspec has against a value, with its ``$.a[0].b`` turned into a path under `path`."""
+    text = str(error)
+    at = _AT.search(text)
+    found = invalid(_AT.sub("", text), at["path"].removeprefix(".") if at else "")
+    return found.under(path) if path else found
+
+
+def read_parameters(kind: type[T], *layers: Mapping[str, object], path: str = "parameters") -> T:
+    """Merge `layers`, the later over the earlier, and read the fields that `kind` declares.
+
+    Unknown names are ignored, because senders add their own; a null counts as absent.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming ``<path>.<field>`` for a wrong type, a number that is not finite, or one out
+            of range.
+    """
+    merged: dict[str, object] = {}
+    for layer in layers:
+        merged.update(layer)
+    if not merged:
+        return _defaults(kind)
+    lists = _text_lists(kind)
+    known: dict[str, object] = {}
+    for name in _names(kind):
+        value = merged.get(name)
+        if value is None:
+            continue
+        if isinstance(value, float) and not math.isfinite(value):
+            raise invalid(f"Expected a finite number, got {value}", f"{path}.{name}")
+        if isinstance(value, str) and name in lists:
+            value = _texts(value, f"{path}.{name}")
+        known[name] = value
+    return convert(known, kind, path)
+
+
+def _texts(value: str, path: str) -> object:
+    if not value.lstrip().startswith("["):
+        return [value]
+    try:
+        return msgspec.json.decode(value)
+    except msgspec.DecodeError as error:
+        raise invalid(f"Expected a JSON array of strings, got text that is not JSON ({error})", path) from None
+
+
+@cache
+def _defaults(kind: type[T]) -> T:
+    return kind()
+
+
+@cache
+def _names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in msgspec.structs.fields(kind))
+
+
+@cache
+def _text_lists(kind: type[Any]) -> frozenset[str]:
+    return frozenset(
+        field.name
+        for field in msgspec.structs.fields(kind)
+        if field.type == TextList or TextList in get_args(field.type)
+    )

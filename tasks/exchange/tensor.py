@@ -1,0 +1,117 @@
+"""Named arrays as every protocol of the field has them: numbers in an array, or opaque BYTES elements.
+
+The datatypes and their sizes are those of the Open Inference Protocol ("Tensor Data Types").
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ("BytesTensor", "Datatype", "Element", "InputTensor", "Tensor", "TensorSpec")
+
+
+class Datatype(StrEnum):
+    """An element type of the Open Inference Protocol."""
+
+    BOOL = "BOOL"
+    UINT8 = "UINT8"
+    UINT16 = "UINT16"
+    UINT32 = "UINT32"
+    UINT64 = "UINT64"
+    INT8 = "INT8"
+    INT16 = "INT16"
+    INT32 = "INT32"
+    INT64 = "INT64"
+    FP16 = "FP16"
+    FP32 = "FP32"
+    FP64 = "FP64"
+    BYTES = "BYTES"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype that holds one element; `object` for BYTES."""
+        return _DTYPES[self]
+
+    @property
+    def kind(self) -> str:
+        """NumPy's one-letter kind: ``b`` boolean, ``u`` unsigned, ``i`` signed, ``f`` floating, ``O`` for BYTES."""
+        return _DTYPES[self].kind
+
+
+_DTYPES: dict[Datatype, np.dtype[Any]] = {
+    Datatype.BOOL: np.dtype(np.bool_),
+    Datatype.UINT8: np.dtype(np.uint8),
+    Datatype.UINT16: np.dtype(np.uint16),
+    Datatype.UINT32: np.dtype(np.uint32),
+    Datatype.UINT64: np.dtype(np.uint64),
+    Datatype.INT8: np.dtype(np.int8),
+    Datatype.INT16: np.dtype(np.int16),
+    Datatype.INT32: np.dtype(np.int32),
+    Datatype.INT64: np.dtype(np.int64),
+    Datatype.FP16: np.dtype(np.float16),
+    Datatype.FP32: np.dtype(np.float32),
+    Datatype.FP64: np.dtype(np.float64),
+    Datatype.BYTES: np.dtype(object),
+}
+
+
+class TensorSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model expects or gives: -1 in `shape` is a dimension of any size."""
+
+    name: str
+    datatype: Datatype
+    shape: tuple[int, ...]
+
+
+class Element(Protocol):
+    """One BYTES element. How it is written on the wire is its protocol's business; a task picks the view it needs."""
+
+    def binary(self) -> bytes:
+        """The element as binary data, such as an encoded image.
+
+        Raises:
+            InferenceError: INVALID_REQUEST when the wire form cannot be read as binary data.
+        """
+        ...
+
+    def text(self) -> str:
+        """The element as text.
+
+        Raises:
+            InferenceError: INVALID_REQUEST when the wire form cannot be read as text.
+        """
+        ...
+
+
+class Tensor(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A tensor of numbers or booleans. `data` has the tensor's shape and its datatype's dtype."""
+
+    name: str
+    datatype: Datatype
+    data: NDArray[Any]
+    parameters: Mapping[str, object] = {}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows first, as NumPy has it."""
+        return self.data.shape
+
+
+class BytesTensor(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A tensor of BYTES elements.
+
+    `shape` is what the sender declared and is not compared with the number of elements: real clients put an image's
+    height, width and channels beside its one encoded element.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    elements: Sequence[Element]
+    parameters: Mapping[str, object] = {}
+
+
+InputTensor = Tensor | BytesTensor

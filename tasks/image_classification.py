@@ -1,0 +1,67 @@
+"""IMAGE_CLASSIFICATION: what the picture as a whole shows."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.exchange.limits import Limits
+from tasks.exchange.request import InferenceRequest
+from tasks.task import InputGroup, Model, TaskType
+from tasks.vision.image import Image
+from tasks.vision.request import image_groups
+from tasks.vision.selection import SCORE_DECIMALS, SelectionParameters, select
+
+__all__ = ("Classification", "ClassificationInput", "ImageClassification", "ImageClassifier", "LabelledScore")
+
+
+class LabelledScore(msgspec.Struct, frozen=True):
+    """One class and its score, 0..1."""
+
+    label: str
+    score: float
+
+
+class Classification(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Scores of classes for one image.
+
+    Attributes:
+        labels: class names.
+        scores: (len(labels),) float32, 0..1, in the order of `labels`.
+    """
+
+    labels: Sequence[str]
+    scores: NDArray[np.float32]
+
+    def records(self) -> list[LabelledScore]:
+        """One `LabelledScore` for each class, in the order of `labels`."""
+        scores = np.round(self.scores.astype(np.float64), SCORE_DECIMALS).tolist()
+        return [LabelledScore(label, score) for label, score in zip(self.labels, scores, strict=True)]
+
+
+class ClassificationInput(msgspec.Struct, frozen=True, eq=False):
+    """An image and how much of its classification is wanted."""
+
+    image: Image
+    parameters: SelectionParameters
+
+
+ImageClassifier = Model[ClassificationInput, Classification]
+
+
+class ImageClassification:
+    """All classes best first; the action `predict` gives the best one only, `predict_proba` (the default) every one."""
+
+    task_type = TaskType.IMAGE_CLASSIFICATION
+
+    def decode(
+        self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
+    ) -> Sequence[InputGroup[ClassificationInput]]:
+        return image_groups(request, defaults, limits, SelectionParameters, ClassificationInput)
+
+    def refine(self, item: ClassificationInput, prediction: Classification, /) -> Classification:
+        chosen = select(prediction.scores, prediction.labels, item.parameters)
+        if item.parameters.action == "predict":
+            chosen = chosen[:1]
+        return Classification(labels=[prediction.labels[index] for index in chosen], scores=prediction.scores[chosen])

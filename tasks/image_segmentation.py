@@ -1,0 +1,110 @@
+"""IMAGE_SEGMENTATION: what is in the picture, and the outline of each."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.exchange.limits import Limits
+from tasks.exchange.request import InferenceRequest
+from tasks.object_detection import PIXEL_DECIMALS, DetectionParameters
+from tasks.task import InputGroup, Model, TaskType
+from tasks.vision.contours import Contour, simplify
+from tasks.vision.image import Image
+from tasks.vision.request import image_groups
+from tasks.vision.selection import SCORE_DECIMALS, select
+
+__all__ = (
+    "ImageSegmentation",
+    "ImageSegmenter",
+    "Point",
+    "SegmentationInput",
+    "SegmentationParameters",
+    "SegmentedObject",
+    "Segments",
+)
+
+
+class SegmentationParameters(DetectionParameters, frozen=True, kw_only=True):
+    """What a segmenter may be asked.
+
+    Attributes:
+        epsilon: contour points within so many pixels of the line between their neighbours are dropped; 0 keeps all.
+    """
+
+    epsilon: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+
+
+class Point(msgspec.Struct, frozen=True):
+    """A pixel's centre in the upright original image, x to the right, y down."""
+
+    x: float
+    y: float
+
+
+class SegmentedObject(msgspec.Struct, frozen=True):
+    """One object. Its pixels are those inside an odd number of its contours (even-odd rule)."""
+
+    label: str
+    score: float
+    contour: list[list[Point]]
+
+
+class Segments(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The objects of one image.
+
+    Attributes:
+        labels: N class names.
+        scores: (N,) float32, 0..1.
+        contours: for each object, its contours in pixels of the upright original image: every part's outer boundary,
+            each followed by its holes (`tasks.vision.contours`).
+    """
+
+    labels: Sequence[str]
+    scores: NDArray[np.float32]
+    contours: Sequence[Sequence[Contour]]
+
+    def records(self) -> list[SegmentedObject]:
+        """One `SegmentedObject` for each object, in order."""
+        scores = np.round(self.scores.astype(np.float64), SCORE_DECIMALS).tolist()
+        return [
+            SegmentedObject(label, score, [_points(contour) for contour in contours])
+            for label, score, contours in zip(self.labels, scores, self.contours, strict=True)
+        ]
+
+
+class SegmentationInput(msgspec.Struct, frozen=True, eq=False):
+    """An image and which of its objects are wanted."""
+
+    image: Image
+    parameters: SegmentationParameters
+
+
+ImageSegmenter = Model[SegmentationInput, Segments]
+
+
+class ImageSegmentation:
+    """Objects best first; one whose mask is empty has no contour and is left out."""
+
+    task_type = TaskType.IMAGE_SEGMENTATION
+
+    def decode(
+        self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
+    ) -> Sequence[InputGroup[SegmentationInput]]:
+        return image_groups(request, defaults, limits, SegmentationParameters, SegmentationInput)
+
+    def refine(self, item: SegmentationInput, prediction: Segments, /) -> Segments:
+        seen = np.fromiter((len(contours) > 0 for contours in prediction.contours), np.bool_, len(prediction.contours))
+        scores = np.where(seen, prediction.scores, np.float32(np.nan))
+        chosen = select(scores, prediction.labels, item.parameters)
+        return Segments(
+            labels=[prediction.labels[index] for index in chosen],
+            scores=prediction.scores[chosen],
+            contours=[simplify(prediction.contours[index], item.parameters.epsilon) for index in chosen],
+        )
+
+
+def _points(contour: Contour) -> list[Point]:
+    return [Point(x, y) for x, y in np.round(contour.astype(np.float64), PIXEL_DECIMALS).tolist()]

@@ -1,0 +1,143 @@
+"""IMAGE_TEXT_TO_TEXT: questions about a picture, answered in words."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import msgspec
+
+from tasks.exchange.error import ErrorKind, InferenceError, invalid
+from tasks.exchange.limits import Limits
+from tasks.exchange.parameters import Fraction, Positive, TextList, read_parameters
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.tensor import BytesTensor, InputTensor
+from tasks.task import InputGroup, Model, TaskType
+from tasks.vision.image import Image
+from tasks.vision.request import check_count, read_images
+
+__all__ = (
+    "DEFAULT_PROMPT",
+    "Answer",
+    "Answers",
+    "GenerationParameters",
+    "ImageTextToText",
+    "PromptedImage",
+    "VisionLanguageModel",
+)
+
+DEFAULT_PROMPT = "What is in the picture?"
+"""Asked when neither the request nor the model's settings name a prompt."""
+
+_TEXT_INPUT_NAMES = frozenset({"prompt", "prompts", "question", "text"})
+
+
+class GenerationParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """How answers are generated.
+
+    Attributes:
+        prompts: the questions; one answer each.
+        max_new_tokens: an answer ends after so many tokens at the latest.
+        temperature: 0 takes the likeliest token each time; above it, tokens are sampled, the more freely the higher.
+        top_p: when sampling, only from the likeliest tokens that together reach this probability.
+        top_k: when sampling, only from so many of the likeliest tokens.
+        seed: makes sampling repeatable.
+    """
+
+    prompts: TextList | None = None
+    max_new_tokens: Positive = 64
+    temperature: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    top_p: Fraction = 1.0
+    top_k: Positive | None = None
+    seed: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """One prompt and what the model said to it."""
+
+    prompt: str
+    answer: str
+
+
+class Answers(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What was said about one image: `answers[i]` to `prompts[i]`."""
+
+    prompts: Sequence[str]
+    answers: Sequence[str]
+
+    def records(self) -> list[Answer]:
+        """One `Answer` for each prompt, in the order they were put."""
+        return [Answer(prompt, answer) for prompt, answer in zip(self.prompts, self.answers, strict=True)]
+
+
+class PromptedImage(msgspec.Struct, frozen=True, eq=False):
+    """An image and the prompts put to it (at least one)."""
+
+    image: Image
+    prompts: Sequence[str]
+    parameters: GenerationParameters
+
+
+VisionLanguageModel = Model[PromptedImage, Answers]
+
+
+class ImageTextToText:
+    """Prompts come as the `prompts` parameter of an image, or as text inputs, put to every image without its own.
+
+    A text input is a BYTES input with `content_type: str`, or one named prompt, prompts, question or text. It has no
+    output of its own.
+    """
+
+    task_type = TaskType.IMAGE_TEXT_TO_TEXT
+
+    def decode(
+        self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
+    ) -> Sequence[InputGroup[PromptedImage]]:
+        check_count(request.inputs, limits)
+        texts = tuple(_texts(request))
+        groups: list[InputGroup[PromptedImage]] = []
+        for index, tensor in enumerate(request.inputs):
+            if _is_text(tensor):
+                continue
+            path = f"inputs[{index}]"
+            parameters = read_parameters(
+                GenerationParameters, defaults, request.parameters, tensor.parameters, path=f"{path}.parameters"
+            )
+            own = "prompts" in tensor.parameters or not texts
+            prompts = (parameters.prompts if own else texts) or (DEFAULT_PROMPT,)
+            _check_amounts(prompts, parameters, limits, f"{path}.parameters")
+            items = [PromptedImage(image, prompts, parameters) for image in read_images(tensor, limits, path)]
+            groups.append(InputGroup(name=tensor.name, parameters=tensor.parameters, items=items))
+        if not groups:
+            raise invalid("Expected an image among the inputs, got texts only", "inputs")
+        return groups
+
+    def refine(self, item: PromptedImage, prediction: Answers, /) -> Answers:
+        del item
+        return prediction
+
+
+def _is_text(tensor: InputTensor) -> bool:
+    if not isinstance(tensor, BytesTensor):
+        return False
+    return tensor.parameters.get("content_type") == "str" or tensor.name.lower() in _TEXT_INPUT_NAMES
+
+
+def _texts(request: InferenceRequest) -> Sequence[str]:
+    found: list[str] = []
+    for index, tensor in enumerate(request.inputs):
+        if not _is_text(tensor) or not isinstance(tensor, BytesTensor):
+            continue
+        for position, element in enumerate(tensor.elements):
+            try:
+                found.append(element.text())
+            except InferenceError as error:
+                raise error.under(f"inputs[{index}].data[{position}]") from None
+    return found
+
+
+def _check_amounts(prompts: Sequence[str], parameters: GenerationParameters, limits: Limits, path: str) -> None:
+    if len(prompts) > limits.max_prompts:
+        message = f"Expected at most {limits.max_prompts} prompts, got {len(prompts)}"
+        raise InferenceError(ErrorKind.TOO_LARGE, message, f"{path}.prompts")
+    if parameters.max_new_tokens > limits.max_new_tokens:
+        message = f"Expected at most {limits.max_new_tokens}, got {parameters.max_new_tokens}"
+        raise InferenceError(ErrorKind.TOO_LARGE, message, f"{path}.max_new_tokens")

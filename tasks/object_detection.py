@@ -1,0 +1,104 @@
+"""OBJECT_DETECTION: what is in the picture, and the upright box around each."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.exchange.limits import Limits
+from tasks.exchange.parameters import Fraction
+from tasks.exchange.request import InferenceRequest
+from tasks.task import InputGroup, Model, TaskType
+from tasks.vision.boxes import clip_boxes
+from tasks.vision.image import Image
+from tasks.vision.request import image_groups
+from tasks.vision.selection import SCORE_DECIMALS, SelectionParameters, select
+
+__all__ = (
+    "PIXEL_DECIMALS",
+    "DetectedObject",
+    "DetectionInput",
+    "DetectionParameters",
+    "Detections",
+    "ObjectDetection",
+    "ObjectDetector",
+)
+
+PIXEL_DECIMALS = 4
+"""Digits kept of a pixel coordinate: far below what a 32-bit float resolves in a large image."""
+
+
+class DetectionParameters(SelectionParameters, frozen=True, kw_only=True):
+    """What a detector may be asked.
+
+    Attributes:
+        iou_threshold: of two boxes of one class that overlap more, the worse is left out. Models that suppress
+            duplicates inside their own graph do not read it.
+    """
+
+    score_threshold: Fraction = 0.5
+    iou_threshold: Fraction = 0.45
+
+
+class DetectedObject(msgspec.Struct, frozen=True):
+    """One object: pixels of the upright original image, x to the right, y down."""
+
+    label: str
+    score: float
+    xmin: float
+    ymin: float
+    xmax: float
+    ymax: float
+
+
+class Detections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The objects of one image.
+
+    Attributes:
+        labels: N class names.
+        scores: (N,) float32, 0..1.
+        boxes: (N, 4) float32, left, top, right, bottom in pixels of the upright original image.
+    """
+
+    labels: Sequence[str]
+    scores: NDArray[np.float32]
+    boxes: NDArray[np.float32]
+
+    def records(self) -> list[DetectedObject]:
+        """One `DetectedObject` for each box, in order."""
+        scores = np.round(self.scores.astype(np.float64), SCORE_DECIMALS).tolist()
+        boxes = np.round(self.boxes.astype(np.float64), PIXEL_DECIMALS).tolist()
+        return [
+            DetectedObject(label, score, *box) for label, score, box in zip(self.labels, scores, boxes, strict=True)
+        ]
+
+
+class DetectionInput(msgspec.Struct, frozen=True, eq=False):
+    """An image and which of its objects are wanted."""
+
+    image: Image
+    parameters: DetectionParameters
+
+
+ObjectDetector = Model[DetectionInput, Detections]
+
+
+class ObjectDetection:
+    """Boxes clipped to the image, best first; a box with nothing left inside the image is left out."""
+
+    task_type = TaskType.OBJECT_DETECTION
+
+    def decode(
+        self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
+    ) -> Sequence[InputGroup[DetectionInput]]:
+        return image_groups(request, defaults, limits, DetectionParameters, DetectionInput)
+
+    def refine(self, item: DetectionInput, prediction: Detections, /) -> Detections:
+        boxes = clip_boxes(prediction.boxes, item.image.width, item.image.height)
+        inside = np.all(boxes[:, 2:] > boxes[:, :2], axis=1)
+        scores = np.where(inside, prediction.scores, np.float32(np.nan))
+        chosen = select(scores, prediction.labels, item.parameters)
+        return Detections(
+            labels=[prediction.labels[index] for index in chosen], scores=prediction.scores[chosen], boxes=boxes[chosen]
+        )

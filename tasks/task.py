@@ -1,0 +1,70 @@
+"""What a task type, and a model of it, have to offer the engine."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from tasks.exchange.limits import Limits
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.response import Prediction
+
+__all__ = ("InputGroup", "Model", "Task", "TaskType")
+
+
+class TaskType(StrEnum):
+    """The task types of the Chariot page, spelled as it spells them."""
+
+    IMAGE_CLASSIFICATION = "IMAGE_CLASSIFICATION"
+    OBJECT_DETECTION = "OBJECT_DETECTION"
+    ORIENTED_OBJECT_DETECTION = "ORIENTED_OBJECT_DETECTION"
+    IMAGE_SEGMENTATION = "IMAGE_SEGMENTATION"
+    IMAGE_TEXT_TO_TEXT = "IMAGE_TEXT_TO_TEXT"
+
+
+InputT = TypeVar("InputT")
+PredictionT = TypeVar("PredictionT", bound=Prediction)
+InputT_contra = TypeVar("InputT_contra", contravariant=True)
+PredictionT_co = TypeVar("PredictionT_co", bound=Prediction, covariant=True)
+
+
+class InputGroup(msgspec.Struct, Generic[InputT], frozen=True, kw_only=True, eq=False):
+    """The data of one input of a request, all answered in one output.
+
+    Attributes:
+        name: the input's name, which its output takes over.
+        parameters: the input's own parameters as they came.
+        items: what the model is given, one for each datum.
+    """
+
+    name: str
+    parameters: Mapping[str, object]
+    items: Sequence[InputT]
+
+
+class Model(Protocol[InputT_contra, PredictionT_co]):
+    """A loaded model: a batch in, a batch of the same length and order out. Called from several threads at once."""
+
+    def __call__(self, inputs: Sequence[InputT_contra], /) -> Sequence[PredictionT_co]: ...
+
+
+class Task(Protocol[InputT, PredictionT]):
+    """How requests of one task type become model inputs, and how answers are narrowed to what was asked for."""
+
+    @property
+    def task_type(self) -> TaskType: ...
+
+    def decode(
+        self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
+    ) -> Sequence[InputGroup[InputT]]:
+        """Read every input of `request`; `defaults` are the model's own parameters, under the request's.
+
+        Raises:
+            InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field.
+        """
+        ...
+
+    def refine(self, item: InputT, prediction: PredictionT, /) -> PredictionT:
+        """Apply the thresholds, label filter, limits and order that `item` asks for."""
+        ...

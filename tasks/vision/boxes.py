@@ -1,0 +1,56 @@
+"""Axis-aligned and rotated boxes: clipping and non-maximum suppression."""
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ("clip_boxes", "suppress_boxes", "suppress_rotated_boxes", "xywh_to_xyxy")
+
+
+def xywh_to_xyxy(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(N, 4) centre x, centre y, width, height to (N, 4) left, top, right, bottom, in the same unit."""
+    half = boxes[:, 2:4] / np.float32(2)
+    return np.concatenate([boxes[:, :2] - half, boxes[:, :2] + half], axis=1, dtype=np.float32)
+
+
+def clip_boxes(boxes: NDArray[np.float32], width: int, height: int) -> NDArray[np.float32]:
+    """(N, 4) xyxy in pixels, held within a `width` x `height` image."""
+    return np.clip(boxes, 0, np.array([width, height, width, height], np.float32))
+
+
+def suppress_boxes(
+    boxes: NDArray[np.float32], scores: NDArray[np.float32], class_ids: NDArray[np.intp], iou_threshold: float
+) -> NDArray[np.intp]:
+    """Class-aware non-maximum suppression of (N, 4) xyxy boxes: the indices kept, best score first.
+
+    A box is dropped when its IoU with a better one of its class is over `iou_threshold`, or when its score is 0.
+    """
+    if len(boxes) < 2:
+        return np.arange(len(boxes))
+    # Classes are moved apart so that none overlaps another. OpenCV's own batched form does this too, but wrongly where
+    # coordinates are negative, as those of boxes that reach over the border are.
+    apart = class_ids[:, np.newaxis] * (float(boxes.max() - boxes.min()) + 1.0)
+    rectangles = np.concatenate([boxes[:, :2] + apart, boxes[:, 2:] - boxes[:, :2]], axis=1, dtype=np.float64)
+    kept = cv2.dnn.NMSBoxes(rectangles, scores, 0.0, iou_threshold)  # pyright: ignore
+    return _best_first(np.asarray(kept, np.intp), scores)
+
+
+def suppress_rotated_boxes(
+    boxes: NDArray[np.float32], scores: NDArray[np.float32], class_ids: NDArray[np.intp], iou_threshold: float
+) -> NDArray[np.intp]:
+    """Class-aware non-maximum suppression of (N, 5) cx, cy, w, h, r boxes, r in radians: the indices kept, best first."""
+    if len(boxes) < 2:
+        return np.arange(len(boxes))
+    kept: list[int] = []
+    for class_id in np.unique(class_ids):
+        own = np.flatnonzero(class_ids == class_id)
+        rectangles = [
+            ((float(cx), float(cy)), (float(w), float(h)), float(np.degrees(r))) for cx, cy, w, h, r in boxes[own]
+        ]
+        best = cv2.dnn.NMSBoxesRotated(rectangles, scores[own].tolist(), 0.0, iou_threshold)
+        kept.extend(own[np.asarray(best, np.intp)].tolist())
+    return _best_first(np.asarray(kept, np.intp), scores)
+
+
+def _best_first(indices: NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.intp]:
+    return indices[np.argsort(-scores[indices], kind="stable")]
