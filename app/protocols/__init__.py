@@ -1,0 +1,9 @@
+"""The wire protocols. Each folder is one: its wire types, its codec (two pure functions) and its routes."""
+
+from app.protocols.chariot_v2.routes import ChariotV2
+from app.protocols.chariot_v2_kserve.routes import ChariotV2KServe
+from app.protocols.protocol import HttpProtocol
+
+__all__ = ("PROTOCOLS",)
+
+PROTOCOLS: tuple[HttpProtocol, ...] = (ChariotV2KServe(), ChariotV2())

@@ -52,8 +52,8 @@ def read_parameters(kind: type[T], *layers: Mapping[str, object], path: str = "p
     Unknown names are ignored, because senders add their own; a null counts as absent.
 
     Raises:
-        InferenceError: INVALID_REQUEST naming ``<path>.<field>`` for a wrong type, a number that is not finite, or one out
-            of range.
+        InferenceError: INVALID_REQUEST naming ``<path>.<field>`` for a wrong type, a number that is not finite, or one
+            out of range.
     """
     merged: dict[str, object] = {}
     for layer in layers:

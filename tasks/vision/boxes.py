@@ -38,7 +38,7 @@ def suppress_boxes(
 def suppress_rotated_boxes(
     boxes: NDArray[np.float32], scores: NDArray[np.float32], class_ids: NDArray[np.intp], iou_threshold: float
 ) -> NDArray[np.intp]:
-    """Class-aware non-maximum suppression of (N, 5) cx, cy, w, h, r boxes, r in radians: the indices kept, best first."""
+    """Class-aware non-maximum suppression of (N, 5) cx, cy, w, h, r (radians) boxes: the indices kept, best first."""
     if len(boxes) < 2:
         return np.arange(len(boxes))
     kept: list[int] = []

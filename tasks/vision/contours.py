@@ -23,15 +23,16 @@ def contours_of_mask(mask: NDArray[np.uint8]) -> list[Contour]:
     if not found:
         return []
     ordered: list[Contour] = []
-    # hierarchy rows: next, previous, first child, parent. With RETR_CCOMP every hole is a child of an outer boundary.
-    for index, links in enumerate(hierarchy[0]):
-        if links[3] >= 0:
+    # Each row of the hierarchy: next, previous, first child, parent. With RETR_CCOMP every hole is a child of an outer
+    # boundary, and there is no deeper level.
+    links: list[list[int]] = hierarchy[0].tolist()
+    for index, (_, _, hole, parent) in enumerate(links):
+        if parent >= 0:
             continue
         ordered.append(_points(found[index]))
-        hole = links[2]
         while hole >= 0:
             ordered.append(_points(found[hole]))
-            hole = hierarchy[0][hole][0]
+            hole = links[hole][0]
     return ordered
 
 

@@ -1,0 +1,72 @@
+"""Which models a service has, and who loads them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from app.assembly.discovery import discover, model_at, models_in
+from app.engine.description import ModelDescription
+from app.engine.servable import Servable
+from app.runtimes import RUNTIMES
+from app.runtimes.runtime import Runtime
+from app.settings.model import ModelError, ModelSource
+from app.settings.server import ModelOptions
+
+__all__ = ("FIXTURE_MODELS", "describe", "load", "sources")
+
+FIXTURE_MODELS = Path(__file__).parents[2] / "fixtures" / "models"
+"""The models that this repository trains for its tests, served when no other is named."""
+
+
+def sources(options: ModelOptions) -> Sequence[ModelSource]:
+    """Every version of every model that `options` name.
+
+    Raises:
+        ModelError: with a sentence for their owner.
+    """
+    if options.model is not None and options.model_repository is not None:
+        raise ModelError("Name a model or a model repository, not both")
+    if options.model is not None:
+        found = model_at(options.model)
+    elif options.model_repository is not None:
+        found = models_in(options.model_repository)
+    else:
+        found = discover(options.model_dir or FIXTURE_MODELS)
+    if options.score_threshold is None:
+        return found
+    return [_with_default(source, "score_threshold", options.score_threshold) for source in found]
+
+
+def describe(source: ModelSource) -> ModelDescription:
+    """What the model at `source` is.
+
+    Raises:
+        ModelError: with a sentence for its owner.
+    """
+    return _runtime(source).inspect(source)
+
+
+def load(source: ModelSource) -> Servable:
+    """The model at `source`, ready to answer.
+
+    Raises:
+        ModelError: with a sentence for its owner.
+    """
+    return _runtime(source).load(source)
+
+
+def _runtime(source: ModelSource) -> Runtime:
+    wanted = source.settings.runtime
+    names = ", ".join(runtime.name for runtime in RUNTIMES)
+    for runtime in RUNTIMES:
+        if runtime.name == wanted or (wanted is None and runtime.recognises(source)):
+            return runtime
+    if wanted is not None:
+        raise ModelError(f"{source.folder}: runtime: Expected one of {names}, got {wanted!r}")
+    raise ModelError(f"{source.file or source.folder} is not a model of any runtime here ({names})")
+
+
+def _with_default(source: ModelSource, name: str, value: object) -> ModelSource:
+    parameters = {name: value, **source.settings.parameters}
+    return msgspec.structs.replace(source, settings=msgspec.structs.replace(source.settings, parameters=parameters))

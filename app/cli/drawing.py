@@ -1,0 +1,111 @@
+"""Drawing records on the picture they are about."""
+
+import colorsys
+import zlib
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.exchange.response import Record
+from tasks.image_classification import LabelledScore
+from tasks.image_segmentation import SegmentedObject
+from tasks.image_text_to_text import Answer
+from tasks.object_detection import DetectedObject
+from tasks.oriented_object_detection import OrientedObject
+
+__all__ = ("draw",)
+
+Pixels = NDArray[np.uint8]
+Colour = tuple[int, int, int]
+
+_FONT = cv2.FONT_HERSHEY_SIMPLEX
+_FILL = 0.35
+
+
+def draw(pixels: Pixels, records: Sequence[Record]) -> Pixels:
+    """A copy of `pixels`, (height, width, 3) RGB, with boxes, turned boxes, contours or lines of text on it."""
+    canvas = pixels.copy()
+    scale = max(0.4, min(canvas.shape[:2]) / 700)
+    lines: list[tuple[str, Colour]] = []
+    for record in records:
+        match record:
+            case DetectedObject():
+                corners = np.array(
+                    [
+                        [record.xmin, record.ymin],
+                        [record.xmax, record.ymin],
+                        [record.xmax, record.ymax],
+                        [record.xmin, record.ymax],
+                    ]
+                )
+                _outline(canvas, [corners], record.label, record.score, scale)
+            case OrientedObject():
+                _outline(
+                    canvas, [_corners(record, canvas.shape[1], canvas.shape[0])], record.label, record.score, scale
+                )
+            case SegmentedObject():
+                contours = [np.array([[point.x, point.y] for point in contour]) for contour in record.contour]
+                _fill(canvas, contours, _colour(record.label))
+                _outline(canvas, contours, record.label, record.score, scale)
+            case LabelledScore():
+                lines.append((f"{record.label} {record.score:.2f}", _colour(record.label)))
+            case Answer():
+                lines.append((f"{record.prompt} {record.answer}", (30, 30, 30)))
+            case _:
+                raise TypeError(f"no drawing for {type(record).__name__}")
+    _write(canvas, lines, scale)
+    return canvas
+
+
+def _corners(record: OrientedObject, width: int, height: int) -> NDArray[np.float64]:
+    centre = np.array([record.cx * width, record.cy * height])
+    half_w, half_h = record.w * width / 2, record.h * height / 2
+    along = np.array([np.cos(record.r), np.sin(record.r)])
+    across = np.array([-along[1], along[0]])
+    signs = ((-1, -1), (1, -1), (1, 1), (-1, 1))
+    return np.array([centre + a * half_w * along + b * half_h * across for a, b in signs])
+
+
+def _outline(canvas: Pixels, contours: Sequence[NDArray[np.float64]], label: str, score: float, scale: float) -> None:
+    colour = _colour(label)
+    thickness = max(1, round(2 * scale))
+    points = [_integer(contour) for contour in contours]
+    cv2.polylines(canvas, points, True, colour, thickness, cv2.LINE_AA)
+    x, y = points[0].reshape(-1, 2).min(axis=0).tolist()
+    _tag(canvas, f"{label} {score:.2f}", (x, y), colour, scale)
+
+
+def _fill(canvas: Pixels, contours: Sequence[NDArray[np.float64]], colour: Colour) -> None:
+    layer = canvas.copy()
+    cv2.fillPoly(layer, [_integer(contour) for contour in contours], colour)
+    cv2.addWeighted(layer, _FILL, canvas, 1 - _FILL, 0, canvas)
+
+
+def _tag(canvas: Pixels, text: str, corner: tuple[int, int], colour: Colour, scale: float) -> None:
+    (width, height), base = cv2.getTextSize(text, _FONT, scale, 1)
+    x = max(0, min(corner[0], canvas.shape[1] - width))
+    y = max(height + base, corner[1])
+    cv2.rectangle(canvas, (x, y - height - base), (x + width, y), colour, cv2.FILLED)
+    ink = (0, 0, 0) if sum(colour) > 380 else (255, 255, 255)
+    cv2.putText(canvas, text, (x, y - base // 2), _FONT, scale, ink, 1, cv2.LINE_AA)
+
+
+def _write(canvas: Pixels, lines: Sequence[tuple[str, Colour]], scale: float) -> None:
+    y = 0
+    for text, colour in lines:
+        (_, height), base = cv2.getTextSize(text, _FONT, scale, 1)
+        y += height + 2 * base
+        _tag(canvas, text, (0, y), colour, scale)
+
+
+def _integer(points: NDArray[np.float64]) -> NDArray[np.int32]:
+    return np.rint(points).astype(np.int32).reshape(-1, 1, 2)
+
+
+def _colour(label: str) -> Colour:
+    """A colour that a label keeps from picture to picture."""
+    hue = zlib.crc32(label.encode()) % 360 / 360
+    red, green, blue = colorsys.hsv_to_rgb(hue, 0.85, 0.95)
+    return round(red * 255), round(green * 255), round(blue * 255)

@@ -1,0 +1,33 @@
+"""``charioteer models``."""
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from app.settings.model import ModelError
+from app.settings.server import ModelOptions
+
+__all__ = ("models",)
+
+
+def models(options: ModelOptions = ModelOptions()) -> None:  # noqa: B008
+    """List the models that would be served, and what each is.
+
+    Args:
+        options: which models.
+    """
+    from app.assembly.models import describe, sources
+
+    table = Table("model", "version", "task type", "layout", "labels", "Chariot path")
+    console = Console()
+    found = sources(options)
+    for source in track(found, "Reading models", console=Console(stderr=True), transient=True, disable=len(found) < 10):
+        path = f"/v2/models/m-{(source.settings.chariot_id or source.name).lower()}/infer"
+        try:
+            description = describe(source)
+        except ModelError as error:
+            table.add_row(source.name, source.version, "[red]cannot be served[/red]", str(error), "", path)
+            continue
+        labels = str(len(description.labels)) if description.labels else "-"
+        table.add_row(source.name, source.version, description.task_type, description.layout, labels, path)
+    console.print(table)

@@ -1,0 +1,113 @@
+"""``charioteer predict``."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, cast
+
+import cv2
+import msgspec
+from cyclopts import Parameter
+from cyclopts.types import ExistingFile
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from app.settings.model import ModelError, ModelSource
+from app.settings.server import ModelOptions
+from tasks.exchange.limits import Limits
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.response import Record
+from tasks.exchange.tensor import BytesTensor
+from tasks.vision.image import decode_image
+
+__all__ = ("predict",)
+
+
+def predict(
+    image: ExistingFile,
+    *,
+    name: str | None = None,
+    prompt: list[str] | None = None,
+    top_k: int | None = None,
+    iou_threshold: float | None = None,
+    draw: Path | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+    options: ModelOptions = ModelOptions(),  # noqa: B008
+) -> None:
+    """Run a model on one image, here, without a server.
+
+    Args:
+        image: The picture.
+        name: Which of several models.
+        prompt: A question, for models that answer them; may be repeated.
+        top_k: At most so many results.
+        iou_threshold: Of two boxes of one class that overlap more, the worse is left out.
+        draw: Write the picture with the results drawn on it here.
+        json: Print the records as JSON instead of a table.
+        options: Which models.
+    """
+    console = Console()
+    source = _chosen(options, name)
+    data = image.read_bytes()
+    given = {"prompts": prompt, "top_k": top_k, "iou_threshold": iou_threshold}
+    with Console(stderr=True).status(f"Running {escape(source.name)}"):
+        records = _records(source, data, {key: value for key, value in given.items() if value is not None})
+    if json:
+        console.print_json(msgspec.json.encode(records).decode())
+    else:
+        console.print(_table(source, records))
+    if draw is not None:
+        _write(draw, data, records)
+        Console(stderr=True).print(f"Wrote {escape(str(draw))}")
+
+
+def _chosen(options: ModelOptions, name: str | None) -> ModelSource:
+    from app.assembly.models import sources
+
+    found = sources(options)
+    wanted = [source for source in found if name in (None, source.name)]
+    names = sorted({source.name for source in found})
+    if not wanted:
+        raise ModelError(f"There is no model {name!r}; there are {', '.join(names)}")
+    if len({source.name for source in wanted}) > 1:
+        raise ModelError(f"There are several models; choose one with --name: {', '.join(names)}")
+    return wanted[-1]
+
+
+def _records(source: ModelSource, data: bytes, parameters: Mapping[str, object]) -> Sequence[Record]:
+    from app.assembly.models import load
+    from app.protocols.bytes_elements import BinaryElement
+
+    tensor = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(data)], parameters=parameters)
+    request = InferenceRequest(id="predict", model_name=source.name, inputs=(tensor,))
+    outputs = load(source).answer(request, Limits()).outputs
+    return outputs[0].predictions[0].records()
+
+
+def _table(source: ModelSource, records: Sequence[Record]) -> Table:
+    table = Table(title=f"{escape(source.name)}: {len(records)} found", title_justify="left")
+    for heading in records[0].__struct_fields__ if records else ():
+        table.add_column(heading)
+    for record in records:
+        table.add_row(*(_cell(value) for value in msgspec.structs.astuple(record)))
+    return table
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1 else f"{value:.1f}"
+    if isinstance(value, list):
+        contours = cast("list[Sequence[object]]", value)
+        return f"{len(contours)} contours, {sum(map(len, contours))} points"
+    return escape(str(value))
+
+
+def _write(path: Path, data: bytes, records: Sequence[Record]) -> None:
+    from app.cli.drawing import draw
+
+    drawn = draw(decode_image(data, Limits().max_pixels).pixels, records)
+    try:
+        encoded = cv2.imencode(path.suffix or ".png", cv2.cvtColor(drawn, cv2.COLOR_RGB2BGR))[1]
+    except cv2.error:
+        raise ModelError(f"{path}: no image format has the ending {path.suffix!r}; use .png or .jpg") from None
+    path.write_bytes(encoded.tobytes())

@@ -1,0 +1,42 @@
+"""``charioteer serve``."""
+
+import sys
+
+from rich.console import Console
+
+from app.settings.server import ModelOptions, ServerSettings
+
+__all__ = ("serve",)
+
+
+def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = ServerSettings()) -> None:  # noqa: B008
+    """Serve models over HTTP until told to stop.
+
+    Args:
+        options: which models.
+        settings: how.
+    """
+    from app.assembly.models import sources
+    from app.assembly.service import Service
+    from app.server.log_output import configure_logging
+    from app.server.process import run
+    from app.server.tuning import tune_process
+
+    configure_logging(settings.log_format)
+    tune_process()
+    service = Service(settings, sources(options))
+
+    def announce(address: str) -> None:
+        console = Console(stderr=True, highlight=False)
+        console.print(f"Charioteer answers at [bold]{address}[/bold] ({settings.chariot_protocol})")
+        for each in service.registry.registrations:
+            if each.servable is not None:
+                console.print(
+                    f"  {each.servable.description.task_type:<27} {address}/v2/models/m-{each.chariot_id}/infer"
+                )
+            else:
+                console.print(f"  [red]not served[/red]: {each.source.name}: {each.reason}")
+
+    if not run(service.app, settings, service.loading, announce):
+        reasons = "; ".join(each.reason for each in service.registry.registrations)
+        sys.exit(f"charioteer: no model could be loaded: {reasons}")

@@ -1,0 +1,157 @@
+"""The models of a server: which there are, in which state, and which one a request means."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from app.engine.servable import Servable
+from app.settings.model import ModelError, ModelSource
+from tasks.exchange.error import ErrorKind, InferenceError
+
+__all__ = ("ModelState", "Registration", "Registry")
+
+
+class ModelState(StrEnum):
+    """Whether a model version can answer, in the words of the Open Inference Protocol's repository extension."""
+
+    LOADING = "LOADING"
+    READY = "READY"
+    UNAVAILABLE = "UNAVAILABLE"
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One version of one model. `servable` is there exactly when the state is READY; `reason` says why it is not."""
+
+    source: ModelSource
+    state: ModelState
+    reason: str = ""
+    servable: Servable | None = None
+
+    @property
+    def chariot_id(self) -> str:
+        """What Chariot's path calls the model, after ``m-``."""
+        return (self.source.settings.chariot_id or self.source.name).lower()
+
+
+class Registry:
+    """Every version of every model. Reads take no lock: a change replaces a registration, it never alters one.
+
+    Args:
+        sources: the models that the server was started with, none loaded yet.
+    """
+
+    def __init__(self, sources: Iterable[ModelSource]) -> None:
+        self._lock = threading.Lock()
+        self._models: dict[str, dict[str, Registration]] = {}
+        for source in sources:
+            versions = self._models.setdefault(source.name, {})
+            if source.version in versions:
+                raise ModelError(
+                    f"Two models are called {source.name!r} version {source.version!r}; rename one of them"
+                )
+            versions[source.version] = Registration(source=source, state=ModelState.LOADING, reason="not loaded yet")
+        self._check_ids()
+
+    @property
+    def registrations(self) -> Sequence[Registration]:
+        """Every version of every model, sorted by name and version."""
+        return [
+            versions[version]
+            for _, versions in sorted(self._models.items())
+            for version in sorted(versions, key=version_order)
+        ]
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a model at all, and every one of them can answer."""
+        found = self.registrations
+        return bool(found) and all(each.state is ModelState.READY for each in found)
+
+    def load(self, source: ModelSource, load: Callable[[ModelSource], Servable]) -> Registration:
+        """Load one of the sources with `load` and record how that ended; a failure is recorded, not raised."""
+        try:
+            registration = Registration(source=source, state=ModelState.READY, servable=load(source))
+        except ModelError as error:
+            registration = Registration(source=source, state=ModelState.UNAVAILABLE, reason=str(error))
+        except Exception as error:  # noqa: BLE001  whatever a framework raises while loading is that model's failure alone
+            reason = f"{source.folder} failed to load: {type(error).__name__}: {error}"
+            registration = Registration(source=source, state=ModelState.UNAVAILABLE, reason=reason)
+        with self._lock:
+            self._models[source.name][source.version] = registration
+        return registration
+
+    def find(self, name: str, version: str | None = None) -> Registration:
+        """The registration that can answer for a model: the version asked for, or the latest that is ready.
+
+        Raises:
+            InferenceError: MODEL_NOT_FOUND, or MODEL_NOT_READY with the reason.
+        """
+        found = self._versions(name, version)
+        for registration in found:
+            if registration.servable is not None:
+                return registration
+        latest = found[0]
+        message = f"Model {name!r} version {latest.source.version!r} is not ready: {latest.reason}"
+        raise InferenceError(ErrorKind.MODEL_NOT_READY, message)
+
+    def name_for_chariot(self, chariot_id: str) -> str:
+        """The name of the model that Chariot calls `chariot_id`; a server with one model answers to every id.
+
+        Raises:
+            InferenceError: MODEL_NOT_FOUND, listing the ids there are.
+        """
+        if len(self._models) == 1:
+            return next(iter(self._models))
+        known = {each.chariot_id: each.source.name for each in self.registrations}
+        if chariot_id.lower() in known:
+            return known[chariot_id.lower()]
+        raise _not_found(f"No model has the Chariot id {chariot_id!r}", "This server has", known)
+
+    def default_name(self) -> str:
+        """The name of the model meant by a path that names none: the only one, or the one set as default.
+
+        Raises:
+            InferenceError: MODEL_NOT_FOUND, saying how to choose.
+        """
+        if len(self._models) == 1:
+            return next(iter(self._models))
+        for registration in self.registrations:
+            if registration.source.settings.default:
+                return registration.source.name
+        paths = [f"/v2/models/m-{each.chariot_id}/infer" for each in self.registrations]
+        message = 'This path names no model, and none is set as default with "default": true in its model-settings.json'
+        raise _not_found(message, "Choose one of", paths)
+
+    def _versions(self, name: str, version: str | None) -> Sequence[Registration]:
+        versions = self._models.get(name)
+        if versions is None:
+            raise _not_found(f"Model {name!r} is not known", "This server has", self._models)
+        if version is not None and version not in versions:
+            raise _not_found(f"Model {name!r} has no version {version!r}", "It has", versions)
+        wanted = versions if version is None else [version]
+        return [versions[each] for each in sorted(wanted, key=version_order, reverse=True)]
+
+    def _check_ids(self) -> None:
+        owners: dict[str, str] = {}
+        defaults: set[str] = set()
+        for each in self.registrations:
+            owner = owners.setdefault(each.chariot_id, each.source.name)
+            if owner != each.source.name:
+                raise ModelError(f"Models {owner!r} and {each.source.name!r} share the Chariot id {each.chariot_id!r}")
+            if each.source.settings.default:
+                defaults.add(each.source.name)
+        if len(defaults) > 1:
+            raise ModelError(f"Only one model can be the default, but {', '.join(sorted(defaults))} all say so")
+
+
+def version_order(version: str) -> tuple[tuple[int, ...], str]:
+    """A sort key under which 10 comes after 9, and 1.10 after 1.9; names without numbers come first."""
+    numbers = version.removeprefix("v").split(".")
+    return (tuple(int(number) for number in numbers) if all(map(str.isdecimal, numbers)) else (), version)
+
+
+def _not_found(message: str, introduction: str, choices: Iterable[str]) -> InferenceError:
+    listed = ", ".join(sorted(set(choices))) or "no models"
+    return InferenceError(ErrorKind.MODEL_NOT_FOUND, f"{message}. {introduction}: {listed}")

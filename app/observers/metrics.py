@@ -1,0 +1,53 @@
+"""Prometheus metrics of inferences."""
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from app.engine.events import InferenceEvent
+
+__all__ = ("Metrics",)
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class Metrics:
+    """Counts inferences, how long they took, and the metadata that could not be read.
+
+    Args:
+        registry: where the metrics are registered; one for each server, never the library's global one.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ("protocol", "model", "version", "outcome")
+        self._inferences = Counter(
+            "charioteer_inferences", "Inference requests that came to their end.", labels, registry=registry
+        )
+        self._seconds = Histogram(
+            "charioteer_inference_seconds",
+            "Seconds from the arrival of a request's body to its answer, waiting included.",
+            ("protocol", "model", "version"),
+            registry=registry,
+            buckets=_SECONDS,
+        )
+        self._queue = Histogram(
+            "charioteer_queue_seconds",
+            "Seconds that requests waited for a worker.",
+            ("protocol",),
+            registry=registry,
+            buckets=_SECONDS,
+        )
+        self._faults = Counter(
+            "charioteer_metadata_faults",
+            "Parts of custom metadata that could not be read; the inference was answered all the same.",
+            ("protocol", "model"),
+            registry=registry,
+        )
+
+    def observe(self, event: InferenceEvent, /) -> None:
+        protocol, model, version = event.caller.protocol, event.model_name, event.model_version
+        outcome = event.outcome.value if event.outcome else "ok"
+        self._inferences.labels(protocol, model, version, outcome).inc()
+        self._seconds.labels(protocol, model, version).observe(event.total / 1e9)
+        self._queue.labels(protocol).observe(event.queue / 1e9)
+        faults = sum(len(each.faults) for each in event.metadata)
+        if faults:
+            self._faults.labels(protocol, model).inc(faults)

@@ -1,0 +1,46 @@
+"""One structured log line for each inference."""
+
+from typing import Any
+
+import structlog
+
+from app.engine.events import InferenceEvent
+
+__all__ = ("RequestLog",)
+
+
+class RequestLog:
+    """Writes ids, model, outcome, timings and the sender's typed metadata of every inference."""
+
+    def __init__(self) -> None:
+        self._log: Any = structlog.get_logger("charioteer.inference")
+
+    def observe(self, event: InferenceEvent, /) -> None:
+        fields: dict[str, object] = {
+            "request_id": event.caller.request_id,
+            "protocol": event.caller.protocol,
+            "model": event.model_name,
+            "version": event.model_version,
+            "batch_size": event.batch_size,
+            "queue_ms": _milliseconds(event.queue),
+            "decode_ms": _milliseconds(event.timings.decode),
+            "model_ms": _milliseconds(event.timings.model),
+            "refine_ms": _milliseconds(event.timings.refine),
+            "total_ms": _milliseconds(event.total),
+        }
+        if event.caller.base_id is not None:
+            fields["inference_base_id"] = event.caller.base_id
+        entries = [{entry.key: entry.value for entry in each.entries} for each in event.metadata]
+        if any(entries):
+            fields["metadata"] = entries
+        faults = [fault for each in event.metadata for fault in each.faults]
+        if faults:
+            fields["metadata_faults"] = faults
+        if event.outcome is None:
+            self._log.info("inference", outcome="ok", **fields)
+        else:
+            self._log.warning("inference", outcome=event.outcome.value, error=event.error, **fields)
+
+
+def _milliseconds(nanoseconds: int) -> float:
+    return round(nanoseconds / 1e6, 3)

@@ -1,0 +1,99 @@
+"""Bodies of chariot-v2 to the neutral exchange and back.
+
+Three forms: one JSON object, one such object a line (``application/jsonl``), or the image itself with its parameters as
+a JSON object in the header ``chariot-inference-parameters``.
+"""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from app.protocols.bytes_elements import BinaryElement, StringElement
+from app.protocols.chariot_v2.wire import WireRequest, WireResponse
+from app.protocols.json_body import read_json
+from app.protocols.json_parameters import read_parameters_object
+from tasks.exchange.error import InferenceError, invalid
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.response import InferenceOutput, InferenceResponse
+from tasks.exchange.tensor import BytesTensor, Element
+
+__all__ = ("JSON", "JSON_LINES", "PARAMETERS_HEADER", "decode", "encode", "localised")
+
+JSON = "application/json"
+JSON_LINES = "application/jsonl"
+PARAMETERS_HEADER = "chariot-inference-parameters"
+
+_NEUTRAL_PATH = re.compile(r"^inputs\[(?P<index>\d+)\]\.?(?P<field>.*)$")
+_encoder = msgspec.json.Encoder()
+
+
+def decode(
+    body: bytes,
+    *,
+    media_type: str,
+    parameters_header: str | None,
+    model_name: str,
+    model_version: str | None,
+    request_id: str,
+) -> InferenceRequest:
+    """Read a request's body as what `media_type` (without its parameters; empty for none) says it is.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the field, and the object where there are several.
+    """
+    if media_type in (JSON, ""):
+        inputs = [_json_input(body, "inputs[0]")]
+    elif media_type == JSON_LINES:
+        lines = [line for line in body.split(b"\n") if line.strip()]
+        inputs = [_json_input(line, f"inputs[{index}]") for index, line in enumerate(lines)]
+    else:
+        inputs = [_raw_input(body, parameters_header)]
+    return InferenceRequest(id=request_id, model_name=model_name, model_version=model_version, inputs=tuple(inputs))
+
+
+def encode(response: InferenceResponse) -> tuple[bytes, str]:
+    """Write a response's body, and name its media type: a single output is plain JSON, several are lines."""
+    wires = [_output(output) for output in response.outputs]
+    if len(wires) == 1:
+        return _encoder.encode(wires[0]), JSON
+    return _encoder.encode_lines(wires), JSON_LINES
+
+
+def localised(error: InferenceError, media_type: str) -> InferenceError:
+    """`error` with its path in this protocol's terms: ``input`` and ``parameters``, and which object of several."""
+    neutral = _NEUTRAL_PATH.match(error.path)
+    if neutral is None:
+        return error
+    field = neutral["field"].replace("data[0]", "input")
+    if media_type == JSON_LINES:
+        field = f"object {int(neutral['index']) + 1}: {field}".removesuffix(": ")
+    elif field.startswith("input") and media_type not in (JSON, ""):
+        field = "body"
+    return InferenceError(error.kind, error.message, field)
+
+
+def _json_input(text: bytes, path: str) -> BytesTensor:
+    wire = read_json(text, WireRequest, path)
+    parameters = read_parameters_object(wire.parameters, f"{path}.parameters")
+    return _input(StringElement(wire.input), parameters)
+
+
+def _raw_input(body: bytes, parameters_header: str | None) -> BytesTensor:
+    if not body:
+        raise invalid("Expected an encoded image, got an empty body")
+    if parameters_header is None:
+        return _input(BinaryElement(body), {})
+    raw = read_json(parameters_header.encode("latin-1"), dict[str, msgspec.Raw], PARAMETERS_HEADER)
+    return _input(BinaryElement(body), read_parameters_object(raw, PARAMETERS_HEADER))
+
+
+def _input(element: Element, parameters: Mapping[str, object]) -> BytesTensor:
+    return BytesTensor(name="input", shape=(1,), elements=[element], parameters=parameters)
+
+
+def _output(output: InferenceOutput) -> WireResponse:
+    return WireResponse(
+        output=[record for prediction in output.predictions for record in prediction.records()],
+        parameters=output.parameters or msgspec.UNSET,
+    )

@@ -1,0 +1,63 @@
+"""Bodies of chariot-v2-kserve to the neutral exchange and back."""
+
+import msgspec
+
+from app.protocols.bytes_elements import string_elements
+from app.protocols.chariot_v2_kserve.wire import WireInput, WireOutput, WireRequest, WireResponse
+from app.protocols.json_body import read_json
+from app.protocols.json_parameters import read_parameters_object
+from app.protocols.json_tensors import numeric_tensor, read_datatype
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.response import InferenceOutput, InferenceResponse
+from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor
+
+__all__ = ("decode", "encode")
+
+_encoder = msgspec.json.Encoder()
+
+
+def decode(body: bytes, *, model_name: str, model_version: str | None, request_id: str) -> InferenceRequest:
+    """Read a request's body; `request_id` names the request where the body does not.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the field.
+    """
+    wire = read_json(body, WireRequest)
+    return InferenceRequest(
+        id=wire.id or request_id,
+        model_name=model_name,
+        model_version=model_version,
+        inputs=tuple(_tensor(each, f"inputs[{index}]") for index, each in enumerate(wire.inputs)),
+        parameters=read_parameters_object(wire.parameters, "parameters"),
+    )
+
+
+def encode(response: InferenceResponse) -> bytes:
+    """Write a response's body."""
+    return _encoder.encode(
+        WireResponse(
+            id=response.id,
+            model_name=response.model_name,
+            model_version=response.model_version,
+            outputs=[_output(output) for output in response.outputs],
+        )
+    )
+
+
+def _tensor(wire: WireInput, path: str) -> InputTensor:
+    datatype = read_datatype(wire.datatype, f"{path}.datatype")
+    parameters = read_parameters_object(wire.parameters, f"{path}.parameters")
+    if datatype is Datatype.BYTES:
+        elements = string_elements(wire.data, f"{path}.data")
+        return BytesTensor(name=wire.name, shape=tuple(wire.shape), elements=elements, parameters=parameters)
+    return numeric_tensor(wire.name, datatype, wire.shape, wire.data, parameters, path)
+
+
+def _output(output: InferenceOutput) -> WireOutput:
+    return WireOutput(
+        name=output.name,
+        shape=(len(output.predictions),),
+        datatype=Datatype.BYTES,
+        data=[prediction.records() for prediction in output.predictions],
+        parameters=output.parameters or msgspec.UNSET,
+    )

@@ -1,0 +1,48 @@
+"""The JSON shapes of chariot-v2-kserve (Chariot documentation, "Inference Protocols")."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from tasks.exchange.response import Record
+
+__all__ = ("WireInput", "WireOutput", "WireRequest", "WireResponse")
+
+WireParameters = dict[str, msgspec.Raw]
+
+
+class WireInput(msgspec.Struct, frozen=True, kw_only=True):
+    """One of a request's `inputs`."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+    data: msgspec.Raw
+    parameters: WireParameters | None = None
+
+
+class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request's body."""
+
+    inputs: list[WireInput]
+    id: str | None = None
+    parameters: WireParameters | None = None
+
+
+class WireOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """One of a response's `outputs`: `data` holds, for each datum of the input, the list of that datum's items."""
+
+    name: str
+    shape: tuple[int]
+    datatype: str
+    data: Sequence[Sequence[Record]]
+    parameters: Mapping[str, object] | msgspec.UnsetType = msgspec.UNSET
+
+
+class WireResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """A response's body."""
+
+    id: str
+    model_name: str
+    model_version: str
+    outputs: Sequence[WireOutput]

@@ -1,0 +1,98 @@
+"""Numeric tensors as JSON protocols write them: flat or nested row-major numbers, a shape beside them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.protocols.json_body import read_json
+from tasks.exchange.error import invalid
+from tasks.exchange.tensor import Datatype, Tensor
+
+__all__ = ("numeric_tensor", "read_datatype")
+
+_MOST_DIMENSIONS = 32
+_FLAT: dict[str, Any] = {"b": list[bool | int], "i": list[int | bool], "u": list[int | bool], "f": list[float]}
+
+
+def read_datatype(name: str, path: str) -> Datatype:
+    """The datatype called `name`.
+
+    Raises:
+        InferenceError: INVALID_REQUEST listing the datatypes there are.
+    """
+    try:
+        return Datatype(name)
+    except ValueError:
+        raise invalid(f"Expected one of {', '.join(Datatype)}, got {name!r}", path) from None
+
+
+def numeric_tensor(
+    name: str,
+    datatype: Datatype,
+    shape: Sequence[int],
+    data: msgspec.Raw,
+    parameters: Mapping[str, object],
+    path: str,
+) -> Tensor:
+    """A tensor of `shape`, in which at most one dimension may be -1, from numbers in a flat or nested JSON array.
+
+    Integers are accepted for floating-point datatypes, booleans for integer ones (0 and 1), nothing else across kinds.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the field under `path`: a value of another kind or out of the datatype's
+            range, or a count that does not fit the shape.
+    """
+    values = _values(datatype, data, f"{path}.data")
+    return Tensor(name=name, datatype=datatype, data=_shaped(values, shape, f"{path}.shape"), parameters=parameters)
+
+
+def _values(datatype: Datatype, data: msgspec.Raw, path: str) -> NDArray[Any]:
+    try:
+        numbers: Sequence[object] = msgspec.json.decode(data, type=_FLAT[datatype.kind])
+    except (msgspec.DecodeError, RecursionError):
+        numbers = _flattened(read_json(data, list[Any], path), datatype, path)
+    try:
+        with np.errstate(over="ignore"):
+            array = np.array(numbers, dtype=datatype.dtype)
+    except OverflowError:
+        raise invalid(f"Expected {datatype} numbers, got one out of range", path) from None
+    if datatype is Datatype.BOOL and any(number not in (0, 1) for number in numbers):
+        raise invalid("Expected true, false, 0 or 1, got another number", path)
+    if datatype.kind == "f" and not np.all(np.isfinite(array)):
+        raise invalid(f"Expected {datatype} numbers, got one out of range", path)
+    return array
+
+
+def _flattened(values: list[Any], datatype: Datatype, path: str) -> list[object]:
+    """Nested rows in row-major order, every value of a kind that `datatype` takes."""
+    flat: list[object] = []
+    stack: list[tuple[object, str]] = [(value, f"{path}[{index}]") for index, value in enumerate(values)][::-1]
+    allowed = (int, float) if datatype.kind == "f" else (int,)
+    while stack:
+        value, where = stack.pop()
+        if isinstance(value, list):
+            row = cast("list[object]", value)
+            stack.extend([(child, f"{where}[{index}]") for index, child in enumerate(row)][::-1])
+        elif isinstance(value, allowed) and not (datatype.kind == "f" and isinstance(value, bool)):
+            flat.append(value)
+        else:
+            kind = "null" if value is None else type(value).__name__
+            raise invalid(f"Expected {datatype} numbers, got {kind}", where)
+    return flat
+
+
+def _shaped(values: NDArray[Any], shape: Sequence[int], path: str) -> NDArray[Any]:
+    if len(shape) > _MOST_DIMENSIONS:
+        raise invalid(f"Expected at most {_MOST_DIMENSIONS} dimensions, got {len(shape)}", path)
+    free = [index for index, size in enumerate(shape) if size == -1]
+    if len(free) > 1 or any(size < -1 for size in shape):
+        raise invalid(f"Expected sizes of 0 or more, at most one of them -1, got {list(shape)}", path)
+    known = math.prod(size for size in shape if size != -1)
+    fits = known and values.size % known == 0 if free else known == values.size
+    if not fits:
+        raise invalid(f"Expected a shape for the {values.size} numbers in data, got {list(shape)}", path)
+    return values.reshape(tuple(shape))

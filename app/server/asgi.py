@@ -1,0 +1,53 @@
+"""The HTTP application over an engine."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from litestar import Litestar, Response, get
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from app.engine.engine import Engine
+from app.protocols.caller import return_ids
+from app.protocols.protocol import HttpProtocol
+from app.server.errors import routing_errors
+
+__all__ = ("create_app",)
+
+Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
+
+
+def create_app(
+    engine: Engine,
+    protocols: Sequence[HttpProtocol],
+    metrics: CollectorRegistry,
+    max_request_bytes: int,
+    lifespan: Lifespan | None = None,
+) -> Litestar:
+    """The application: every protocol's routes, liveness and the names of the models at ``/``, and ``/metrics``.
+
+    Args:
+        engine: answers the inferences.
+        protocols: whose routes to mount.
+        metrics: what ``/metrics`` shows.
+        max_request_bytes: a larger body is refused with 413.
+        lifespan: entered before the first request and left after the last.
+    """
+
+    @get("/", sync_to_thread=False)
+    def alive() -> dict[str, object]:
+        models = sorted({each.source.name for each in engine.registry.registrations})
+        return {"status": "alive", "models": models, "protocols": [each.name for each in protocols]}
+
+    @get("/metrics", sync_to_thread=False)
+    def show_metrics() -> Response[bytes]:
+        return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
+
+    return Litestar(
+        route_handlers=[*(protocol.router(engine) for protocol in protocols), alive, show_metrics],
+        exception_handlers=routing_errors(),
+        before_send=[return_ids],
+        request_max_body_size=max_request_bytes,
+        lifespan=[lifespan] if lifespan else [],
+        openapi_config=None,
+        logging_config=None,
+    )

@@ -1,0 +1,56 @@
+"""Loading models while the server already answers."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from app.engine.registry import Registry
+from app.engine.servable import Servable
+from app.server.tuning import freeze_garbage
+from app.settings.model import ModelSource
+
+__all__ = ("ModelLoading",)
+
+_logger = logging.getLogger(__name__)
+
+
+class ModelLoading:
+    """Loads every model of a registry once, in threads, so that health checks are answered meanwhile.
+
+    Args:
+        registry: whose models.
+        load: how.
+
+    Attributes:
+        when_finished: called once in the event loop, told whether any model can answer.
+    """
+
+    def __init__(self, registry: Registry, load: Callable[[ModelSource], Servable]) -> None:
+        self.when_finished: Callable[[bool], None] = lambda _: None
+        self._registry = registry
+        self._load = load
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin, in the running event loop."""
+        self._task = asyncio.create_task(self._load_all())
+
+    async def stop(self) -> None:
+        """Begin no more; what is being loaded is left to finish."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _load_all(self) -> None:
+        sources = [registration.source for registration in self._registry.registrations]
+        await asyncio.gather(*(asyncio.to_thread(self._load_one, source) for source in sources))
+        freeze_garbage()
+        self.when_finished(any(each.servable is not None for each in self._registry.registrations))
+
+    def _load_one(self, source: ModelSource) -> None:
+        registration = self._registry.load(source, self._load)
+        fields = {"model": source.name, "version": source.version}
+        if registration.servable is not None:
+            _logger.info("model ready", extra=fields)
+        else:
+            _logger.error("model failed to load", extra={**fields, "reason": registration.reason})

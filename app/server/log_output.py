@@ -1,0 +1,46 @@
+"""How log lines look, and where they go."""
+
+import logging
+import sys
+from typing import Any, Literal
+
+import msgspec
+import structlog
+
+__all__ = ("configure_logging",)
+
+
+def configure_logging(log_format: Literal["console", "json"] | None) -> None:
+    """Write every log line, the libraries' included, to standard error: for people, or as JSON objects.
+
+    Args:
+        log_format: None means for people when standard error is a terminal.
+    """
+    chosen = log_format or ("console" if sys.stderr.isatty() else "json")
+    shared: list[Any] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso"),
+    ]
+    if chosen == "console":
+        final: list[Any] = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+    else:
+        final = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_as_json)]
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *final],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+
+
+def _as_json(event: object, **_: object) -> str:
+    return msgspec.json.encode(event, enc_hook=repr).decode()

@@ -1,0 +1,81 @@
+"""Settings of the server, one value built at start and passed down. Nothing else reads the environment."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from cyclopts.types import PositiveInt
+from cyclopts.validators import Number
+
+__all__ = ("ModelOptions", "ServerSettings")
+
+
+def _environment(*names: str) -> Parameter:
+    return Parameter(env_var=names)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """Which models there are. Without any of these, the fixture models of this repository."""
+
+    model: Annotated[Path | None, _environment("CHARIOTEER_MODEL", "MODEL_PATH")] = None
+    """One model: its file, or its folder."""
+
+    model_repository: Annotated[Path | None, _environment("CHARIOTEER_MODEL_REPOSITORY")] = None
+    """A folder with a folder for each model, versions as sub-folders."""
+
+    model_dir: Annotated[Path | None, _environment("MODEL_DIR"), Parameter(show=False)] = None
+    """Either of the two, as Chariot's engines name it in the environment."""
+
+    score_threshold: Annotated[
+        float | None,
+        _environment("CHARIOTEER_SCORE_THRESHOLD", "DEFAULT_SCORE_THRESHOLD"),
+        Parameter(validator=Number(gte=0, lte=1)),
+    ] = None
+    """Findings that score lower are left out, unless the request or the model's settings say otherwise."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings:
+    """How the server listens, what it accepts and how it logs."""
+
+    host: Annotated[str, _environment("CHARIOTEER_HOST", "UVICORN_HOST")] = "127.0.0.1"
+    """Address to listen on; 0.0.0.0 for every interface, as containers need."""
+
+    port: Annotated[
+        int, _environment("CHARIOTEER_PORT", "PORT", "UVICORN_PORT"), Parameter(validator=Number(gte=0, lte=65535))
+    ] = 8080
+    """Port to listen on; 0 for any free one."""
+
+    chariot_protocol: Annotated[
+        Literal["chariot-v2-kserve", "chariot-v2"],
+        _environment("CHARIOTEER_CHARIOT_PROTOCOL", "CHARIOT_INFERENCE_PROTOCOL"),
+    ] = "chariot-v2-kserve"
+    """Which of Chariot's protocols answers on its paths."""
+
+    max_request_bytes: Annotated[PositiveInt, _environment("CHARIOTEER_MAX_REQUEST_BYTES")] = 64 * 1024 * 1024
+    """A larger body is refused with 413."""
+
+    max_pixels: Annotated[PositiveInt, _environment("CHARIOTEER_MAX_PIXELS")] = 64_000_000
+    """An image of more pixels is refused from its header, before it is decoded."""
+
+    max_inputs: Annotated[PositiveInt, _environment("CHARIOTEER_MAX_INPUTS")] = 256
+    """A request of more images or texts is refused."""
+
+    workers: Annotated[PositiveInt | None, _environment("CHARIOTEER_WORKERS")] = None
+    """Threads that decode, run and encode; one for each core when absent."""
+
+    drain_timeout: Annotated[PositiveInt, _environment("CHARIOTEER_DRAIN_TIMEOUT")] = 30
+    """Seconds that requests in flight are given to finish when the server is told to stop."""
+
+    log_format: Annotated[Literal["console", "json"] | None, _environment("CHARIOTEER_LOG_FORMAT")] = None
+    """Log lines for people or for machines; for people when absent and the log goes to a terminal."""
+
+    @property
+    def worker_count(self) -> int:
+        """`workers`, or the cores that this process may use."""
+        return self.workers or len(os.sched_getaffinity(0))

@@ -1,0 +1,51 @@
+"""What every test may ask for: pictures, stand-in models, and the application over them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+from prometheus_client import CollectorRegistry
+
+from app.engine.engine import Engine
+from app.engine.registry import Registry
+from app.observers.metrics import Metrics
+from app.observers.request_log import RequestLog
+from app.protocols import PROTOCOLS
+from app.server.asgi import create_app
+from app.settings.model import ModelSettings, ModelSource
+from tasks.exchange.limits import Limits
+from tests.stand_ins import STAND_INS, load_stand_in
+
+MAX_REQUEST_BYTES = 2_000_000
+
+
+def build_app(names: tuple[str, ...], protocol: str, *, limits: Limits | None = None, loaded: bool = True) -> Litestar:
+    """The application over the stand-ins called `names`."""
+    sources = [
+        ModelSource(name=name, version="1", folder=Path(name), settings=ModelSettings(task_type=STAND_INS[name][0]))
+        for name in names
+    ]
+    registry = Registry(sources)
+    if loaded:
+        for source in sources:
+            registry.load(source, load_stand_in)
+    metrics = CollectorRegistry()
+    engine = Engine(registry, [RequestLog(), Metrics(metrics)], limits or Limits(max_inputs=64), workers=2)
+    protocols = [each for each in PROTOCOLS if each.name == protocol]
+    return create_app(engine, protocols, metrics, MAX_REQUEST_BYTES)
+
+
+@pytest.fixture(scope="session")
+def client() -> Iterator[TestClient[Litestar]]:
+    """Every stand-in, through chariot-v2-kserve."""
+    with TestClient(build_app(tuple(STAND_INS), "chariot-v2-kserve")) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def lean_client() -> Iterator[TestClient[Litestar]]:
+    """One detector, through chariot-v2."""
+    with TestClient(build_app(("detector",), "chariot-v2")) as client:
+        yield client
