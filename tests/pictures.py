@@ -18,7 +18,7 @@ def rectangle(
     box: tuple[int, int, int, int] = (10, 8, 30, 40),
     colour: tuple[int, int, int] = (255, 0, 0),
 ) -> Pixels:
-    """A dark (height, width, 3) RGB picture with one bright rectangle: left, top, right, bottom, the last two outside it."""
+    """A dark (height, width, 3) RGB picture with one bright rectangle: left, top, right, bottom (exclusive)."""
     pixels = np.zeros((height, width, 3), np.uint8)
     left, top, right, bottom = box
     pixels[top:bottom, left:right] = colour

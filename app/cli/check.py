@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from app.cli.terminal import console
 from app.engine.description import ModelDescription, Origin
 from app.settings.model import ModelError, ModelSource
 
@@ -24,20 +24,20 @@ def check(path: Annotated[Path, Parameter(help="A model file, a model's folder, 
     from app.assembly.discovery import discover
     from app.assembly.models import describe, load
 
-    console, failures = Console(), 0
+    printed, failures = console(), 0
     for source in discover(path):
         try:
             description = describe(source)
             load(source)
         except ModelError as error:
             failures += 1
-            console.print(f"[red]{escape(source.name)} {source.version} cannot be served[/red]: {escape(str(error))}")
+            printed.print(f"[red]{escape(source.name)} {source.version} cannot be served[/red]: {escape(str(error))}")
             continue
-        console.print(_table(source, description))
+        printed.print(_table(source, description))
         guessed = [fact.topic for fact in description.facts if fact.origin is Origin.GUESSED]
         if guessed:
             advice = "declare it in model-settings.json if it is wrong"
-            console.print(f"[yellow]Guessed: {', '.join(guessed)}[/yellow]; {advice}.")
+            printed.print(f"[yellow]Guessed: {', '.join(guessed)}[/yellow]; {advice}.")
     if failures:
         sys.exit(1)
 

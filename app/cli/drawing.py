@@ -88,7 +88,8 @@ def _tag(canvas: Pixels, text: str, corner: tuple[int, int], colour: Colour, sca
     x = max(0, min(corner[0], canvas.shape[1] - width))
     y = max(height + base, corner[1])
     cv2.rectangle(canvas, (x, y - height - base), (x + width, y), colour, cv2.FILLED)
-    ink = (0, 0, 0) if sum(colour) > 380 else (255, 255, 255)
+    # Luma of ITU-R BT.601: ink that can be read on the colour behind it.
+    ink = (0, 0, 0) if np.dot(colour, (0.299, 0.587, 0.114)) > 128 else (255, 255, 255)
     cv2.putText(canvas, text, (x, y - base // 2), _FONT, scale, ink, 1, cv2.LINE_AA)
 
 

@@ -4,6 +4,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from app.cli.terminal import console
 from app.settings.model import ModelError
 from app.settings.server import ModelOptions
 
@@ -19,7 +20,7 @@ def models(options: ModelOptions = ModelOptions()) -> None:  # noqa: B008
     from app.assembly.models import describe, sources
 
     table = Table("model", "version", "task type", "layout", "labels", "Chariot path")
-    console = Console()
+    printed = console()
     found = sources(options)
     for source in track(found, "Reading models", console=Console(stderr=True), transient=True, disable=len(found) < 10):
         path = f"/v2/models/m-{(source.settings.chariot_id or source.name).lower()}/infer"
@@ -30,4 +31,4 @@ def models(options: ModelOptions = ModelOptions()) -> None:  # noqa: B008
             continue
         labels = str(len(description.labels)) if description.labels else "-"
         table.add_row(source.name, source.version, description.task_type, description.layout, labels, path)
-    console.print(table)
+    printed.print(table)

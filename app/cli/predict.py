@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from app.cli.terminal import console
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
 from tasks.exchange.limits import Limits
@@ -46,16 +47,18 @@ def predict(
         json: Print the records as JSON instead of a table.
         options: Which models.
     """
-    console = Console()
+    printed = console()
     source = _chosen(options, name)
     data = image.read_bytes()
     given = {"prompts": prompt, "top_k": top_k, "iou_threshold": iou_threshold}
     with Console(stderr=True).status(f"Running {escape(source.name)}"):
         records = _records(source, data, {key: value for key, value in given.items() if value is not None})
     if json:
-        console.print_json(msgspec.json.encode(records).decode())
+        printed.print_json(msgspec.json.encode(records).decode())
+    elif records:
+        printed.print(_table(source, records))
     else:
-        console.print(_table(source, records))
+        printed.print(f"{escape(source.name)}: nothing found")
     if draw is not None:
         _write(draw, data, records)
         Console(stderr=True).print(f"Wrote {escape(str(draw))}")
@@ -86,7 +89,7 @@ def _records(source: ModelSource, data: bytes, parameters: Mapping[str, object])
 
 def _table(source: ModelSource, records: Sequence[Record]) -> Table:
     table = Table(title=f"{escape(source.name)}: {len(records)} found", title_justify="left")
-    for heading in records[0].__struct_fields__ if records else ():
+    for heading in records[0].__struct_fields__:
         table.add_column(heading)
     for record in records:
         table.add_row(*(_cell(value) for value in msgspec.structs.astuple(record)))

@@ -3,6 +3,7 @@
 import sys
 
 from rich.console import Console
+from rich.markup import escape
 
 from app.settings.server import ModelOptions, ServerSettings
 
@@ -19,7 +20,7 @@ def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = Ser
     from app.assembly.models import sources
     from app.assembly.service import Service
     from app.server.log_output import configure_logging
-    from app.server.process import run
+    from app.server.process import ListenError, run
     from app.server.tuning import tune_process
 
     configure_logging(settings.log_format)
@@ -27,16 +28,19 @@ def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = Ser
     service = Service(settings, sources(options))
 
     def announce(address: str) -> None:
-        console = Console(stderr=True, highlight=False)
+        console = Console(stderr=True, highlight=False, soft_wrap=True)
         console.print(f"Charioteer answers at [bold]{address}[/bold] ({settings.chariot_protocol})")
         for each in service.registry.registrations:
-            if each.servable is not None:
-                console.print(
-                    f"  {each.servable.description.task_type:<27} {address}/v2/models/m-{each.chariot_id}/infer"
-                )
+            if each.servable is None:
+                console.print(f"  [red]not served[/red] {escape(each.source.name)}: {escape(each.reason)}")
             else:
-                console.print(f"  [red]not served[/red]: {each.source.name}: {each.reason}")
+                task_type = each.servable.description.task_type
+                console.print(f"  {task_type:<27} {address}/v2/models/m-{escape(each.chariot_id)}/infer")
 
-    if not run(service.app, settings, service.loading, announce):
+    try:
+        usable = run(service.app, settings, service.loading, announce)
+    except ListenError as error:
+        sys.exit(f"charioteer: {error}")
+    if not usable:
         reasons = "; ".join(each.reason for each in service.registry.registrations)
         sys.exit(f"charioteer: no model could be loaded: {reasons}")

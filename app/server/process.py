@@ -11,7 +11,11 @@ from litestar import Litestar
 from app.server.loading import ModelLoading
 from app.settings.server import ServerSettings
 
-__all__ = ("run",)
+__all__ = ("ListenError", "run")
+
+
+class ListenError(Exception):
+    """An address that the server was told to listen on, and cannot."""
 
 
 def run(app: Litestar, settings: ServerSettings, loading: ModelLoading, announce: Callable[[str], None]) -> bool:
@@ -27,7 +31,7 @@ def run(app: Litestar, settings: ServerSettings, loading: ModelLoading, announce
         Whether there was anything to serve: False when not one model could be loaded, which ends the server.
 
     Raises:
-        OSError: when the address cannot be listened on.
+        ListenError: when the address cannot be listened on.
     """
     config = uvicorn.Config(
         app,
@@ -67,9 +71,9 @@ def _listener(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-    except OSError:
+    except OSError as error:
         listener.close()
-        raise
+        raise ListenError(f"Cannot listen on {host}:{port}: {error.strerror}") from None
     return listener
 
 

@@ -27,8 +27,8 @@ class ModelOptions:
     model_repository: Annotated[Path | None, _environment("CHARIOTEER_MODEL_REPOSITORY")] = None
     """A folder with a folder for each model, versions as sub-folders."""
 
-    model_dir: Annotated[Path | None, _environment("MODEL_DIR"), Parameter(show=False)] = None
-    """Either of the two, as Chariot's engines name it in the environment."""
+    model_dir: Annotated[Path | None, _environment("MODEL_DIR")] = None
+    """Either of the two, told apart by what it holds."""
 
     score_threshold: Annotated[
         float | None,

@@ -1,0 +1,63 @@
+# `make serve` and `make test` are all a newcomer needs: each makes .venv, installs what it needs, and runs.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test check format bench fixtures evaluate-fixtures clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
+
+serve: $(VENV)/.serve ## install what serving needs, and serve the fixture models
+	@$(BIN)/charioteer serve
+
+test: $(VENV)/.test ## install what the tests need, and run all of them
+	@$(BIN)/python -m pytest --numprocesses 2
+
+check: $(VENV)/.check ## lint, types, import contracts, spelling, dead links
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/pyright
+	@$(BIN)/lint-imports
+	@$(BIN)/codespell
+	@$(BIN)/python docs/links.py
+
+format: $(VENV)/.check ## format the code
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
+
+bench: $(VENV)/.test ## measure what the server adds to the work itself
+	@$(BIN)/python benchmarks/overhead.py
+
+fixtures: $(VENV)/.fixtures ## train the fixture models again (up to half an hour)
+	@$(BIN)/python -m fixtures.train
+
+evaluate-fixtures: $(VENV)/.fixtures ## measure the fixture models on freshly made scenes
+	@$(BIN)/python -m fixtures.evaluate
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV)
+
+$(BIN)/python:
+	@$(PYTHON) -m venv $(VENV)
+
+# The stamps make a second start instant: pip runs again only when pyproject.toml has changed.
+$(VENV)/.serve: pyproject.toml | $(BIN)/python
+	@echo "Installing Charioteer into $(VENV) ..."
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(BIN)/python
+	@echo "Installing Charioteer and its tests into $(VENV) ..."
+	@$(PIP) --editable '.[test,torch]'
+	@touch $(VENV)/.serve $@
+
+$(VENV)/.check: pyproject.toml | $(BIN)/python
+	@$(PIP) --editable '.[test,check]'
+	@touch $(VENV)/.serve $@
+
+$(VENV)/.fixtures: pyproject.toml | $(BIN)/python
+	@$(PIP) --editable '.[test,fixtures]'
+	@touch $(VENV)/.serve $@

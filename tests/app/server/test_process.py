@@ -1,0 +1,114 @@
+"""The server as a process: started, asked, stopped, and started wrongly."""
+
+import json
+import os
+import shutil
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.chariot import image_input
+from tests.pictures import base64_text
+from tests.server_process import ROOT, serving
+
+DETECTOR = ROOT / "fixtures" / "models" / "detector"
+SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_fixtures_are_served_and_the_process_ends_in_peace() -> None:
+    with serving() as server:
+        address = server.address
+        assert httpx.get(f"{address}/ready").status_code == 200
+        body = {"inputs": [image_input(base64_text(SCENE.read_bytes()), metadata="[]")]}
+        response = httpx.post(f"{address}/v2/models/m-detector/infer", json=body, headers={"X-Request-ID": "r-1"})
+        (output,) = response.json()["outputs"]
+        assert {"label", "score", "xmin", "ymin", "xmax", "ymax"} == set(output["data"][0][0])
+        assert output["parameters"] == {"metadata": "[]"}
+        assert server.stop() == 0
+        lines = [json.loads(line) for line in server.log if '"r-1"' in line]
+        assert [(line["event"], line["outcome"], line["model"]) for line in lines] == [("inference", "ok", "detector")]
+
+
+def test_settings_come_from_the_environment_as_chariot_sets_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    chosen = {"MODEL_DIR": str(DETECTOR), "UVICORN_PORT": str(port), "CHARIOT_INFERENCE_PROTOCOL": "chariot-v2"}
+    environment = {**os.environ, **chosen, "DEFAULT_SCORE_THRESHOLD": "0.999"}
+    with serving("--port", str(port), environment=environment) as server:
+        assert server.address.endswith(f":{port}")
+        headers = {"content-type": "image/jpeg"}
+        response = httpx.post(f"{server.address}/infer", content=SCENE.read_bytes(), headers=headers)
+        assert response.json() == {"output": []}
+        headers["chariot-inference-parameters"] = '{"score_threshold": 0.5}'
+        response = httpx.post(f"{server.address}/infer", content=SCENE.read_bytes(), headers=headers)
+        assert response.json()["output"]
+
+
+@pytest.mark.parametrize("content", [b"", b"not a model", (DETECTOR / "model.onnx").read_bytes()[:5000]])
+def test_a_broken_model_ends_the_start_with_a_sentence(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "broken.onnx"
+    file.write_bytes(content)
+    with serving("--model", str(file)) as server:
+        assert server.wait() == 1
+        last = server.log[-1]
+        assert last.startswith("charioteer: no model could be loaded")
+        assert "broken.onnx" in last
+        assert "Traceback" not in "".join(server.log)
+
+
+def test_a_broken_model_does_not_keep_the_others_from_serving(tmp_path: Path) -> None:
+    shutil.copytree(DETECTOR, tmp_path / "good")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "model.onnx").write_bytes(b"not a model")
+    with serving("--model-repository", str(tmp_path)) as server:
+        body = {"inputs": [image_input(base64_text(SCENE.read_bytes()))]}
+        assert httpx.post(f"{server.address}/v2/models/m-good/infer", json=body).status_code == 200
+        refused = httpx.post(f"{server.address}/v2/models/m-bad/infer", json=body)
+        assert refused.status_code == 503
+        assert "model.onnx" in refused.json()["error"]
+        ready = httpx.get(f"{server.address}/ready")
+        assert ready.status_code == 503
+        assert "bad/1" in ready.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--model", "no/such/place"), "neither a model file nor a folder"),
+        (("--model-repository", "docs"), "holds no models"),
+        (("--model", "a", "--model-repository", "b"), "not both"),
+    ],
+)
+def test_wrong_arguments_end_the_start_with_a_sentence(arguments: tuple[str, ...], said: str) -> None:
+    with serving(*arguments) as server:
+        assert server.wait() == 1
+        assert said in server.log[-1]
+        assert "Traceback" not in "".join(server.log)
+
+
+def test_a_port_that_is_taken_ends_the_start_with_a_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with serving("--model", str(DETECTOR), "--port", str(port)) as server:
+            assert server.wait() == 1
+            assert "in use" in server.log[-1]
+            assert str(port) in server.log[-1]
+
+
+def test_requests_in_flight_are_finished_when_the_server_is_told_to_stop() -> None:
+    with serving("--model", str(DETECTOR)) as server:
+        host, _, port = server.address.removeprefix("http://").partition(":")
+        body = json.dumps({"inputs": [image_input(base64_text(SCENE.read_bytes()))]}).encode()
+        head = f"POST /infer HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
+        with socket.create_connection((host, int(port))) as connection, connection.makefile("rb") as answer:
+            connection.sendall(head.encode())
+            assert answer.readline().startswith(b"HTTP/1.1 100")
+            assert answer.readline() == b"\r\n"
+            server.process.terminate()
+            connection.sendall(body)
+            assert answer.readline().startswith(b"HTTP/1.1 200")
+        assert server.wait() == 0
