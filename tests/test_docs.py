@@ -1,0 +1,66 @@
+"""What the documents promise to list, they list."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from app.observers.metrics import Metrics
+from app.protocols import PROTOCOLS
+from app.settings.model import ModelSettings, PreprocessingSettings
+from app.settings.server import ModelOptions, ServerSettings
+from tasks.exchange.error import ErrorKind
+from tasks.image_segmentation import SegmentationParameters
+from tasks.image_text_to_text import GenerationParameters
+from tasks.task import TaskType
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+CHARIOT = (ROOT / "docs" / "chariot.md").read_text()
+MODELS = (ROOT / "docs" / "models.md").read_text()
+OPERATION = (ROOT / "docs" / "operation.md").read_text()
+
+
+@pytest.mark.parametrize("name", [field.name for kind in (ModelOptions, ServerSettings) for field in fields(kind)])
+def test_every_option_is_documented(name: str) -> None:
+    assert f"`--{name.replace('_', '-')}`" in OPERATION
+
+
+def test_every_environment_variable_is_documented() -> None:
+    source = (ROOT / "app" / "settings" / "server.py").read_text()
+    names = re.findall(r'"([A-Z][A-Z_]{3,})"', source)
+    assert len(names) > 10
+    assert [name for name in names if f"`{name}`" not in OPERATION] == []
+
+
+@pytest.mark.parametrize("kind", ErrorKind)
+def test_every_kind_of_error_is_documented(kind: ErrorKind) -> None:
+    assert f"`{kind}`" in CHARIOT
+
+
+def test_every_metric_is_documented() -> None:
+    registry = CollectorRegistry()
+    Metrics(registry)
+    names = [f"{family.name}{'_total' if family.type == 'counter' else ''}" for family in registry.collect()]
+    assert len(names) == 4
+    assert [name for name in names if f"`{name}`" not in OPERATION] == []
+
+
+@pytest.mark.parametrize("kind", [SegmentationParameters, GenerationParameters])
+def test_every_request_parameter_is_documented(kind: type[msgspec.Struct]) -> None:
+    names = [field.name for field in msgspec.structs.fields(kind)]
+    assert [name for name in names if f"`{name}`" not in CHARIOT] == []
+
+
+@pytest.mark.parametrize("kind", [ModelSettings, PreprocessingSettings])
+def test_every_model_setting_is_documented(kind: type[msgspec.Struct]) -> None:
+    names = [field.name for field in msgspec.structs.fields(kind)]
+    assert [name for name in names if f"`{name}`" not in MODELS] == []
+
+
+def test_the_readme_names_every_protocol_and_task_type() -> None:
+    assert [each.name for each in PROTOCOLS if each.name not in README] == []
+    assert [each for each in TaskType if f"`{each}`" not in README] == []
