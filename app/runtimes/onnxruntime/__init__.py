@@ -1,0 +1,5 @@
+"""ONNX Runtime: models exported to ONNX by Ultralytics, Hugging Face, timm and others, understood from their files."""
+
+from app.runtimes.onnxruntime.runtime import OnnxRuntime
+
+__all__ = ("OnnxRuntime",)

@@ -1,0 +1,1 @@
+"""What is made of a graph's outputs, one module for each task type."""

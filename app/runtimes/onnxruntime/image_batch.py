@@ -1,0 +1,88 @@
+"""Pictures straight into the tensor that a graph takes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from app.runtimes.onnxruntime.placement import Fit, Placement, fit
+from app.runtimes.onnxruntime.preprocessing import Preprocessing
+from tasks.exchange.tensor import Datatype
+from tasks.vision.image import Image
+
+__all__ = ("ImageBatcher",)
+
+
+class ImageBatcher:
+    """Makes [batch, 3, height, width] tensors. Keeps no state between calls, so that any thread may call.
+
+    Args:
+        preprocessing: what to do to each picture.
+        datatype: FP32 and FP16 inputs are normalised, UINT8 inputs take the pixels as they are.
+    """
+
+    def __init__(self, preprocessing: Preprocessing, datatype: Datatype) -> None:
+        self._preprocessing = preprocessing
+        self._dtype = datatype.dtype
+        self._channels = (2, 1, 0) if preprocessing.bgr else (0, 1, 2)
+        pixels = np.arange(256, dtype=np.float64)
+        # A byte has 256 values: looking each up is faster than computing it, and rounds once instead of three times.
+        self._tables: list[NDArray[Any]] = [
+            pixels.astype(np.uint8)
+            if datatype is Datatype.UINT8
+            else ((pixels * preprocessing.scale - preprocessing.mean[each]) / preprocessing.std[each]).astype(
+                np.float32
+            )
+            for each in self._channels
+        ]
+
+    def prepare(self, images: Sequence[Image], count: int) -> tuple[NDArray[Any], list[Placement]]:
+        """The input tensor of `count` places, of which those past the last picture are blank, and each placement."""
+        wanted = self._preprocessing
+        shape = (count, 3, wanted.height, wanted.width)
+        batch: NDArray[Any] = np.empty(shape, self._tables[0].dtype)
+        batch[len(images) :] = 0
+        placements: list[Placement] = []
+        for image, planes in zip(images, batch, strict=False):
+            fitted = fit((image.height, image.width), (wanted.height, wanted.width), wanted.resize, wanted.shorter_side)
+            self._write(image.pixels, fitted, planes)
+            placements.append(fitted.placement)
+        return batch.astype(self._dtype, copy=False), placements
+
+    def _write(self, pixels: NDArray[np.uint8], fitted: Fit, planes: NDArray[Any]) -> None:
+        """Resize one picture and write its normalised pixels, and the fill around them, into (3, height, width)."""
+        wanted = self._preprocessing
+        kept = pixels[fitted.cut_y : pixels.shape[0] - fitted.cut_y, fitted.cut_x : pixels.shape[1] - fitted.cut_x]
+        # Letterboxes are resized like Ultralytics does, plainly. Pillow, behind most others, smoothes when it shrinks.
+        resized = _resize(kept, fitted.width, fitted.height, smooth=wanted.resize != "letterbox")
+        left, top = max(fitted.left, 0), max(fitted.top, 0)
+        right = min(fitted.left + fitted.width, wanted.width)
+        bottom = min(fitted.top + fitted.height, wanted.height)
+        inside = resized[top - fitted.top : bottom - fitted.top, left - fitted.left : right - fitted.left]
+        for plane, channel, table in zip(planes, self._channels, self._tables, strict=True):
+            grey = table[wanted.fill]
+            plane[:top] = grey
+            plane[bottom:] = grey
+            plane[top:bottom, :left] = grey
+            plane[top:bottom, right:] = grey
+            cv2.LUT(cv2.extractChannel(inside, channel), table, plane[top:bottom, left:right])
+
+
+def _resize(pixels: NDArray[np.uint8], width: int, height: int, *, smooth: bool) -> NDArray[np.uint8]:
+    """Resize to `width` x `height`; `smooth` halves sides that shrink a lot first, at a tenth of the cost of Pillow."""
+    shown: NDArray[Any] = pixels
+    while smooth:
+        half_width = _halved(shown.shape[1], width)
+        half_height = _halved(shown.shape[0], height)
+        if (half_width, half_height) == (shown.shape[1], shown.shape[0]):
+            break
+        shown = cv2.resize(shown, (half_width, half_height), interpolation=cv2.INTER_LINEAR)
+    if shown.shape[:2] != (height, width):
+        shown = cv2.resize(shown, (width, height), interpolation=cv2.INTER_LINEAR)
+    return shown
+
+
+def _halved(side: int, target: int) -> int:
+    return (side + 1) // 2 if side >= 2 * target else side

@@ -1,0 +1,100 @@
+"""What an ONNX file says about itself in its ``metadata_props``, as Ultralytics and those who follow it write it.
+
+All values are strings that hold Python literals. They come with the model, from anyone, and are read as literals only.
+"""
+
+import ast
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from app.settings.model import ModelError
+from tasks.task import TaskType
+
+__all__ = ("ULTRALYTICS_TASKS", "ExportMetadata", "read_metadata")
+
+ULTRALYTICS_TASKS: Mapping[str, TaskType] = {
+    "classify": TaskType.IMAGE_CLASSIFICATION,
+    "detect": TaskType.OBJECT_DETECTION,
+    "obb": TaskType.ORIENTED_OBJECT_DETECTION,
+    "segment": TaskType.IMAGE_SEGMENTATION,
+}
+
+_LONGEST_LITERAL = 2_000_000
+"""Characters: 21 thousand ImageNet names take less than 600 thousand."""
+
+
+class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """The file's own word; None where it says nothing.
+
+    Attributes:
+        task: the exporter's name of the task, such as ``detect`` or ``pose``.
+        names: class names by class number.
+        size: (height, width) of the input that it was exported for, pixels.
+        suppressed: whether non-maximum suppression is part of the graph.
+        end_to_end: whether the network was trained to need no suppression.
+    """
+
+    task: str | None = None
+    names: tuple[str, ...] | None = None
+    size: tuple[int, int] | None = None
+    suppressed: bool = False
+    end_to_end: bool = False
+
+
+def read_metadata(file: Path, properties: Mapping[str, str]) -> ExportMetadata:
+    """Read the properties that matter; all are optional.
+
+    Raises:
+        ModelError: naming the property that cannot be read.
+    """
+    arguments = _literal(file, properties, "args")
+    suppressed = isinstance(arguments, dict) and cast("dict[object, object]", arguments).get("nms") is True
+    return ExportMetadata(
+        task=properties.get("task") or None,
+        names=_names(file, _literal(file, properties, "names")),
+        size=_size(file, _literal(file, properties, "imgsz")),
+        suppressed=suppressed or properties.get("nms") == "True",
+        end_to_end=properties.get("end2end") == "True",
+    )
+
+
+def _literal(file: Path, properties: Mapping[str, str], key: str) -> object:
+    text = properties.get(key)
+    if not text:
+        return None
+    if len(text) > _LONGEST_LITERAL:
+        raise ModelError(f"{file}: metadata {key!r} has {len(text):,} characters, more than {_LONGEST_LITERAL:,}")
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise ModelError(f"{file}: metadata {key!r} is not a Python literal: {text[:60]!r}") from None
+
+
+def _names(file: Path, value: object) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple)):
+        return tuple(str(name) for name in cast("list[object]", value))
+    if isinstance(value, dict):
+        named = cast("dict[object, object]", value)
+        numbers = [key for key in named if isinstance(key, int)]
+        if sorted(numbers) == list(range(len(named))):
+            return tuple(str(named[number]) for number in range(len(named)))
+    raise ModelError(f"{file}: metadata 'names' should give a name to each class number 0, 1, ..., got {value!r:.60}")
+
+
+def _size(file: Path, value: object) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    sides = [value, value] if isinstance(value, int) else value
+    if isinstance(sides, (list, tuple)):
+        height_width = cast("list[object]", sides)
+        match list(height_width):
+            case [int(height), int(width)] if height > 0 and width > 0:
+                return height, width
+            case _:
+                pass
+    raise ModelError(f"{file}: metadata 'imgsz' should be [height, width], got {value!r:.60}")

@@ -1,0 +1,104 @@
+"""The Hugging Face files beside a model: ``config.json`` and ``preprocessor_config.json``.
+
+Field names are those that transformers writes with ``save_pretrained``. Unknown fields are ignored.
+"""
+
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from app.settings.model import ModelError, ModelSource
+from tasks.exchange.parameters import explained
+
+__all__ = ("Config", "Neighbours", "Preprocessor", "Size", "read_neighbours")
+
+T = TypeVar("T")
+
+Side = Annotated[int, msgspec.Meta(ge=1, le=16384)]
+"""Pixels."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read of ``config.json``."""
+
+    architectures: tuple[str, ...] | None = None
+    id2label: dict[str, str] | None = None
+    # Not `Side`: msgspec 0.22 crashes in the garbage collector over a constrained number beside a tuple in one union.
+    image_size: int | tuple[int, int] | None = None
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """Class names by class number; None when the numbers are not 0, 1, ..."""
+        if not self.id2label:
+            return None
+        names = [self.id2label.get(str(number)) for number in range(len(self.id2label))]
+        return tuple(name for name in names if name is not None) if None not in names else None
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """(height, width) in pixels."""
+        return (self.image_size, self.image_size) if isinstance(self.image_size, int) else self.image_size
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """A size in either of the two ways in which transformers gives one, pixels."""
+
+    height: Side | None = None
+    width: Side | None = None
+    shortest_edge: Side | None = None
+
+    @property
+    def sides(self) -> tuple[int, int] | None:
+        """(height, width), when both are given."""
+        return None if self.height is None or self.width is None else (self.height, self.width)
+
+
+class Preprocessor(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read of ``preprocessor_config.json``: None is a field that its processor class has a default for."""
+
+    do_resize: bool | None = None
+    size: Side | Size | None = None
+    crop_pct: Annotated[float, msgspec.Meta(ge=0.1)] | None = None
+    do_center_crop: bool | None = None
+    crop_size: Side | Size | None = None
+    do_rescale: bool | None = None
+    rescale_factor: float | None = None
+    do_normalize: bool | None = None
+    image_mean: tuple[float, float, float] | None = None
+    image_std: tuple[float, float, float] | None = None
+    do_flip_channel_order: bool | None = None
+
+
+class Neighbours(msgspec.Struct, frozen=True, kw_only=True):
+    """The files found, None for each that is not there."""
+
+    config: Config | None = None
+    preprocessor: Preprocessor | None = None
+
+
+def read_neighbours(source: ModelSource, file: Path) -> Neighbours:
+    """Look beside the model file, then in the model's folder (exports put the graph in a sub-folder, ``onnx/``).
+
+    Raises:
+        ModelError: for a file that is there and cannot be understood.
+    """
+    folders = (file.parent, source.folder)
+    return Neighbours(
+        config=_read(folders, "config.json", Config),
+        preprocessor=_read(folders, "preprocessor_config.json", Preprocessor),
+    )
+
+
+def _read(folders: tuple[Path, ...], name: str, kind: type[T]) -> T | None:
+    path = next((folder / name for folder in folders if (folder / name).is_file()), None)
+    if path is None:
+        return None
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except msgspec.ValidationError as error:
+        raise ModelError(f"{path}: {explained(error)}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ModelError(f"{path} is not valid JSON: {error}") from None
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from None

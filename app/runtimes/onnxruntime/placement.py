@@ -1,0 +1,125 @@
+"""Where a picture comes to lie in a model's input, and the way back."""
+
+from typing import Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ("Fit", "Placement", "Resize", "fit")
+
+Resize = Literal["letterbox", "stretch", "crop"]
+
+_WIDEST = 4
+"""A picture is cut to this aspect ratio before its shorter side is resized, or a thin strip would fill the memory."""
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """``input = image * scale + offset``, in pixels with the top left corner of the top left pixel at 0, 0.
+
+    Attributes:
+        image_width: of the upright original image, pixels.
+        image_height: of the upright original image, pixels.
+        scale_x: input pixels for each image pixel.
+        scale_y: input pixels for each image pixel.
+        offset_x: input x of the image's left border; negative when it is cut off.
+        offset_y: input y of the image's top border; negative when it is cut off.
+    """
+
+    image_width: int
+    image_height: int
+    scale_x: float
+    scale_y: float
+    offset_x: float
+    offset_y: float
+
+    def boxes_to_image(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(N, 4) xyxy in input pixels to (N, 4) xyxy in image pixels, not clipped."""
+        offset = np.array([self.offset_x, self.offset_y] * 2, np.float32)
+        scale = np.array([self.scale_x, self.scale_y] * 2, np.float32)
+        return (boxes - offset) / scale
+
+    def rotated_boxes_to_image(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(N, 5) cx, cy, w, h, r in input pixels to the same in image pixels; r in radians, clockwise with y down.
+
+        Scales that differ, as those of `stretch` do, turn a rotated box into a parallelogram. The box returned has its
+        centre, its area, and the length and direction of its longer axis. Where the scales agree that is exact.
+        """
+        cx, cy, width, height, angle = (np.asarray(column, np.float64) for column in boxes.T)
+        cosine, sine = np.cos(angle), np.sin(angle)
+        stretched_w = width * np.hypot(cosine / self.scale_x, sine / self.scale_y)
+        stretched_h = height * np.hypot(sine / self.scale_x, cosine / self.scale_y)
+        area = width * height / (self.scale_x * self.scale_y)
+        wide = stretched_w >= stretched_h
+        longer = np.maximum(np.where(wide, stretched_w, stretched_h), np.finfo(np.float32).tiny)
+        along_w = np.arctan2(sine / self.scale_y, cosine / self.scale_x)
+        along_h = np.arctan2(sine / self.scale_x, cosine / self.scale_y)
+        columns = [
+            (cx - self.offset_x) / self.scale_x,
+            (cy - self.offset_y) / self.scale_y,
+            np.where(wide, longer, area / longer),
+            np.where(wide, area / longer, longer),
+            np.where(wide, along_w, along_h),
+        ]
+        return np.stack(columns, axis=1).astype(np.float32)
+
+
+class Fit(msgspec.Struct, frozen=True, kw_only=True):
+    """How one picture is brought to the input's size, all in whole pixels.
+
+    Attributes:
+        cut_x: columns left out on either side before resizing.
+        cut_y: rows left out on either side before resizing.
+        width: of the resized picture.
+        height: of the resized picture.
+        left: input column of the resized picture's first; negative when it is cut off.
+        top: input row of the resized picture's first; negative when it is cut off.
+        placement: what this amounts to.
+    """
+
+    cut_x: int = 0
+    cut_y: int = 0
+    width: int
+    height: int
+    left: int = 0
+    top: int = 0
+    placement: Placement
+
+
+def fit(image_size: tuple[int, int], input_size: tuple[int, int], resize: Resize, shorter_side: int) -> Fit:
+    """Work out how a picture comes into the input.
+
+    Args:
+        image_size: (height, width) of the picture, pixels.
+        input_size: (height, width) of the model's input, pixels.
+        resize: `letterbox` as Ultralytics' LetterBox does it; `crop` as torchvision's Resize and CenterCrop do it;
+            `stretch` the same without keeping the aspect ratio.
+        shorter_side: for `crop` and `stretch`, what the shorter side is resized to before the centre is cut out.
+    """
+    image_height, image_width = image_size
+    height, width = input_size
+    cut_x = cut_y = left = top = 0
+    if resize == "letterbox":
+        scale = min(width / image_width, height / image_height)
+        new_width, new_height = max(1, round(image_width * scale)), max(1, round(image_height * scale))
+        left, top = round((width - new_width) / 2 - 0.1), round((height - new_height) / 2 - 0.1)
+    elif resize == "crop":
+        cut_x = max(0, (image_width - _WIDEST * image_height) // 2)
+        cut_y = max(0, (image_height - _WIDEST * image_width) // 2)
+        kept_width, kept_height = image_width - 2 * cut_x, image_height - 2 * cut_y
+        shorter = min(kept_width, kept_height)
+        new_width, new_height = kept_width * shorter_side // shorter, kept_height * shorter_side // shorter
+    else:
+        new_width, new_height = width * shorter_side // min(input_size), height * shorter_side // min(input_size)
+    if resize != "letterbox":
+        left, top = -((new_width - width) // 2), -((new_height - height) // 2)
+    scale_x, scale_y = new_width / (image_width - 2 * cut_x), new_height / (image_height - 2 * cut_y)
+    placement = Placement(
+        image_width=image_width,
+        image_height=image_height,
+        scale_x=scale_x,
+        scale_y=scale_y,
+        offset_x=left - cut_x * scale_x,
+        offset_y=top - cut_y * scale_y,
+    )
+    return Fit(cut_x=cut_x, cut_y=cut_y, width=new_width, height=new_height, left=left, top=top, placement=placement)

@@ -1,0 +1,124 @@
+"""An ONNX graph held by ONNX Runtime. The only module that touches the framework, which has no types."""
+
+import importlib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from app.settings.model import ModelError
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.tensor import Datatype, TensorSpec
+
+__all__ = ("PROVIDERS", "Session")
+
+PROVIDERS = ("CPUExecutionProvider",)
+"""Execution providers in order of preference."""
+
+_LFS_POINTER = b"version https://git-lfs"
+_SEVERITY_ERROR = 3
+_LONGEST_REASON = 400
+
+# What comes before the reason: "[ONNXRuntimeError]", a number and its name, "Load model from FILE failed", and a place
+# in the framework's own source, as "file.cc:1 Function" or "file.cc:1 void namespace::Function(arguments)".
+_PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (?:Load model from .*? failed:)?")
+_PLACE_IN_SOURCE = re.compile(r"\S+\.(?:cc|h):\d+ (?:[^()\"]*::[^()]*\([^()]*\)|\S+) ")
+
+_DATATYPES = {
+    "tensor(bool)": Datatype.BOOL,
+    "tensor(uint8)": Datatype.UINT8,
+    "tensor(uint16)": Datatype.UINT16,
+    "tensor(uint32)": Datatype.UINT32,
+    "tensor(uint64)": Datatype.UINT64,
+    "tensor(int8)": Datatype.INT8,
+    "tensor(int16)": Datatype.INT16,
+    "tensor(int32)": Datatype.INT32,
+    "tensor(int64)": Datatype.INT64,
+    "tensor(float16)": Datatype.FP16,
+    "tensor(float)": Datatype.FP32,
+    "tensor(double)": Datatype.FP64,
+    "tensor(string)": Datatype.BYTES,
+}
+
+
+class Session:
+    """One graph, one thread for each call, callable from several threads at once.
+
+    Args:
+        file: the ``.onnx`` file; external data is looked for beside it.
+        providers: execution providers in order of preference.
+
+    Attributes:
+        file: the file it was made from.
+        inputs: what the graph takes, -1 for a dimension of any size.
+        outputs: what the graph gives, -1 for a dimension of any size.
+        metadata: the file's ``metadata_props``.
+
+    Raises:
+        ModelError: when the file is missing, empty, no ONNX file, cut short, or needs what ONNX Runtime does not have.
+    """
+
+    def __init__(self, file: Path, providers: Sequence[str] = PROVIDERS) -> None:
+        _check_file(file)
+        # The framework costs 50 MB and a tenth of a second, which a server without ONNX models should not pay.
+        framework: Any = importlib.import_module("onnxruntime")
+        options = framework.SessionOptions()
+        # Requests are the unit of parallelism: threads inside a call would only fight for the same cores.
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        options.execution_mode = framework.ExecutionMode.ORT_SEQUENTIAL
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.log_severity_level = _SEVERITY_ERROR
+        try:
+            self._session: Any = framework.InferenceSession(str(file), options, providers=list(providers))
+        except Exception as error:  # noqa: BLE001  the framework's exceptions have no common base, and all mean this
+            raise ModelError(f"{file} cannot be loaded: {_first_line(error)}") from None
+        self.file = file
+        self.inputs = tuple(_spec(file, "input", each) for each in self._session.get_inputs())
+        self.outputs = tuple(_spec(file, "output", each) for each in self._session.get_outputs())
+        self.metadata: Mapping[str, str] = dict(self._session.get_modelmeta().custom_metadata_map)
+        self._names = [each.name for each in self.outputs]
+
+    def run(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """Every output of the graph, in the order of `outputs`.
+
+        Raises:
+            InferenceError: MODEL_FAILED with the framework's reason.
+        """
+        try:
+            return self._session.run(self._names, feeds)
+        except Exception as error:
+            raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    """The reason that an exception of ONNX Runtime gives, without its lines after the first."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    text = _PLACE_IN_SOURCE.sub("", _PREFIX.sub("", lines[0])).strip()
+    if "rotobuf parsing failed" in text:
+        return "it is not an ONNX file, or it is cut short"
+    return text[:_LONGEST_REASON]
+
+
+def _check_file(file: Path) -> None:
+    if not file.is_file():
+        raise ModelError(f"{file} does not exist" if not file.exists() else f"{file} is not a file")
+    try:
+        with file.open("rb") as opened:
+            start = opened.read(len(_LFS_POINTER))
+    except OSError as error:
+        raise ModelError(f"{file} cannot be read: {error.strerror}") from None
+    if not start:
+        raise ModelError(f"{file} is empty")
+    if start == _LFS_POINTER:
+        raise ModelError(f"{file} is a Git LFS pointer, not the model itself; fetch it with `git lfs pull`")
+
+
+def _spec(file: Path, role: str, argument: Any) -> TensorSpec:
+    datatype = _DATATYPES.get(argument.type)
+    if datatype is None:
+        raise ModelError(f"{file}: {role} {argument.name!r} is a {argument.type}, which is not supported")
+    shape = tuple(side if isinstance(side, int) else -1 for side in argument.shape)
+    return TensorSpec(name=argument.name, datatype=datatype, shape=shape)

@@ -1,0 +1,163 @@
+"""Tiny ONNX files whose answers can be worked out by hand."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from app.settings.model import ModelSettings, ModelSource
+
+OPSET = 17
+Floats = NDArray[np.float32]
+Side = int | str
+
+
+# The stubs of onnx leave the types of its files open.
+_onnx: Any = onnx
+
+
+def read_model(file: Path) -> Any:
+    """A file as a protobuf message, to be damaged."""
+    return _onnx.load(str(file))
+
+
+def write_model(model: Any, file: Path) -> None:
+    """Write what `read_model` gave."""
+    _onnx.save(model, str(file))
+
+
+def write(
+    file: Path,
+    nodes: Sequence[Any],
+    outputs: Mapping[str, Sequence[Side]],
+    *,
+    constants: Mapping[str, NDArray[Any]] | None = None,
+    shape: Sequence[Side] = ("batch", 3, 8, 8),
+    datatype: int = TensorProto.FLOAT,
+    properties: Mapping[str, str] | None = None,
+) -> Path:
+    """Write a graph of one input, ``images``."""
+    graph: Any = helper.make_graph(
+        list(nodes),
+        "graph",
+        [helper.make_tensor_value_info("images", datatype, list(shape))],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, list(sides)) for name, sides in outputs.items()],
+        [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()],
+    )
+    model: Any = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+    helper.set_model_props(model, dict(properties or {}))
+    write_model(model, file)
+    return file
+
+
+def affine(
+    file: Path,
+    outputs: Mapping[str, tuple[Floats, Floats]],
+    *,
+    shape: Sequence[Side] = ("batch", 3, 8, 8),
+    datatype: int = TensorProto.FLOAT,
+    properties: Mapping[str, str] | None = None,
+    dynamic: bool = False,
+) -> Path:
+    """A graph whose outputs are ``base + gain * mean``, where mean is that of all the numbers of one input picture.
+
+    Args:
+        file: where to write it.
+        outputs: base and gain, each [1, ...], by output name.
+        shape: of the input.
+        datatype: of the input.
+        properties: the file's metadata.
+        dynamic: whether the file hides the sizes of its outputs.
+    """
+    nodes = [helper.make_node("Cast", ["images"], ["floats"], to=TensorProto.FLOAT)]
+    nodes.append(helper.make_node("ReduceMean", ["floats"], ["mean"], axes=[1, 2, 3], keepdims=0))
+    constants: dict[str, NDArray[Any]] = {}
+    declared: dict[str, Sequence[Side]] = {}
+    for name, (base, gain) in outputs.items():
+        constants[f"{name}.base"], constants[f"{name}.gain"] = base, gain
+        constants[f"{name}.rank"] = np.array([-1] + [1] * (base.ndim - 1), np.int64)
+        nodes += [
+            helper.make_node("Reshape", ["mean", f"{name}.rank"], [f"{name}.mean"]),
+            helper.make_node("Mul", [f"{name}.mean", f"{name}.gain"], [f"{name}.product"]),
+            helper.make_node("Add", [f"{name}.product", f"{name}.base"], [f"{name}.{base.ndim}"]),
+        ]
+        # Nobody can tell what Compress leaves over without running it, though here it leaves everything.
+        for axis in range(base.ndim - 1, 0, -1) if dynamic else ():
+            constants[f"{name}.all.{axis}"] = np.ones(base.shape[axis], np.bool_)
+            ends = [f"{name}.{axis + 1}", f"{name}.all.{axis}"]
+            nodes.append(helper.make_node("Compress", ends, [f"{name}.{axis}"], axis=axis))
+        nodes.append(helper.make_node("Identity", [f"{name}.{1 if dynamic else base.ndim}"], [name]))
+        sides = [f"{name}.{axis}" for axis in range(1, base.ndim)] if dynamic else list(base.shape[1:])
+        declared[name] = [shape[0], *sides]
+    return write(file, nodes, declared, constants=constants, shape=shape, datatype=datatype, properties=properties)
+
+
+def constant(
+    file: Path,
+    outputs: Mapping[str, Floats],
+    *,
+    shape: Sequence[Side] = ("batch", 3, 8, 8),
+    properties: Mapping[str, str] | None = None,
+) -> Path:
+    """A graph that answers the same whatever it is shown."""
+    return affine(
+        file,
+        {name: (base, np.zeros_like(base)) for name, base in outputs.items()},
+        shape=shape,
+        properties=properties,
+    )
+
+
+def channel_means(
+    file: Path,
+    *,
+    output: str = "output0",
+    softmax: bool = False,
+    shape: Sequence[Side] = ("batch", 3, 8, 8),
+    datatype: int = TensorProto.FLOAT,
+    properties: Mapping[str, str] | None = None,
+) -> Path:
+    """A classifier of three classes whose scores are the means of the input's three channels."""
+    nodes = [
+        helper.make_node("Cast", ["images"], ["floats"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceMean", ["floats"], ["means"], axes=[2, 3], keepdims=0),
+        helper.make_node("Softmax" if softmax else "Identity", ["means"], [output]),
+    ]
+    return write(file, nodes, {output: [shape[0], 3]}, shape=shape, datatype=datatype, properties=properties)
+
+
+def properties(task: str, names: Sequence[str], size: tuple[int, int], **others: str) -> dict[str, str]:
+    """The metadata that Ultralytics writes."""
+    return {
+        "task": task,
+        "names": str(dict(enumerate(names))),
+        "imgsz": str(list(size)),
+        "args": "{'nms': False}",
+        **others,
+    }
+
+
+def source(file: Path, **settings: Any) -> ModelSource:
+    """A model of one file, its settings checked as those of a settings file are."""
+    checked = msgspec.json.decode(json.dumps(settings), type=ModelSettings)
+    return ModelSource(name="model", version="1", folder=file.parent, file=file, settings=checked)
+
+
+def raw(columns: Sequence[Sequence[float]]) -> Floats:
+    """Candidates, each written as a row, in the raw layout: [1, channels, N], filled up with zeros to be wide."""
+    rows = np.zeros((max(64, len(columns)), len(columns[0])), np.float32)
+    rows[: len(columns)] = columns
+    return np.ascontiguousarray(rows.T[np.newaxis])
+
+
+def rows(detections: Sequence[Sequence[float]], most: int = 300) -> Floats:
+    """Detections in the layout of graphs with NMS: [1, most, width], filled up with zeros."""
+    filled = np.zeros((1, most, len(detections[0])), np.float32)
+    filled[0, : len(detections)] = detections
+    return filled

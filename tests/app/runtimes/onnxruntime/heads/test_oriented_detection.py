@@ -1,0 +1,88 @@
+"""Turned boxes that can be worked out by hand, in a picture three times as wide as high."""
+
+import math
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.app.runtimes.onnxruntime import graphs
+from tests.app.runtimes.onnxruntime.answers import close, flat, oriented_detector, sought
+
+NAMES = ("bar", "arrow")
+KNOWN = graphs.properties("obb", NAMES, (60, 60))
+SHAPE = ("batch", 3, 60, 60)
+
+# A 180x60 picture in a 60x60 letterbox is a third as large, and has 20 rows of padding above and below.
+WIDE = flat(60, 180, 0)
+COLUMNS = [
+    # cx, cy, w, h, bar, arrow, r
+    [20, 30, 12, 3, 0.9, 0.1, 0.5],
+    [20, 30, 12, 3, 0.8, 0.1, 0.6],
+    [20, 30, 12, 3, 0.8, 0.1, 0.5 + math.pi / 2],
+    [20, 30, 12, 3, 0.1, 0.7, 0.5],
+    [50, 25, 4, 2, 0.1, 0.6, -0.3],
+    [50, 25, 4, 2, 0.2, 0.1, 0],
+]
+WANTED = [
+    ("bar", 0.9, [60, 30, 36, 9, 0.5]),
+    ("bar", 0.8, [60, 30, 36, 9, 0.5 + math.pi / 2]),
+    ("arrow", 0.7, [60, 30, 36, 9, 0.5]),
+    ("arrow", 0.6, [150, 15, 12, 6, -0.3]),
+]
+ROWS = [
+    [20, 30, 12, 3, 0.9, 0, 0.5],
+    [20, 30, 12, 3, 0.8, 0, 0.5 + math.pi / 2],
+    [20, 30, 12, 3, 0.7, 1, 0.5],
+    [50, 25, 4, 2, 0.6, 1, -0.3],
+]
+
+
+@pytest.mark.parametrize("layout", ["raw", "transposed", "nms"])
+def test_every_layout_gives_the_same_boxes(tmp_path: Path, layout: str) -> None:
+    output = graphs.rows(ROWS) if layout == "nms" else graphs.raw(COLUMNS)
+    if layout == "transposed":
+        output = np.ascontiguousarray(np.repeat(output, 32, axis=2).transpose(0, 2, 1))
+    file = graphs.constant(tmp_path / "model.onnx", {"output0": output}, shape=SHAPE, properties=KNOWN)
+    (found,) = oriented_detector(file)([sought(WIDE)])
+    assert found.labels == [label for label, _, _ in WANTED]
+    assert found.scores == pytest.approx([score for _, score, _ in WANTED])
+    assert close(found.boxes, [box for _, _, box in WANTED])
+    assert (found.width, found.height) == (180, 60)
+    assert (found.scores.dtype, found.boxes.dtype) == (np.float32, np.float32)
+
+
+def test_thresholds_are_those_of_each_picture(tmp_path: Path) -> None:
+    file = graphs.constant(tmp_path / "model.onnx", {"output0": graphs.raw(COLUMNS)}, shape=SHAPE, properties=KNOWN)
+    asked = [sought(WIDE), sought(WIDE, 0.1), sought(WIDE, 0.75), sought(WIDE, 0.5, 0.95)]
+    assert [len(found.labels) for found in oriented_detector(file)(asked)] == [4, 5, 2, 5]
+
+
+def test_the_angle_turns_clockwise(tmp_path: Path) -> None:
+    file = graphs.constant(tmp_path / "model.onnx", {"output0": graphs.rows(ROWS[:1])}, shape=SHAPE, properties=KNOWN)
+    (found,) = oriented_detector(file)([sought(WIDE)])
+    cx, cy, w, h, r = found.boxes[0].tolist()
+    corners = cv2.boxPoints(((cx, cy), (w, h), math.degrees(r)))
+    # With y down, the far end of a bar that is turned clockwise by half a radian lies to the right and below.
+    assert corners.max(axis=0)[1] == pytest.approx(30 + 18 * math.sin(0.5) + 4.5 * math.cos(0.5), abs=1e-3)
+    furthest = corners[np.argmax(corners[:, 0])]
+    assert furthest[1] > 30
+
+
+@settings(max_examples=25, deadline=None)
+@given(shorter=st.integers(1, 60), scale=st.integers(1, 8), upright=st.booleans(), angle=st.floats(-0.7, 2.3))
+def test_letterboxed_boxes_keep_their_shape(
+    tmp_path_factory: pytest.TempPathFactory, shorter: int, scale: int, upright: bool, angle: float
+) -> None:
+    output = graphs.rows([[30, 30, 12, 3, 0.9, 0, angle]])
+    folder = tmp_path_factory.mktemp("model")
+    file = graphs.constant(folder / "model.onnx", {"output0": output}, shape=SHAPE, properties=KNOWN)
+    width, height = (shorter * scale, 60 * scale) if upright else (60 * scale, shorter * scale)
+    (found,) = oriented_detector(file)([sought(flat(height, width, 0))])
+    # Half a pixel of the input is left over on one side when the padding is odd.
+    odd = 0.5 * scale * (shorter % 2)
+    centre = (width / 2 + odd, height / 2) if upright else (width / 2, height / 2 + odd)
+    assert close(found.boxes, [[*centre, 12 * scale, 3 * scale, angle]])

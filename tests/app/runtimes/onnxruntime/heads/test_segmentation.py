@@ -1,0 +1,113 @@
+"""Masks that can be worked out by hand."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tasks.image_segmentation import Segments
+from tasks.vision.contours import mask_of_contours
+from tests.app.runtimes.onnxruntime import graphs
+from tests.app.runtimes.onnxruntime.answers import flat, outlined, segmenter
+
+NAMES = ("cat", "dog")
+KNOWN = graphs.properties("segment", NAMES, (64, 64))
+SHAPE = ("batch", 3, 64, 64)
+
+
+def prototypes() -> NDArray[np.float32]:
+    """Two masks on a grid of 16x16 cells, 4 pixels each: the left half, and all but a square in the middle."""
+    left = np.full((16, 16), -1, np.float32)
+    left[:, :8] = 1
+    holed = np.ones((16, 16), np.float32)
+    holed[6:10, 6:10] = -1
+    return np.stack([left, holed])[np.newaxis]
+
+
+def model_of(folder: Path, layout: str, objects: list[list[float]]) -> Path:
+    """Objects are cx, cy, w, h, score, class and two coefficients, in input pixels."""
+    if layout == "raw":
+        columns = [
+            [*box[:4], *(box[4] if box[5] == number else 0.0 for number in range(2)), *box[6:]] for box in objects
+        ]
+        output = graphs.raw(columns)
+    else:
+        output = graphs.rows(
+            [[cx - w / 2, cy - h / 2, cx + w / 2, cy + h / 2, *rest] for cx, cy, w, h, *rest in objects]
+        )
+    return graphs.constant(
+        folder / "model.onnx", {"output0": output, "output1": prototypes()}, shape=SHAPE, properties=KNOWN
+    )
+
+
+def masks(found: Segments, width: int, height: int) -> list[NDArray[np.uint8]]:
+    return [mask_of_contours(contours, width, height) for contours in found.contours]
+
+
+@pytest.mark.parametrize("layout", ["raw", "nms"])
+def test_masks_come_back_in_image_pixels(tmp_path: Path, layout: str) -> None:
+    objects = [[32, 32, 64, 32, 0.9, 1, 1, 0], [32, 32, 32, 32, 0.8, 0, 0, 1], [32, 32, 64, 64, 0.3, 0, 1, 0]]
+    model = segmenter(model_of(tmp_path, layout, objects))
+    # A 256x128 picture in a 64x64 letterbox is a quarter as large, and has 16 rows of padding above and below.
+    (found,) = model([outlined(flat(128, 256, 0))])
+    assert found.labels == ["dog", "cat"]
+    assert found.scores == pytest.approx([0.9, 0.8])
+    left, holed = masks(found, 256, 128)
+    wanted = np.zeros((128, 256), np.uint8)
+    wanted[:, :128] = 1
+    assert (left == wanted).all()
+    assert [len(contours) for contours in found.contours] == [1, 2]
+    wanted = np.zeros((128, 256), np.uint8)
+    wanted[:, 64:192] = 1
+    # Between cells the mask changes half-way, so that corners of the hole are cut, and only they.
+    wanted[32:96, 96:160] = 0
+    wrong = holed != wanted
+    assert wrong.sum() < 0.01 * wanted.size
+    assert not wrong[:, :96].any()
+    assert not wrong[48:80, 112:144].any()
+
+
+def test_masks_end_at_their_boxes(tmp_path: Path) -> None:
+    model = segmenter(model_of(tmp_path, "nms", [[12, 32, 10, 6, 0.9, 0, 1, 0]]))
+    (found,) = model([outlined(flat(64, 64, 0))])
+    (mask,) = masks(found, 64, 64)
+    wanted = np.zeros((64, 64), np.uint8)
+    wanted[29:35, 7:17] = 1
+    assert (mask == wanted).all()
+
+
+def test_masks_reach_the_border_of_a_letterboxed_picture(tmp_path: Path) -> None:
+    model = segmenter(model_of(tmp_path, "nms", [[32, 32, 64, 64, 0.9, 0, 1, 1]]))
+    for width, height in ((130, 70), (70, 130), (640, 427), (63, 65)):
+        (found,) = model([outlined(flat(height, width, 0))])
+        (mask,) = masks(found, width, height)
+        assert mask[:, 0].all()
+        assert mask[0, : width // 4].all()
+        assert mask[-1, : width // 4].all()
+
+
+def test_large_pictures_are_done_in_tiles(tmp_path: Path) -> None:
+    model = segmenter(model_of(tmp_path, "nms", [[32, 32, 64, 64, 0.9, 0, 1, 0]]))
+    (found,) = model([outlined(flat(2500, 5000, 0))])
+    (mask,) = masks(found, 5000, 2500)
+    assert mask[:, :2490].all()
+    assert not mask[:, 2510:].any()
+
+
+def test_an_object_without_pixels_has_no_contours(tmp_path: Path) -> None:
+    objects = [[32, 32, 20, 20, 0.9, 0, -1, -1], [10, 10, 0, 0, 0.8, 0, 1, 1], [-50, 10, 20, 20, 0.7, 0, 1, 1]]
+    (found,) = segmenter(model_of(tmp_path, "nms", objects))([outlined(flat(64, 64, 0))])
+    assert [len(contours) for contours in found.contours] == [1, 0, 0]
+    # The first mask is negative everywhere but in the hole of its second prototype, where both cancel out or add up.
+    (hole, *_) = masks(found, 64, 64)
+    assert not hole[:, :24].any()
+
+
+def test_thresholds_are_those_of_each_picture(tmp_path: Path) -> None:
+    objects = [[12, 32, 10, 6, 0.9, 0, 1, 0], [40, 32, 10, 6, 0.4, 0, 0, 1]]
+    picture = flat(64, 64, 0)
+    found = segmenter(model_of(tmp_path, "raw", objects))(
+        [outlined(picture), outlined(picture, 0.3), outlined(picture, 0.95)]
+    )
+    assert [len(each.labels) for each in found] == [1, 2, 0]

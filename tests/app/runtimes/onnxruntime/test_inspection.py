@@ -1,0 +1,187 @@
+"""What is said of a model before it is loaded."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from app.engine.description import Fact, Origin
+from app.runtimes.onnxruntime.inspection import inspect_model
+from app.settings.model import ModelError
+from tasks.exchange.tensor import Datatype, TensorSpec
+from tasks.task import TaskType
+from tests.app.runtimes.onnxruntime import graphs
+
+NAMES = ("cat", "dog", "fox")
+
+
+def test_an_ultralytics_file_tells_everything(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx", properties=graphs.properties("classify", NAMES, (8, 8)))
+    description = inspect_model(graphs.source(file)).description
+    assert description.task_type is TaskType.IMAGE_CLASSIFICATION
+    assert (description.platform, description.layout, description.labels) == ("onnx", "probabilities", NAMES)
+    assert description.inputs == (TensorSpec(name="images", datatype=Datatype.FP32, shape=(-1, 3, 8, 8)),)
+    assert description.outputs == (TensorSpec(name="output0", datatype=Datatype.FP32, shape=(-1, 3)),)
+    assert list(description.facts) == [
+        Fact("task type", "IMAGE_CLASSIFICATION", Origin.MODEL_FILE),
+        Fact("layout", "probabilities", Origin.MODEL_FILE),
+        Fact("labels", "3: cat, dog, fox", Origin.MODEL_FILE),
+        Fact("input size", "8x8", Origin.MODEL_FILE),
+        Fact("resize", "crop", Origin.MODEL_FILE),
+        Fact("scale", "1/255", Origin.MODEL_FILE),
+        Fact("mean", "0, 0, 0", Origin.MODEL_FILE),
+        Fact("std", "1, 1, 1", Origin.MODEL_FILE),
+        Fact("channel order", "RGB", Origin.MODEL_FILE),
+        Fact("batch", "any number of images at once", Origin.MODEL_FILE),
+        Fact("input datatype", "FP32", Origin.MODEL_FILE),
+    ]
+
+
+def origins(file: Path, **settings: Any) -> dict[str, Origin]:
+    return {fact.topic: fact.origin for fact in inspect_model(graphs.source(file, **settings)).description.facts}
+
+
+def test_settings_win_over_metadata(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx", properties=graphs.properties("classify", NAMES, (8, 8)))
+    settings = {"labels": ["a", "b", "c"], "task_type": "IMAGE_CLASSIFICATION", "layout": "logits"}
+    description = inspect_model(graphs.source(file, **settings)).description
+    assert (description.layout, description.labels) == ("logits", ("a", "b", "c"))
+    found = origins(file, **settings)
+    assert {found[topic] for topic in ("task type", "layout", "labels")} == {Origin.DECLARED}
+
+
+def test_hugging_face_files_beside_the_graph(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx", output="logits", shape=("b", 3, "h", "w"))
+    config = {"architectures": ["ViTForImageClassification"], "id2label": dict(enumerate(NAMES)), "image_size": 16}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "preprocessor_config.json").write_text(
+        json.dumps({"size": {"height": 12, "width": 12}, "image_mean": [0.5] * 3, "image_std": [0.5] * 3})
+    )
+    inspection = inspect_model(graphs.source(file))
+    assert inspection.description.labels == NAMES
+    assert inspection.description.layout == "logits"
+    assert (inspection.graph.height, inspection.graph.width) == (12, 12)
+    found = origins(file)
+    assert found["task type"] is Origin.CONFIG
+    assert found["labels"] is Origin.CONFIG
+    assert found["layout"] is Origin.MODEL_FILE
+    assert {found[topic] for topic in ("input size", "resize", "scale", "mean", "std", "channel order")} == {
+        Origin.PREPROCESSOR
+    }
+
+
+@pytest.mark.parametrize(("softmax", "layout"), [(True, "probabilities"), (False, "logits")])
+def test_a_blank_picture_tells_probabilities_from_logits(tmp_path: Path, softmax: bool, layout: str) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx", softmax=softmax)
+    description = inspect_model(graphs.source(file)).description
+    assert description.layout == layout
+    assert Fact("layout", layout, Origin.GUESSED) in description.facts
+
+
+def test_classes_without_names_are_called_by_number(tmp_path: Path) -> None:
+    description = inspect_model(graphs.source(graphs.channel_means(tmp_path / "model.onnx"))).description
+    assert description.labels == ("0", "1", "2")
+    labels = next(fact for fact in description.facts if fact.topic == "labels")
+    assert (labels.origin, "0..2" in labels.value) == (Origin.GUESSED, True)
+
+
+def test_hidden_output_sizes_are_learnt_by_running(tmp_path: Path) -> None:
+    zeros = np.zeros((1, 7, 64), np.float32)
+    known = graphs.properties("detect", NAMES, (32, 64))
+    file = graphs.affine(
+        tmp_path / "model.onnx", {"output0": (zeros, zeros)}, shape=("b", 3, "h", "w"), properties=known, dynamic=True
+    )
+    inspection = inspect_model(graphs.source(file))
+    assert inspection.description.outputs[0].shape == (-1, -1, -1)
+    assert inspection.layout.name == "raw"
+    assert inspection.layout.classes == 3
+    assert (inspection.graph.height, inspection.graph.width) == (32, 64)
+
+
+def test_unknown_sizes_are_guessed_by_task(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "classifier.onnx", shape=("b", 3, "h", "w"))
+    assert inspect_model(graphs.source(file)).graph.height == 224
+    zeros = np.zeros((1, 300, 6), np.float32)
+    file = graphs.affine(tmp_path / "detector.onnx", {"output0": (zeros, zeros)}, shape=("b", 3, "h", "w"))
+    assert inspect_model(graphs.source(file)).graph.height == 640
+    assert origins(file)["input size"] is Origin.GUESSED
+
+
+def refused(file: Path, **settings: Any) -> str:
+    with pytest.raises(ModelError) as caught:
+        inspect_model(graphs.source(file, **settings))
+    message = str(caught.value)
+    assert message.startswith(str(file))
+    assert "\n" not in message
+    return message
+
+
+def test_labels_must_be_as_many_as_classes(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx", properties=graphs.properties("classify", NAMES[:2], (8, 8)))
+    assert "holds 3 classes, but model file gives 2 labels" in refused(file)
+    assert "holds 3 classes, but model-settings.json gives 4 labels" in refused(file, labels=["a", "b", "c", "d"])
+
+
+@pytest.mark.parametrize(
+    ("shape", "datatype", "reason"),
+    [
+        (("b", 8, 8, 3), TensorProto.FLOAT, "channels first"),
+        (("b", 1, 8, 8), TensorProto.FLOAT, r"\[batch, 3, height, width\]"),
+        (("b", 4), TensorProto.FLOAT, r"\[batch, 3, height, width\]"),
+        (("b", 3, 8, 8), TensorProto.DOUBLE, "FP32, FP16, UINT8, but is images FP64"),
+    ],
+)
+def test_other_inputs_are_refused(tmp_path: Path, shape: tuple[Any, ...], datatype: int, reason: str) -> None:
+    nodes = [
+        helper.make_node("Cast", ["images"], ["floats"], to=TensorProto.FLOAT),
+        helper.make_node("Flatten", ["floats"], ["output0"]),
+    ]
+    file = graphs.write(tmp_path / "model.onnx", nodes, {"output0": ["b", "n"]}, shape=shape, datatype=datatype)
+    message = refused(file)
+    assert re.search(reason, message), message
+
+
+def test_two_inputs_are_refused(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx")
+    model = graphs.read_model(file)
+    model.graph.input.append(helper.make_tensor_value_info("orig_target_sizes", TensorProto.INT64, ["b", 2]))
+    graphs.write_model(model, file)
+    assert "takes 2 inputs" in refused(file)
+    assert "orig_target_sizes INT64 [-1, 2]" in refused(file)
+
+
+def test_outputs_of_the_wrong_rank_are_refused(tmp_path: Path) -> None:
+    pixels = graphs.constant(tmp_path / "pixels.onnx", {"output0": np.zeros((1, 5, 4, 4), np.float32)})
+    assert 'declare it in model-settings.json, for example {"task_type": "OBJECT_DETECTION"}' in refused(pixels)
+    assert "should have one output [batch, classes]" in refused(pixels, task_type="IMAGE_CLASSIFICATION")
+    assert "takes outputs one, [b, rows, columns]" in refused(pixels, task_type="OBJECT_DETECTION")
+
+
+def test_a_layout_of_another_task_is_refused(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx")
+    assert "known for a classifier are probabilities and logits" in refused(file, layout="raw")
+
+
+def test_an_input_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:
+    known = graphs.properties("classify", NAMES, (1_000_000, 1_000_000))
+    wide = graphs.channel_means(tmp_path / "wide.onnx", shape=("b", 3, "h", "w"), properties=known)
+    assert "holds more than" in refused(wide)
+    many = graphs.channel_means(tmp_path / "many.onnx", shape=(2_000_000_000, 3, 8, 8))
+    assert "holds more than" in refused(many)
+
+
+def test_a_size_that_does_not_run_says_what_to_declare(tmp_path: Path) -> None:
+    flat = helper.make_node("Flatten", ["images"], ["flat"])
+    nodes = [flat, helper.make_node("MatMul", ["flat", "weights"], ["output0"])]
+    weights = {"weights": np.ones((3 * 16 * 16, 2), np.float32)}
+    file = graphs.write(
+        tmp_path / "model.onnx", nodes, {"output0": ["b", 2]}, constants=weights, shape=("b", 3, "h", "w")
+    )
+    message = refused(file)
+    assert "cannot run on a 640x640 image" in message
+    assert '{"preprocessing": {"size": [height, width]}}' in message
+    assert inspect_model(graphs.source(file, preprocessing={"size": [16, 16]})).description.labels == ("0", "1")

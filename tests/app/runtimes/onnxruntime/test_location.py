@@ -1,0 +1,49 @@
+"""Which file is the model."""
+
+from pathlib import Path
+
+import pytest
+
+from app.runtimes.onnxruntime.location import locate_graph
+from app.settings.model import ModelError, ModelSource
+
+
+def folder_of(folder: Path, *names: str) -> ModelSource:
+    for name in names:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).touch()
+    return ModelSource(name="model", version="1", folder=folder)
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (["a.onnx"], "a.onnx"),
+        (["a.onnx", "model.onnx"], "model.onnx"),
+        (["A.ONNX", "notes.txt"], "A.ONNX"),
+        (["config.json", "onnx/model.onnx"], "onnx/model.onnx"),
+        (["a.onnx", "onnx/model.onnx"], "a.onnx"),
+    ],
+)
+def test_the_folder_tells(tmp_path: Path, names: list[str], found: str) -> None:
+    assert locate_graph(folder_of(tmp_path, *names)) == tmp_path / found
+
+
+def test_the_file_named_wins(tmp_path: Path) -> None:
+    source = ModelSource(name="model", version="1", folder=tmp_path, file=tmp_path / "b.onnx")
+    assert locate_graph(source) == tmp_path / "b.onnx"
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"), [([], "holds no .onnx file"), (["a.onnx", "b.onnx"], r"several models \(a.onnx, b.onnx\)")]
+)
+def test_nothing_or_too_much_is_explained(tmp_path: Path, names: list[str], reason: str) -> None:
+    source = folder_of(tmp_path, *names)
+    with pytest.raises(ModelError, match=reason):
+        locate_graph(source)
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    source = ModelSource(name="model", version="1", folder=tmp_path, file=tmp_path / "model.pt")
+    with pytest.raises(ModelError, match=r"model.pt is not an .onnx file"):
+        locate_graph(source)

@@ -1,0 +1,63 @@
+"""Hugging Face's files beside a model."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.runtimes.onnxruntime.neighbours import Neighbours, Size, read_neighbours
+from app.settings.model import ModelError, ModelSource
+
+
+def source(folder: Path) -> ModelSource:
+    return ModelSource(name="model", version="1", folder=folder)
+
+
+def test_both_are_optional(tmp_path: Path) -> None:
+    assert read_neighbours(source(tmp_path), tmp_path / "model.onnx") == Neighbours()
+
+
+def test_labels_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    names = {str(number): f"class {number}" for number in reversed(range(12))}
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": names, "image_size": 224, "hidden_size": 9}))
+    config = read_neighbours(source(tmp_path), tmp_path / "onnx" / "model.onnx").config
+    assert config is not None
+    assert config.labels == tuple(f"class {number}" for number in range(12))
+    assert config.size == (224, 224)
+
+
+def test_labels_with_gaps_are_none(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"id2label": {"0": "a", "2": "c"}}')
+    config = read_neighbours(source(tmp_path), tmp_path / "model.onnx").config
+    assert config is not None
+    assert config.labels is None
+
+
+def test_the_preprocessor_beside_the_file_wins(tmp_path: Path) -> None:
+    (tmp_path / "onnx").mkdir()
+    (tmp_path / "preprocessor_config.json").write_text('{"size": 1}')
+    (tmp_path / "onnx" / "preprocessor_config.json").write_text('{"size": {"height": 2, "width": 3}}')
+    preprocessor = read_neighbours(source(tmp_path), tmp_path / "onnx" / "model.onnx").preprocessor
+    assert preprocessor is not None
+    assert preprocessor.size == Size(height=2, width=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("config.json", "{", "not valid JSON"),
+        ("config.json", "[]", "Expected `object`"),
+        ("config.json", "[" * 100_000, "not valid JSON|Expected `object`"),
+        ("config.json", '{"id2label": {"0": 1}}', "id2label"),
+        ("preprocessor_config.json", '{"image_mean": [0.5]}', "image_mean"),
+        ("preprocessor_config.json", '{"size": "big"}', "size"),
+        ("preprocessor_config.json", '{"size": {"shortest_edge": 0}}', "shortest_edge"),
+        ("preprocessor_config.json", '{"crop_pct": 0}', "crop_pct"),
+        ("config.json", '{"image_size": "224"}', "image_size"),
+    ],
+)
+def test_a_file_that_cannot_be_understood_is_named(tmp_path: Path, name: str, text: str, reason: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ModelError, match=reason) as caught:
+        read_neighbours(source(tmp_path), tmp_path / "model.onnx")
+    assert str(caught.value).startswith(str(tmp_path / name))

@@ -1,0 +1,190 @@
+"""How pictures are prepared, and from which file that is known."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.engine.description import Origin
+from app.runtimes.onnxruntime.evidence import Evidence, Facts
+from app.runtimes.onnxruntime.metadata import ExportMetadata
+from app.runtimes.onnxruntime.neighbours import Config, Neighbours, Preprocessor, Size
+from app.runtimes.onnxruntime.preprocessing import Preprocessing, decide_preprocessing, decide_size
+from app.settings.model import ModelError, ModelSettings, PreprocessingSettings
+from tasks.exchange.tensor import Datatype, TensorSpec
+from tasks.task import TaskType
+
+IMAGENET: dict[str, Any] = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+CLASSIFY, DETECT = TaskType.IMAGE_CLASSIFICATION, TaskType.OBJECT_DETECTION
+
+
+def spec(height: int = -1, width: int = -1, datatype: Datatype = Datatype.FP32) -> TensorSpec:
+    return TensorSpec(name="images", datatype=datatype, shape=(-1, 3, height, width))
+
+
+def evidence(
+    declared: PreprocessingSettings | None = None,
+    metadata: ExportMetadata | None = None,
+    processor: Preprocessor | None = None,
+    config: Config | None = None,
+) -> Evidence:
+    return Evidence(
+        file=Path("model.onnx"),
+        settings=ModelSettings(preprocessing=declared or PreprocessingSettings()),
+        metadata=metadata or ExportMetadata(),
+        neighbours=Neighbours(config=config, preprocessor=processor),
+    )
+
+
+def decided(
+    known: Evidence, task_type: TaskType = CLASSIFY, of: TensorSpec | None = None
+) -> tuple[Preprocessing, dict[str, Origin]]:
+    facts = Facts()
+    given = of or spec()
+    size = decide_size(given, known, facts, task_type)
+    preprocessing = decide_preprocessing(given, size, task_type, known, facts)
+    return preprocessing, {fact.topic: fact.origin for fact in facts.recorded}
+
+
+def test_with_nothing_known_everything_is_a_guess() -> None:
+    preprocessing, origins = decided(evidence())
+    assert preprocessing == Preprocessing(height=224, width=224, resize="crop", shorter_side=224, **IMAGENET)
+    assert set(origins.values()) == {Origin.GUESSED}
+    preprocessing, origins = decided(evidence(), DETECT)
+    assert preprocessing == Preprocessing(height=640, width=640, resize="letterbox", shorter_side=640)
+    assert set(origins.values()) == {Origin.GUESSED}
+
+
+@pytest.mark.parametrize(("task", "resize"), [("classify", "crop"), ("detect", "letterbox"), ("segment", "letterbox")])
+def test_ultralytics_files_keep_to_their_convention(task: str, resize: Any) -> None:
+    known = evidence(metadata=ExportMetadata(task=task, size=(320, 640)))
+    task_type = CLASSIFY if task == "classify" else DETECT
+    preprocessing, origins = decided(known, task_type)
+    assert preprocessing == Preprocessing(height=320, width=640, resize=resize, shorter_side=320)
+    assert set(origins.values()) == {Origin.MODEL_FILE}
+
+
+@pytest.mark.parametrize(
+    ("processor", "wanted"),
+    [
+        # ViTImageProcessor
+        (
+            Preprocessor(
+                size=Size(height=224, width=224),
+                do_resize=True,
+                rescale_factor=1 / 255,
+                image_mean=(0.5, 0.5, 0.5),
+                image_std=(0.5, 0.5, 0.5),
+            ),
+            Preprocessing(
+                height=224, width=224, resize="stretch", shorter_side=224, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)
+            ),
+        ),
+        # CLIPImageProcessor
+        (
+            Preprocessor(
+                size=Size(shortest_edge=256),
+                do_center_crop=True,
+                crop_size=Size(height=224, width=224),
+                do_normalize=False,
+            ),
+            Preprocessing(height=224, width=224, resize="crop", shorter_side=256),
+        ),
+        # EfficientNetImageProcessor
+        (
+            Preprocessor(
+                size=Size(height=256, width=256),
+                do_center_crop=True,
+                crop_size=Size(height=224, width=224),
+                do_rescale=False,
+                do_normalize=False,
+            ),
+            Preprocessing(height=224, width=224, resize="stretch", shorter_side=256, scale=1),
+        ),
+        # ConvNextImageProcessor, which ResNet uses too
+        (
+            Preprocessor(
+                size=Size(shortest_edge=224), crop_pct=0.875, image_mean=IMAGENET["mean"], image_std=IMAGENET["std"]
+            ),
+            Preprocessing(height=224, width=224, resize="crop", shorter_side=256, **IMAGENET),
+        ),
+        (
+            Preprocessor(
+                size=Size(shortest_edge=384), crop_pct=0.875, image_mean=IMAGENET["mean"], image_std=IMAGENET["std"]
+            ),
+            Preprocessing(height=384, width=384, resize="stretch", shorter_side=384, **IMAGENET),
+        ),
+        # MobileViTImageProcessor
+        (
+            Preprocessor(
+                size=Size(shortest_edge=288),
+                do_center_crop=True,
+                crop_size=256,
+                do_normalize=False,
+                do_flip_channel_order=True,
+            ),
+            Preprocessing(height=256, width=256, resize="crop", shorter_side=288, bgr=True),
+        ),
+        # ViTFeatureExtractor, before sizes were objects
+        (
+            Preprocessor(size=224, rescale_factor=0.01, do_normalize=False),
+            Preprocessing(height=224, width=224, resize="stretch", shorter_side=224, scale=0.01),
+        ),
+    ],
+)
+def test_hugging_face_preprocessors(processor: Preprocessor, wanted: Preprocessing) -> None:
+    preprocessing, origins = decided(evidence(processor=processor))
+    assert preprocessing == wanted
+    assert set(origins.values()) == {Origin.PREPROCESSOR}
+
+
+def test_settings_win_over_everything() -> None:
+    declared = PreprocessingSettings(
+        size=(32, 64), resize="stretch", fill=3, scale=1, mean=(1, 2, 3), std=(4, 5, 6), channel_order="BGR"
+    )
+    known = evidence(declared, ExportMetadata(task="detect", size=(1, 1)), Preprocessor(size=7), Config(image_size=9))
+    preprocessing, origins = decided(known, DETECT)
+    assert preprocessing == Preprocessing(
+        height=32, width=64, resize="stretch", shorter_side=32, fill=3, scale=1, mean=(1, 2, 3), std=(4, 5, 6), bgr=True
+    )
+    assert set(origins.values()) == {Origin.DECLARED}
+
+
+def test_a_mean_of_pixels_is_taken_from_pixels() -> None:
+    preprocessing, origins = decided(evidence(PreprocessingSettings(mean=(123.675, 116.28, 103.53))))
+    assert preprocessing.scale == 1
+    assert preprocessing.std == (1, 1, 1)
+    assert (origins["mean"], origins["scale"]) == (Origin.DECLARED, Origin.GUESSED)
+
+
+def test_uint8_inputs_are_not_normalised() -> None:
+    preprocessing, origins = decided(evidence(), of=spec(64, 64, Datatype.UINT8))
+    assert (preprocessing.scale, preprocessing.mean, preprocessing.std) == (1, (0, 0, 0), (1, 1, 1))
+    assert origins["normalisation"] is Origin.MODEL_FILE
+
+
+def test_the_size_is_that_of_the_graph() -> None:
+    known = evidence(metadata=ExportMetadata(task="classify", size=(32, 32)), config=Config(image_size=9))
+    preprocessing, origins = decided(known, of=spec(48, 64))
+    assert (preprocessing.height, preprocessing.width) == (48, 64)
+    assert origins["input size"] is Origin.MODEL_FILE
+
+
+def test_a_graph_may_fix_one_side() -> None:
+    preprocessing, _ = decided(evidence(config=Config(image_size=96)), of=spec(48, -1))
+    assert (preprocessing.height, preprocessing.width) == (48, 96)
+
+
+@pytest.mark.parametrize(
+    ("known", "of", "reason"),
+    [
+        (evidence(PreprocessingSettings(size=(32, 32))), spec(64, 64), "64x64 pixels, but .* declares 32x32"),
+        (evidence(PreprocessingSettings(std=(1, 0, 1))), spec(), "std of 0"),
+        (evidence(PreprocessingSettings(scale=0.5)), spec(8, 8, Datatype.UINT8), "uint8"),
+        (evidence(config=Config(image_size=0)), spec(), "cannot be 0x0 pixels"),
+        (evidence(processor=Preprocessor(image_std=(0, 1, 1))), spec(), "image_std of 0"),
+    ],
+)
+def test_contradictions_are_explained(known: Evidence, of: TensorSpec, reason: str) -> None:
+    with pytest.raises(ModelError, match=reason):
+        decided(known, of=of)

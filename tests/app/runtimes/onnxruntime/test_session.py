@@ -1,0 +1,105 @@
+"""Files that are models, and all the ways in which files are not."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from app.runtimes.onnxruntime.session import Session
+from app.settings.model import ModelError
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.tensor import Datatype, TensorSpec
+from tests.app.runtimes.onnxruntime import graphs
+
+
+def test_inputs_outputs_and_metadata_are_those_of_the_file(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx", properties={"task": "classify"})
+    session = Session(file)
+    assert session.inputs == (TensorSpec(name="images", datatype=Datatype.FP32, shape=(-1, 3, 8, 8)),)
+    assert session.outputs == (TensorSpec(name="output0", datatype=Datatype.FP32, shape=(-1, 3)),)
+    assert session.metadata == {"task": "classify"}
+
+
+def test_run_gives_every_output(tmp_path: Path) -> None:
+    session = Session(graphs.channel_means(tmp_path / "model.onnx"))
+    (means,) = session.run({"images": np.full((2, 3, 8, 8), 0.25, np.float32)})
+    assert means == pytest.approx(np.full((2, 3), 0.25))
+
+
+def test_a_graph_that_cannot_run_is_a_failed_model(tmp_path: Path) -> None:
+    session = Session(graphs.channel_means(tmp_path / "model.onnx"))
+    with pytest.raises(InferenceError) as caught:
+        session.run({"images": np.zeros((1, 3, 9, 9), np.float32)})
+    assert caught.value.kind is ErrorKind.MODEL_FAILED
+    assert "\n" not in caught.value.message
+    assert caught.value.message == (
+        "The model failed: Got invalid dimensions for input: images for the following indices"
+    )
+
+
+def broken(folder: Path, how: str) -> Path:
+    whole = graphs.constant(folder / "whole.onnx", {"output0": np.ones((1, 2000), np.float32)})
+    file = folder / "model.onnx"
+    match how:
+        case "empty":
+            file.write_bytes(b"")
+        case "truncated":
+            file.write_bytes(whole.read_bytes()[:4000])
+        case "random":
+            file.write_bytes(np.random.default_rng(0).bytes(5000))
+        case "text":
+            file.write_text("This is not a model.\nIt has two lines.\n")
+        case "pointer":
+            file.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+        case "folder":
+            file.mkdir()
+        case "opset":
+            model = graphs.read_model(whole)
+            model.opset_import[0].version = 9999
+            graphs.write_model(model, file)
+        case "operator":
+            graphs.write(file, [helper.make_node("Conjure", ["images"], ["output0"])], {"output0": ["batch", 3]})
+        case "external":
+            weights = numpy_helper.from_array(np.ones((3, 3), np.float32), "weights")
+            weights.ClearField("raw_data")
+            weights.data_location = TensorProto.EXTERNAL
+            entry = weights.external_data.add()
+            entry.key, entry.value = "location", "model.onnx.data"
+            model = graphs.read_model(whole)
+            model.graph.initializer.append(weights)
+            model.graph.node.append(helper.make_node("MatMul", ["weights", "weights"], ["product"]))
+            model.graph.output.append(helper.make_tensor_value_info("product", TensorProto.FLOAT, [3, 3]))
+            file.write_bytes(model.SerializeToString())
+        case _:
+            pass
+    return file
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("missing", "does not exist"),
+        ("folder", "is not a file"),
+        ("empty", "is empty"),
+        ("truncated", "cut short"),
+        ("random", "cannot be loaded"),
+        ("text", "cannot be loaded"),
+        ("pointer", "Git LFS pointer"),
+        ("opset", "Opset 9999"),
+        ("operator", "Conjure"),
+        ("external", "model.onnx.data"),
+    ],
+)
+def test_a_bad_file_is_one_sentence_that_names_it(
+    tmp_path: Path, how: str, reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = broken(tmp_path, how)
+    with pytest.raises(ModelError) as caught:
+        Session(file)
+    message = str(caught.value)
+    assert message.startswith(str(file))
+    assert reason in message
+    assert "\n" not in message
+    assert "onnxruntime_src" not in message
+    assert "Traceback" not in capfd.readouterr().err

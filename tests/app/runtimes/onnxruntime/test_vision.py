@@ -1,0 +1,112 @@
+"""Models loaded the way the engine loads them, asked through their task."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.runtimes.onnxruntime.vision import load_vision_model
+from app.settings.model import ModelError
+from tasks.exchange.limits import Limits
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.response import Record
+from tasks.exchange.tensor import Datatype, Tensor
+from tasks.image_classification import LabelledScore
+from tasks.image_segmentation import SegmentedObject
+from tasks.object_detection import DetectedObject
+from tasks.oriented_object_detection import OrientedObject
+from tasks.task import TaskType
+from tests.app.runtimes.onnxruntime import graphs
+
+
+def request(**parameters: object) -> InferenceRequest:
+    pixels = np.full((64, 128, 3), 51, np.uint8)
+    return InferenceRequest(
+        id="1",
+        model_name="model",
+        inputs=(Tensor(name="image", datatype=Datatype.UINT8, data=pixels),),
+        parameters=parameters,
+    )
+
+
+def records(file: Path, task_type: TaskType, **settings: object) -> Sequence[Record]:
+    servable = load_vision_model(graphs.source(file, **settings))
+    assert servable.description.task_type is task_type
+    answered = servable.answer(request(), Limits())
+    assert answered.batch_size == 1
+    return answered.outputs[0].predictions[0].records()
+
+
+def test_a_classifier(tmp_path: Path) -> None:
+    file = graphs.channel_means(
+        tmp_path / "model.onnx", properties=graphs.properties("classify", ("r", "g", "b"), (8, 8))
+    )
+    assert records(file, TaskType.IMAGE_CLASSIFICATION, parameters={"top_k": 1}) == [LabelledScore("r", 0.2)]
+
+
+def test_a_detector(tmp_path: Path) -> None:
+    file = graphs.constant(
+        tmp_path / "model.onnx",
+        {"output0": graphs.rows([[-4, 20, 20, 40, 0.75, 0], [0, 16, 9, 30, 0.5, 1]])},
+        shape=("b", 3, 64, 64),
+        properties=graphs.properties("detect", ("cat", "dog"), (64, 64)),
+    )
+    found = records(file, TaskType.OBJECT_DETECTION, parameters={"score_threshold": 0.6})
+    assert found == [DetectedObject("cat", 0.75, 0, 8, 40, 48)]
+
+
+def test_an_oriented_detector(tmp_path: Path) -> None:
+    file = graphs.constant(
+        tmp_path / "model.onnx",
+        {"output0": graphs.rows([[32, 32, 16, 8, 0.75, 0, 0.25]])},
+        shape=("b", 3, 64, 64),
+        properties=graphs.properties("obb", ("bar",), (64, 64)),
+    )
+    found = records(file, TaskType.ORIENTED_OBJECT_DETECTION)
+    assert found == [OrientedObject("bar", 0.75, 0.5, 0.5, 0.25, 0.25, 0.25)]
+
+
+def test_a_segmenter(tmp_path: Path) -> None:
+    file = graphs.constant(
+        tmp_path / "model.onnx",
+        {
+            "output0": graphs.rows([[32, 24, 40, 32, 0.75, 0, 1]]),
+            "output1": np.ones((1, 1, 16, 16), np.float32),
+        },
+        shape=("b", 3, 64, 64),
+        properties=graphs.properties("segment", ("blob",), (64, 64)),
+    )
+    (found,) = records(file, TaskType.IMAGE_SEGMENTATION)
+    assert isinstance(found, SegmentedObject)
+    assert {(point.x, point.y) for point in found.contour[0]} == {(64, 16), (79, 16), (64, 31), (79, 31)}
+
+
+def test_several_threads_get_their_own_answers(tmp_path: Path) -> None:
+    file = graphs.channel_means(
+        tmp_path / "model.onnx", properties=graphs.properties("classify", ("r", "g", "b"), (8, 8))
+    )
+    servable = load_vision_model(graphs.source(file))
+
+    def red(value: int) -> float:
+        pixels = np.zeros((3, 40, 30, 3), np.uint8)
+        pixels[..., 0] = value
+        tensor = Tensor(name="images", datatype=Datatype.UINT8, data=pixels)
+        answered = servable.answer(InferenceRequest(id="1", model_name="model", inputs=(tensor,)), Limits())
+        scores: set[float] = set()
+        for prediction in answered.outputs[0].predictions:
+            best = prediction.records()[0]
+            assert isinstance(best, LabelledScore)
+            scores.add(best.score)
+        (score,) = scores
+        return score
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(red, range(256))) == pytest.approx([value / 255 for value in range(256)], abs=1e-6)
+
+
+def test_a_model_that_answers_nonsense_does_not_load(tmp_path: Path) -> None:
+    file = graphs.constant(tmp_path / "model.onnx", {"output0": np.full((1, 3), np.nan, np.float32)})
+    with pytest.raises(ModelError, match=r"cannot answer a blank image: .* not finite numbers"):
+        load_vision_model(graphs.source(file))
