@@ -69,11 +69,19 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class PromptedImage(msgspec.Struct, frozen=True, eq=False):
-    """An image and the prompts put to it (at least one)."""
+    """An image and the prompts put to it.
+
+    Attributes:
+        image: what is asked about.
+        prompts: at least one.
+        parameters: how the answers are generated.
+        path: where the prompts stand in the request, for a model that cannot use one of them.
+    """
 
     image: Image
     prompts: Sequence[str]
     parameters: GenerationParameters
+    path: str = "prompts"
 
 
 VisionLanguageModel = Model[PromptedImage, Answers]
@@ -104,7 +112,8 @@ class ImageTextToText:
             own = "prompts" in tensor.parameters or not texts
             prompts = (parameters.prompts if own else texts) or (DEFAULT_PROMPT,)
             _check_amounts(prompts, parameters, limits, f"{path}.parameters")
-            items = [PromptedImage(image, prompts, parameters) for image in read_images(tensor, limits, path)]
+            where = f"{path}.parameters.prompts"
+            items = [PromptedImage(image, prompts, parameters, where) for image in read_images(tensor, limits, path)]
             groups.append(InputGroup(name=tensor.name, parameters=tensor.parameters, items=items))
         if not groups:
             raise invalid("Expected an image among the inputs, got texts only", "inputs")

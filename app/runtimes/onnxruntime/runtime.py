@@ -41,4 +41,4 @@ class OnnxRuntime:
 def _is_language_model(source: ModelSource) -> bool:
     from app.runtimes.onnxruntime import image_text_to_text
 
-    return source.file is None and image_text_to_text.recognises(source.folder)
+    return image_text_to_text.recognises(source)

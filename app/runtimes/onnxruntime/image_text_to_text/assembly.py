@@ -1,0 +1,245 @@
+"""A vision-language model put together from the files of its folder, and what was understood on the way."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from app.engine.description import Fact, ModelDescription, Origin
+from app.runtimes.onnxruntime.image_text_to_text.chat_template import (
+    PlainTemplate,
+    QuestionTemplate,
+    load_chat_template,
+)
+from app.runtimes.onnxruntime.image_text_to_text.configuration import (
+    GenerationConfiguration,
+    ModelConfiguration,
+    TokenIds,
+    TokenizerConfiguration,
+    read_json,
+    read_json_if_there,
+    read_tokenizer_configuration,
+)
+from app.runtimes.onnxruntime.image_text_to_text.decoder import Decoder
+from app.runtimes.onnxruntime.image_text_to_text.layout import Graphs, find_graphs
+from app.runtimes.onnxruntime.image_text_to_text.model import VisionLanguage
+from app.runtimes.onnxruntime.image_text_to_text.pixels import Tiles, WholePicture
+from app.runtimes.onnxruntime.image_text_to_text.prompting import ImageMarkup, PromptEncoder
+from app.runtimes.onnxruntime.image_text_to_text.recipe import (
+    ProcessorConfiguration,
+    decide_recipe,
+    read_processor_configuration,
+)
+from app.runtimes.onnxruntime.image_text_to_text.tiles import TiledPicture
+from app.runtimes.onnxruntime.image_text_to_text.tokenizer import Tokenizer, load_tokenizer
+from app.runtimes.onnxruntime.image_text_to_text.vision import VisionEncoder
+from app.runtimes.onnxruntime.session import Session
+from app.settings.model import ModelError, ModelSource, PreprocessingSettings
+from tasks.task import TaskType
+from tasks.vision.image import Image
+
+__all__ = ("assemble",)
+
+_TILED_FAMILIES = frozenset({"Idefics3", "SmolVLM"})
+_TILED_TYPES = frozenset({"idefics3", "smolvlm"})
+_UNLIKE = frozenset({"paligemma"})
+"""Model types with the files and processors of LLaVA that count positions, or order image and text, in another way."""
+
+
+class _Sessions(msgspec.Struct, frozen=True):
+    vision_encoder: Session
+    embed_tokens: Session
+    decoder: Session
+
+
+class _Words(msgspec.Struct, frozen=True):
+    tokenizer: Tokenizer
+    prompts: PromptEncoder
+    image_id: int
+    ends: frozenset[int]
+    facts: list[Fact]
+
+
+def assemble(source: ModelSource) -> tuple[VisionLanguage, ModelDescription]:
+    """Load the graphs and read everything around them.
+
+    Raises:
+        ModelError: in one sentence, naming the file that is missing, cannot be read, or asks for what is not supported.
+    """
+    folder = source.folder
+    graphs = find_graphs(folder, source.file)
+    config = read_json(folder / "config.json", ModelConfiguration)
+    _check_supported(config, folder)
+    processor = read_processor_configuration(folder)
+    tiled = config.model_type in _TILED_TYPES or (processor is not None and processor[0].family in _TILED_FAMILIES)
+    words = _read_words(folder, config)
+    markup = ImageMarkup(words.tokenizer, words.image_id, tiled=tiled)
+    sessions = _Sessions(Session(graphs.vision_encoder), Session(graphs.embed_tokens), Session(graphs.decoder))
+    vision = VisionEncoder(sessions.vision_encoder, tiled=tiled)
+    decoder = Decoder(sessions.embed_tokens, sessions.decoder, config.text)
+    _check_width(vision, decoder, graphs)
+    prepare, pixel_facts = _pixels(folder, processor, source.settings.preprocessing, vision, tiled=tiled)
+    positions = config.text.max_position_embeddings
+    model = VisionLanguage(
+        prepare=prepare,
+        vision=vision,
+        markup=markup,
+        prompts=words.prompts,
+        tokenizer=words.tokenizer,
+        decoder=decoder,
+        image_id=words.image_id,
+        ends=words.ends,
+        positions=positions,
+    )
+    facts = [
+        *_graph_facts(graphs, config, decoder, folder),
+        *pixel_facts,
+        *words.facts,
+        Fact("context", f"{positions} tokens" if positions else "no limit stated", Origin.CONFIG),
+    ]
+    return model, _describe(sessions, facts, tiled=tiled)
+
+
+def _describe(sessions: _Sessions, facts: list[Fact], *, tiled: bool) -> ModelDescription:
+    return ModelDescription(
+        task_type=TaskType.IMAGE_TEXT_TO_TEXT,
+        platform="onnx",
+        layout="idefics3" if tiled else "llava",
+        labels=(),
+        inputs=(*sessions.vision_encoder.inputs, *sessions.embed_tokens.inputs),
+        outputs=tuple(spec for spec in sessions.decoder.outputs if spec.name == "logits"),
+        facts=facts,
+    )
+
+
+def _check_supported(config: ModelConfiguration, folder: Path) -> None:
+    path = folder / "config.json"
+    if config.model_type in _UNLIKE:
+        raise ModelError(f"{path} says model_type {config.model_type}, which is not supported yet")
+    if config.image_grid_pinpoints:
+        raise ModelError(f"{path} asks for pictures in several resolutions (image_grid_pinpoints), not supported yet")
+
+
+def _check_width(vision: VisionEncoder, decoder: Decoder, graphs: Graphs) -> None:
+    given, wanted = vision.width, decoder.width
+    if -1 not in (given, wanted) and given != wanted:
+        raise ModelError(
+            f"{graphs.vision_encoder} gives features {given} wide, but {graphs.decoder} takes embeddings {wanted} wide"
+        )
+
+
+def _pixels(
+    folder: Path,
+    processor: tuple[ProcessorConfiguration, Path] | None,
+    settings: PreprocessingSettings,
+    vision: VisionEncoder,
+    *,
+    tiled: bool,
+) -> tuple[Callable[[Image], Tiles], list[Fact]]:
+    if tiled:
+        if settings != PreprocessingSettings():
+            raise ModelError(
+                f"{folder}: preprocessing is declared, which a model that cuts pictures into tiles does not take"
+            )
+        return TiledPicture(folder), [Fact("preprocessing", "cut into tiles", Origin.PREPROCESSOR)]
+    recipe, origin = decide_recipe(processor, settings, folder)
+    vision.check_size(*recipe.size)
+    height, width = recipe.size
+    declared = settings != PreprocessingSettings()
+    value = f"{height}x{width}, {recipe.fit}, {recipe.channel_order}, scale {recipe.scale:.6g}"
+    normalised = f"mean {list(recipe.mean)}, std {list(recipe.std)}"
+    return WholePicture(recipe), [
+        Fact("preprocessing", value, Origin.DECLARED if declared else origin),
+        Fact("normalisation", normalised, Origin.DECLARED if settings.mean or settings.std else origin),
+    ]
+
+
+def _read_words(folder: Path, config: ModelConfiguration) -> _Words:
+    tokenizer = load_tokenizer(folder / "tokenizer.json")
+    token_config = read_tokenizer_configuration(folder)
+    special = token_config.special_tokens()
+    image_id, image_origin = _image_token(tokenizer, config, special, folder)
+    image_token = tokenizer.text_of(image_id)
+    if image_token is None:
+        raise ModelError(
+            f"{folder / 'tokenizer.json'} has no token {image_id}, which config.json says stands for the image"
+        )
+    template, template_fact = _template(folder, token_config, image_token)
+    ends, ends_origin = _ends(folder, config, tokenizer, special)
+    prompts = _prompts(tokenizer, template, image_id, image_token, ends, special.get("bos_token"))
+    features = f"{image_token} ({image_id})"
+    spelled = ", ".join(tokenizer.text_of(each) or str(each) for each in sorted(ends))
+    facts = [
+        template_fact,
+        Fact("image token", features, image_origin),
+        Fact("end of answer", spelled or "none: answers end at max_new_tokens", ends_origin),
+    ]
+    return _Words(tokenizer, prompts, image_id, ends, facts)
+
+
+def _prompts(
+    tokenizer: Tokenizer,
+    template: QuestionTemplate,
+    image_id: int,
+    image_token: str,
+    ends: frozenset[int],
+    first_token: str | None,
+) -> PromptEncoder:
+    try:
+        return PromptEncoder(tokenizer, template, image_id, ends, first_token)
+    except ModelError:
+        if isinstance(template, PlainTemplate):
+            raise
+        # Some exports come with the template of a text model, which takes a message as one text.
+        try:
+            as_text = msgspec.structs.replace(template, image_token=image_token)
+            return PromptEncoder(tokenizer, as_text, image_id, ends, first_token)
+        except ModelError:
+            pass
+        raise
+
+
+def _template(folder: Path, config: TokenizerConfiguration, image_token: str) -> tuple[QuestionTemplate, Fact]:
+    loaded = load_chat_template(folder, config)
+    if loaded is None:
+        return PlainTemplate(image_token), Fact(
+            "chat template", f"none: {image_token}, line break, prompt", Origin.GUESSED
+        )
+    return loaded[0], Fact("chat template", loaded[1], Origin.TOKENIZER)
+
+
+def _image_token(
+    tokenizer: Tokenizer, config: ModelConfiguration, special: dict[str, str], folder: Path
+) -> tuple[int, Origin]:
+    id_ = config.image_token_id if config.image_token_id is not None else config.image_token_index
+    if id_ is not None:
+        return id_, Origin.CONFIG
+    found = tokenizer.id_of(special.get("image_token", "<image>"))
+    if found is None:
+        raise ModelError(f"{folder / 'config.json'} names no image_token_id, and the tokenizer has no <image> token")
+    return found, Origin.TOKENIZER
+
+
+def _ends(
+    folder: Path, config: ModelConfiguration, tokenizer: Tokenizer, special: dict[str, str]
+) -> tuple[frozenset[int], Origin]:
+    generation = read_json_if_there(folder / "generation_config.json", GenerationConfiguration)
+    for ids in (generation.eos_token_id if generation else None, config.eos_token_id, config.text.eos_token_id):
+        if ids is not None:
+            return _as_set(ids), Origin.CONFIG
+    found = tokenizer.id_of(special.get("eos_token", ""))
+    return frozenset(() if found is None else (found,)), Origin.TOKENIZER
+
+
+def _as_set(ids: TokenIds) -> frozenset[int]:
+    return frozenset((ids,) if isinstance(ids, int) else ids or ())
+
+
+def _graph_facts(graphs: Graphs, config: ModelConfiguration, decoder: Decoder, folder: Path) -> list[Fact]:
+    paths = (graphs.vision_encoder, graphs.embed_tokens, graphs.decoder)
+    names = ", ".join(path.relative_to(folder).as_posix() for path in paths)
+    return [
+        Fact("graphs", names, Origin.MODEL_FILE),
+        Fact("model type", config.model_type or "not stated", Origin.CONFIG),
+        Fact("layers with a cache", str(decoder.layers), Origin.MODEL_FILE),
+    ]

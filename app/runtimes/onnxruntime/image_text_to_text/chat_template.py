@@ -1,0 +1,162 @@
+"""The Jinja template that wraps a question into the conversation a model was trained on.
+
+Templates are rendered as Hugging Face's ``apply_chat_template`` renders them: sandboxed, blocks trimmed, with
+``raise_exception``, ``strftime_now``, ``tojson``, loop controls and the ``generation`` block.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from app.runtimes.onnxruntime.image_text_to_text.configuration import TokenizerConfiguration, read_json_if_there
+from app.settings.model import ModelError
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+__all__ = ("ChatTemplate", "ChatTemplateError", "PlainTemplate", "QuestionTemplate", "load_chat_template")
+
+_MOST_RENDERED = 1_000_000
+"""Characters beyond the question's own. Jinja's sandbox bounds ``range`` itself. A template comes from the model's
+owner, as its graphs do; the bound is against mistakes."""
+
+
+class ChatTemplateError(Exception):
+    """A template that could not be rendered; the message is Jinja's, or the template's own."""
+
+
+class PlainTemplate(msgspec.Struct, frozen=True):
+    """What a model without a chat template is given: the image, a line break, the question."""
+
+    image_token: str
+
+    def render(self, prompt: str) -> str:
+        """The conversation as one text."""
+        return f"{self.image_token}\n{prompt}"
+
+
+class ChatTemplate(msgspec.Struct, frozen=True):
+    """A model's own template.
+
+    Attributes:
+        template: compiled.
+        special_tokens: variables that templates may use, such as ``bos_token``.
+        image_token: where the image goes, for a template that takes a message as one text instead of parts; None for
+            one that takes parts.
+    """
+
+    template: "Template"
+    special_tokens: Mapping[str, str]
+    image_token: str | None = None
+
+    def render(self, prompt: str) -> str:
+        """The conversation as one text.
+
+        Raises:
+            ChatTemplateError: when the template raises, or writes without an end.
+        """
+        content: Sequence[Mapping[str, str]] | str = [{"type": "image"}, {"type": "text", "text": prompt}]
+        if self.image_token is not None:
+            content = f"{self.image_token}\n{prompt}"
+        messages = [{"role": "user", "content": content}]
+        pieces: list[str] = []
+        room = _MOST_RENDERED + len(prompt)
+        try:
+            for piece in self.template.generate(
+                **self.special_tokens, messages=messages, tools=None, documents=None, add_generation_prompt=True
+            ):
+                room -= len(piece)
+                if room < 0:
+                    break
+                pieces.append(piece)
+        except Exception as error:
+            raise ChatTemplateError(str(error)) from error
+        if room < 0:
+            raise ChatTemplateError(f"it writes more than {_MOST_RENDERED:,} characters")
+        return "".join(pieces)
+
+
+QuestionTemplate = ChatTemplate | PlainTemplate
+
+
+def load_chat_template(folder: Path, tokenizer: TokenizerConfiguration) -> tuple[ChatTemplate, str] | None:
+    """Find and compile the chat template of a model: its own file first, then the tokenizer's.
+
+    Returns:
+        The template and the name of the file it stands in; None for a model without one.
+
+    Raises:
+        ModelError: naming the file with a template that cannot be compiled.
+    """
+    found = _find_source(folder, tokenizer)
+    if found is None:
+        return None
+    source, name = found
+    from jinja2 import TemplateError
+
+    try:
+        return ChatTemplate(_compile(source), tokenizer.special_tokens()), name
+    except (TemplateError, RecursionError) as error:
+        raise ModelError(f"The chat template in {folder / name} cannot be compiled: {error}") from None
+
+
+def _find_source(folder: Path, tokenizer: TokenizerConfiguration) -> tuple[str, str] | None:
+    path = folder / "chat_template.jinja"
+    if path.is_file():
+        try:
+            return path.read_text(encoding="utf-8"), path.name
+        except (OSError, UnicodeDecodeError) as error:
+            raise ModelError(f"{path} cannot be read: {error}") from None
+    kind = TokenizerConfiguration
+    holders = {
+        "chat_template.json": read_json_if_there(folder / "chat_template.json", kind),
+        "processor_config.json": read_json_if_there(folder / "processor_config.json", kind),
+        "tokenizer_config.json": tokenizer,
+    }
+    for name, holder in holders.items():
+        template = holder.chat_template if holder else None
+        if template is None:
+            continue
+        if isinstance(template, str):
+            return template, name
+        for each in template:
+            if each.get("name") == "default" and "template" in each:
+                return each["template"], name
+        raise ModelError(f"{folder / name} has several chat templates, none of them named default")
+    return None
+
+
+def _compile(source: str) -> "Template":
+    from jinja2 import TemplateError, nodes
+    from jinja2.ext import Extension, LoopControlExtension
+    from jinja2.parser import Parser
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class Generation(Extension):
+        """Lets the block through that marks the assistant's words for training."""
+
+        tags = {"generation"}  # noqa: RUF012 - Jinja declares it as a plain set
+
+        def parse(self, parser: Parser) -> list[nodes.Node]:
+            next(parser.stream)
+            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+    def raise_exception(message: str) -> NoReturn:
+        raise TemplateError(message)
+
+    def strftime_now(pattern: str) -> str:
+        return datetime.now().strftime(pattern)
+
+    def tojson(value: object, *, ensure_ascii: bool = False, indent: int | None = None) -> str:
+        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
+
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, LoopControlExtension]
+    )
+    environment.filters["tojson"] = tojson
+    functions = {"raise_exception": raise_exception, "strftime_now": strftime_now}
+    return environment.from_string(source, globals=functions)

@@ -1,0 +1,160 @@
+"""Tokens one after the other from the embedding and decoder graphs, the attention cache kept between them."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.runtimes.onnxruntime.image_text_to_text.configuration import TextConfiguration
+from app.runtimes.onnxruntime.image_text_to_text.sampling import Sampler
+from app.runtimes.onnxruntime.session import Session
+from app.settings.model import ModelError
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.tensor import TensorSpec
+
+__all__ = ("Decoder",)
+
+_PAST = "past_key_values."
+_PRESENT = "present."
+_KNOWN = frozenset({"inputs_embeds", "attention_mask", "position_ids", "use_cache_branch", "num_logits_to_keep"})
+
+
+class Decoder:
+    """A language model that continues a text in which images stand.
+
+    The decoder is fed what it declares and no more: ``inputs_embeds``; ``attention_mask`` over the cache and the new
+    tokens; ``position_ids`` counted from 0; ``use_cache_branch`` of older merged exports; ``num_logits_to_keep``; and
+    ``past_key_values.<layer>.<key|value>``, empty at first, then the ``present.<layer>.<key|value>`` of the step
+    before.
+
+    Args:
+        embed_tokens: ids (1, length) to embeddings (1, length, width).
+        decoder: embeddings to logits (1, length, vocabulary).
+        config: heads and sizes of the cache, where the graph leaves them open.
+
+    Raises:
+        ModelError: when a graph takes or gives something else.
+    """
+
+    def __init__(self, embed_tokens: Session, decoder: Session, config: TextConfiguration) -> None:
+        self._embed_tokens = embed_tokens
+        self._decoder = decoder
+        self._ids = _only(embed_tokens)
+        self._inputs = {spec.name: spec for spec in decoder.inputs}
+        if "inputs_embeds" not in self._inputs:
+            raise ModelError(f"{decoder.file} takes no inputs_embeds")
+        if "position_ids" in self._inputs and len(self._inputs["position_ids"].shape) != 2:
+            shape = list(self._inputs["position_ids"].shape)
+            raise ModelError(f"{decoder.file} takes position_ids of shape {shape}, which is not supported yet")
+        outputs = [spec.name for spec in decoder.outputs]
+        if "logits" not in outputs:
+            raise ModelError(f"{decoder.file} gives no logits")
+        self._logits = outputs.index("logits")
+        self._empty: dict[str, NDArray[Any]] = {}
+        self._carried: dict[str, int] = {}
+        for spec in decoder.inputs:
+            if spec.name in _KNOWN:
+                continue
+            present = _PRESENT + spec.name.removeprefix(_PAST)
+            if not spec.name.startswith(_PAST):
+                raise ModelError(f"{decoder.file} takes {spec.name!r}, which is not supported yet")
+            if present not in outputs:
+                raise ModelError(f"{decoder.file} takes {spec.name!r} but gives no {present!r}")
+            self._empty[spec.name] = _empty_cache(decoder, spec, config)
+            self._carried[spec.name] = outputs.index(present)
+        if not self._empty:
+            raise ModelError(f"{decoder.file} has no attention cache ({_PAST}<layer>.<key|value>), expected one")
+
+    @property
+    def layers(self) -> int:
+        """Layers with a cache."""
+        return len(self._empty) // 2
+
+    @property
+    def width(self) -> int:
+        """Numbers in one embedding; -1 where the graph does not say."""
+        shape = self._inputs["inputs_embeds"].shape
+        return shape[-1] if shape else -1
+
+    def embed(self, ids: list[int]) -> NDArray[Any]:
+        """Embeddings of `ids`, (1, length, width)."""
+        spec = self._ids
+        return self._embed_tokens.run({spec.name: np.asarray([ids], spec.datatype.dtype)})[0]
+
+    def tokens(self, embeddings: NDArray[Any], sampler: Sampler, ends: Collection[int], most: int) -> Iterator[int]:
+        """Continue a text.
+
+        Args:
+            embeddings: (1, length, width), the text so far.
+            sampler: picks each token.
+            ends: an answer ends before one of these tokens.
+            most: an answer ends after so many tokens.
+
+        Yields:
+            Token ids, none of them in `ends`.
+
+        Raises:
+            InferenceError: MODEL_FAILED.
+        """
+        cache: Mapping[str, NDArray[Any]] = self._empty
+        seen = 0
+        for count in range(1, most + 1):
+            seen += embeddings.shape[1]
+            outputs = self._decoder.run(self._feeds(embeddings, cache, seen))
+            token = sampler.pick(self._last(outputs[self._logits]))
+            if token in ends:
+                return
+            yield token
+            if count < most:
+                cache = {name: outputs[index] for name, index in self._carried.items()}
+                embeddings = self.embed([token])
+
+    def _feeds(self, embeddings: NDArray[Any], cache: Mapping[str, NDArray[Any]], seen: int) -> dict[str, NDArray[Any]]:
+        feeds: dict[str, NDArray[Any]] = dict(cache)
+        for name in self._inputs.keys() & _KNOWN:
+            spec = self._inputs[name]
+            feeds[name] = _input(name, embeddings, seen, len(spec.shape)).astype(spec.datatype.dtype, copy=False)
+        return feeds
+
+    def _last(self, logits: NDArray[Any]) -> NDArray[np.float32]:
+        if logits.ndim != 3 or logits.shape[0] != 1 or 0 in logits.shape:
+            shape = list(logits.shape)
+            message = f"The model failed: expected logits of shape [1, length, vocabulary], got {shape}"
+            raise InferenceError(ErrorKind.MODEL_FAILED, message)
+        return logits[0, -1].astype(np.float32)
+
+
+def _input(name: str, embeddings: NDArray[Any], seen: int, rank: int) -> NDArray[Any]:
+    length = embeddings.shape[1]
+    match name:
+        case "inputs_embeds":
+            return embeddings
+        case "attention_mask":
+            return np.ones((1, seen), np.int64)
+        case "position_ids":
+            return np.arange(seen - length, seen, dtype=np.int64)[np.newaxis]
+        case "use_cache_branch":
+            return np.full((1,) * rank, seen > length)
+        case _:
+            return np.full((1,) * rank, 1, np.int64)
+
+
+def _only(graph: Session) -> TensorSpec:
+    if len(graph.inputs) != 1:
+        names = ", ".join(spec.name for spec in graph.inputs)
+        raise ModelError(f"{graph.file} takes {names}; expected token ids only")
+    return graph.inputs[0]
+
+
+def _empty_cache(graph: Session, spec: TensorSpec, config: TextConfiguration) -> NDArray[Any]:
+    if len(spec.shape) != 4 or spec.shape[0] not in (-1, 1):
+        expected = "[1, heads, length, width]"
+        raise ModelError(f"{graph.file}: expected {spec.name!r} of shape {expected}, got {list(spec.shape)}")
+    heads = spec.shape[1] if spec.shape[1] > 0 else config.cache_heads
+    width = spec.shape[3] if spec.shape[3] > 0 else config.cache_width
+    if heads is None or width is None:
+        raise ModelError(
+            f"Neither {graph.file} nor config.json says how many heads {spec.name!r} has, and how wide they are"
+        )
+    return np.zeros((1, heads, 0, width), spec.datatype.dtype)

@@ -1,0 +1,71 @@
+"""Which files make up a vision-language model: three graphs, and JSON files beside them or one folder up."""
+
+from pathlib import Path
+
+import msgspec
+
+from app.settings.model import ModelError
+
+__all__ = ("Graphs", "find_graphs", "is_piece")
+
+_PIECES = ("vision_encoder", "embed_tokens", "decoder_model_merged")
+
+_SUFFIXES = ("", "_fp16", "_quantized", "_int8", "_uint8", "_q4", "_q4f16", "_bnb4")
+"""How transformers.js marks a graph's precision in its name, the most faithful first."""
+
+
+class Graphs(msgspec.Struct, frozen=True, kw_only=True):
+    """The three graphs of a vision-language model as Optimum and transformers.js name them.
+
+    Attributes:
+        vision_encoder: pixels to image features.
+        embed_tokens: token ids to embeddings.
+        decoder: embeddings and a cache to logits and a longer cache.
+    """
+
+    vision_encoder: Path
+    embed_tokens: Path
+    decoder: Path
+
+
+def find_graphs(folder: Path, named: Path | None = None) -> Graphs:
+    """Find the three graphs in `folder` or its ``onnx`` sub-folder.
+
+    Where a graph comes in several precisions, the one that `named` has the suffix of is taken, else the most faithful.
+
+    Args:
+        folder: the model's folder.
+        named: one of the graphs, when the model's owner named one.
+
+    Raises:
+        ModelError: naming the graph that is missing.
+    """
+    suffix = _suffix_of(named)
+    found: list[Path] = []
+    for piece in _PIECES:
+        path = _find(folder, piece, suffix)
+        if path is None:
+            raise ModelError(f"{folder} has no {piece}.onnx, neither in itself nor in its onnx folder")
+        found.append(path)
+    return Graphs(vision_encoder=found[0], embed_tokens=found[1], decoder=found[2])
+
+
+def is_piece(file: Path) -> bool:
+    """Whether a file's name is that of one of the three graphs, in any precision."""
+    return file.stem.startswith(_PIECES) and file.suffix == ".onnx"
+
+
+def _suffix_of(named: Path | None) -> str:
+    for piece in _PIECES:
+        if named is not None and named.stem.startswith(piece):
+            return named.stem.removeprefix(piece)
+    return ""
+
+
+def _find(folder: Path, piece: str, suffix: str) -> Path | None:
+    for place in (folder, folder / "onnx"):
+        for each in dict.fromkeys((suffix, *_SUFFIXES)):
+            path = place / f"{piece}{each}.onnx"
+            if path.is_file():
+                return path
+    return None

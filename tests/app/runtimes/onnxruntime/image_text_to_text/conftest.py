@@ -1,0 +1,224 @@
+"""A vision-language model small enough to be worked out by hand.
+
+Token `t` is embedded as the t-th unit vector. Behind the decoder stands one sum: over every position p, counted from 0,
+of value(p) + value(p) * (p + 1), plus the length of the attention mask, modulo the vocabulary; that is the next token.
+value(p) is the token's number, or the image feature that takes its place. The first summand travels in the key cache,
+the second in the value cache, so that a wrong cache, position, mask length or feature gives another token.
+"""
+
+import importlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import tokenizers
+from numpy.typing import NDArray
+from tokenizers import decoders, models, pre_tokenizers
+
+from app.settings.model import ModelSettings, ModelSource
+from tasks.image_text_to_text import GenerationParameters, PromptedImage
+from tasks.vision.image import Image
+
+SPECIAL = ("<pad>", "<unk>", "<image>", "<end>", "<begin>")
+WORDS = ("user:", "assistant:", "what", "is", "this", "a", "red", "green", "blue", "square", "circle", "one", "two")
+VOCABULARY = (*SPECIAL, *WORDS, *(f"w{number}" for number in range(31 - len(SPECIAL) - len(WORDS))))
+SIZE = len(VOCABULARY)
+IMAGE, END = VOCABULARY.index("<image>"), VOCABULARY.index("<end>")
+TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] + ': ' }}"
+    "{% for part in message['content'] %}{% if part['type'] == 'image' %}{{ '<image> ' }}"
+    "{% else %}{{ part['text'] }}{% endif %}{% endfor %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ ' assistant:' }}{% endif %}"
+)
+
+VISION = """<ir_version: 10, opset_import: ["" : 17]>
+vision (float[batch, 3, 4, 4] pixel_values) => (float[batch, 4, WIDTH] image_features)
+<int64[2] flat = {1, -1}, int64[1] at_last = {2}, int64[6] before = {0, 0, 1, 0, 0, REST}> {
+    pooled = AveragePool<kernel_shape = [2, 2], strides = [2, 2]>(pixel_values)
+    grey = ReduceMean<axes = [1], keepdims = 0>(pooled)
+    row = Reshape(grey, flat)
+    column = Unsqueeze(row, at_last)
+    image_features = Pad(column, before)
+}"""
+
+DECODER = """<ir_version: 10, opset_import: ["" : 17]>
+decoder (FLOAT[batch, length, WIDTH] inputs_embeds, int64[batch, total] attention_mask,
+         int64[batch, length] position_ids,
+         FLOAT[batch, 1, past, 1] past_key_values_0_key, FLOAT[batch, 1, past, 1] past_key_values_0_value)
+     => (FLOAT[batch, length, WIDTH] logits,
+         FLOAT[batch, 1, all, 1] present_0_key, FLOAT[batch, 1, all, 1] present_0_value)
+<int64[1] heads_at = {1}, int64[1] last_at = {2}, float[1] one = {1.0}, float[1] modulus = {WIDTH.0}> {
+    embeds = Cast<to = 1>(inputs_embeds)
+    past_keys = Cast<to = 1>(past_key_values_0_key)
+    past_values = Cast<to = 1>(past_key_values_0_value)
+    number = MatMul(embeds, numbers_column)
+    key = Unsqueeze(number, heads_at)
+    position = Cast<to = 1>(position_ids)
+    counted = Add(position, one)
+    factor_row = Unsqueeze(counted, heads_at)
+    last_but_one = Constant<value_ints = [-1]>()
+    factor = Unsqueeze(factor_row, last_but_one)
+    value = Mul(key, factor)
+    keys = Concat<axis = 2>(past_keys, key)
+    values = Concat<axis = 2>(past_values, value)
+    key_sum = ReduceSum<keepdims = 0>(keys)
+    value_sum = ReduceSum<keepdims = 0>(values)
+    mask = Cast<to = 1>(attention_mask)
+    mask_sum = ReduceSum<keepdims = 0>(mask)
+    some = Add(key_sum, value_sum)
+    sum = Add(some, mask_sum)
+    next = Mod<fmod = 1>(sum, modulus)
+    distance = Sub(numbers, next)
+    far = Abs(distance)
+    score = Neg(far)
+    newest = ReduceMax<keepdims = 1>(position)
+    is_newest = Equal(position, newest)
+    gate_row = Cast<to = 1>(is_newest)
+    gate = Unsqueeze(gate_row, last_at)
+    shown = Mul(gate, score)
+    logits = Cast<to = ELEMENT>(shown)
+    present_0_key = Cast<to = ELEMENT>(keys)
+    present_0_value = Cast<to = ELEMENT>(values)
+}"""
+
+EMBED = """<ir_version: 10, opset_import: ["" : 17]>
+embed (int64[batch, length] input_ids) => (float[batch, length, WIDTH] inputs_embeds) {
+    inputs_embeds = Gather(table, input_ids)
+}"""
+
+
+_PARTS = ("key", "value")
+
+
+def _graph(text: str, path: Path, tensors: Mapping[str, NDArray[np.float32]], *, half: bool = False) -> None:
+    text = text.replace("REST", str(SIZE - 2)).replace("WIDTH", str(SIZE))
+    text = text.replace("FLOAT", "float16" if half else "float").replace("ELEMENT", "10" if half else "1")
+    onnx: Any = importlib.import_module("onnx")
+    model = importlib.import_module("onnx.parser").parse_model(text)
+    # The text format knows no names with dots.
+    dotted = {f"{cache}_0_{part}": f"{cache}.0.{part}" for cache in ("past_key_values", "present") for part in _PARTS}
+    for value in (*model.graph.input, *model.graph.output):
+        value.name = dotted.get(value.name, value.name)
+    for node in model.graph.node:
+        node.input[:] = [dotted.get(name, name) for name in node.input]
+        node.output[:] = [dotted.get(name, name) for name in node.output]
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in tensors.items())
+    onnx.checker.check_model(model)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(model, path)
+
+
+def _words(path: Path) -> None:
+    tokenizer: Any = tokenizers.Tokenizer(
+        models.WordLevel({token: number for number, token in enumerate(VOCABULARY)}, unk_token="<unk>")
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.add_special_tokens(list(SPECIAL))
+    tokenizer.save(str(path))
+
+
+def write_model(folder: Path, *, where: str = "", suffix: str = "", half: bool = False) -> Path:
+    """Write a whole model; its answers are those of `reference`."""
+    numbers = np.arange(SIZE, dtype=np.float32)
+    place = folder / where
+    _graph(VISION, place / f"vision_encoder{suffix}.onnx", {})
+    _graph(EMBED, place / f"embed_tokens{suffix}.onnx", {"table": np.eye(SIZE, dtype=np.float32)})
+    tables = {"numbers": numbers, "numbers_column": numbers[:, np.newaxis]}
+    _graph(DECODER, place / f"decoder_model_merged{suffix}.onnx", tables, half=half)
+    _words(folder / "tokenizer.json")
+    files: dict[str, object] = {
+        "config.json": {"model_type": "llava", "image_token_id": IMAGE, "text_config": {"max_position_embeddings": 64}},
+        "generation_config.json": {"eos_token_id": [END]},
+        "preprocessor_config.json": {
+            "image_processor_type": "CLIPImageProcessor",
+            "size": {"height": 4, "width": 4},
+            "do_center_crop": False,
+            "do_rescale": False,
+            "do_normalize": False,
+        },
+        "tokenizer_config.json": {"bos_token": "<begin>", "unk_token": {"content": "<unk>"}},
+    }
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content))
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    return folder
+
+
+def reference(words: str, features: Sequence[float], most: int, ends: Sequence[int] = (END,)) -> str:
+    """The answer to `words` about an image of four `features`, worked out without a cache."""
+    ids = [VOCABULARY.index(each) if each in VOCABULARY else 1 for each in f"user: <image> {words} assistant:".split()]
+    place = ids.index(IMAGE)
+    values = [*ids[:place], *features, *ids[place + 1 :]]
+    answer: list[int] = []
+    for _ in range(most):
+        total = sum(value + value * (position + 1) for position, value in enumerate(values)) + len(values)
+        token = round(total) % SIZE
+        if token in ends:
+            break
+        answer.append(token)
+        values.append(token)
+    return " ".join(VOCABULARY[token] for token in answer if token >= len(SPECIAL))
+
+
+def picture(*features: int) -> Image:
+    """A 4x4 picture with these four features, its quarters' greys, row by row."""
+    pixels = np.repeat(np.repeat(np.array(features, np.uint8).reshape(2, 2), 2, axis=0), 2, axis=1)
+    return Image(np.repeat(pixels[:, :, np.newaxis], 3, axis=2))
+
+
+def ask(image: Image, *prompts: str, **parameters: object) -> PromptedImage:
+    return PromptedImage(image, prompts, msgspec.convert(parameters, GenerationParameters))
+
+
+class Tiny:
+    """What tests need to know of the model."""
+
+    vocabulary = VOCABULARY
+    template = TEMPLATE
+    end = END
+    write = staticmethod(write_model)
+    reference = staticmethod(reference)
+    picture = staticmethod(picture)
+    ask = staticmethod(ask)
+
+    @staticmethod
+    def source(folder: Path, **settings: object) -> ModelSource:
+        return ModelSource(name="tiny", version="1", folder=folder, settings=msgspec.convert(settings, ModelSettings))
+
+    @staticmethod
+    def change(path: Path, **fields: object) -> None:
+        """Change fields of a JSON file; None takes one out."""
+        content = {**json.loads(path.read_text()), **fields}
+        path.write_text(json.dumps({name: value for name, value in content.items() if value is not None}))
+
+
+@pytest.fixture(scope="session")
+def tiny() -> type[Tiny]:
+    return Tiny
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_model(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def byte_level() -> Callable[[Path], Path]:
+    """Write a byte-level BPE tokenizer without merges of its own: every byte is a token."""
+
+    def write(path: Path) -> Path:
+        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+        merges = [("t", "h"), ("th", "e"), ("Ġ", "the")]
+        vocabulary = {token: number for number, token in enumerate([*alphabet, "th", "the", "Ġthe"])}
+        tokenizer: Any = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        tokenizer.add_special_tokens(["<image>", "<end>"])
+        tokenizer.save(str(path))
+        return path
+
+    return write

@@ -1,0 +1,217 @@
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.runtimes.onnxruntime.image_text_to_text import inspect, load, recognises
+from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble
+from app.settings.model import ModelSource
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.task import TaskType
+
+
+@pytest.fixture
+def model(tiny: Any, folder: Path) -> Any:
+    return assemble(tiny.source(folder))[0]
+
+
+def answers(model: Any, *items: Any) -> list[list[str]]:
+    return [list(each.answers) for each in model(items)]
+
+
+@pytest.mark.parametrize("features", [(0, 0, 0, 0), (1, 2, 3, 4), (4, 3, 2, 1), (9, 0, 0, 200)])
+@pytest.mark.parametrize("words", ["what is this", "a", "w3 w4 w5 red"])
+def test_answers_are_those_worked_out_without_a_cache(
+    tiny: Any, model: Any, features: tuple[int, ...], words: str
+) -> None:
+    item = tiny.ask(tiny.picture(*features), words, max_new_tokens=9)
+    assert answers(model, item) == [[tiny.reference(words, features, 9)]]
+
+
+def test_every_prompt_of_every_image_is_answered(tiny: Any, model: Any) -> None:
+    prompts = ("what is this", "red green", "w1")
+    items = [tiny.ask(tiny.picture(n, 1, 2, 3), *prompts, max_new_tokens=5) for n in (1, 2)]
+    expected = [[tiny.reference(words, (n, 1, 2, 3), 5) for words in prompts] for n in (1, 2)]
+    assert answers(model, *items) == expected
+    assert [each.prompts for each in model(items)] == [prompts, prompts]
+
+
+def test_an_answer_ends_before_any_end_token(tiny: Any, folder: Path) -> None:
+    words, features = "what is this", (1, 2, 3, 4)
+    endless = tiny.reference(words, features, 8, ends=()).split()
+    end = tiny.vocabulary.index(endless[4])
+    tiny.change(folder / "generation_config.json", eos_token_id=[tiny.end, end])
+    model = assemble(tiny.source(folder))[0]
+    item = tiny.ask(tiny.picture(*features), words, max_new_tokens=8)
+    assert answers(model, item) == [[tiny.reference(words, features, 8, ends=(tiny.end, end))]]
+    assert len(answers(model, item)[0][0].split()) < len(endless)
+
+
+@pytest.mark.parametrize("most", [1, 2, 7])
+def test_an_answer_has_at_most_max_new_tokens(tiny: Any, folder: Path, most: int) -> None:
+    tiny.change(folder / "generation_config.json", eos_token_id=None)
+    model, description = assemble(tiny.source(folder))
+    item = tiny.ask(tiny.picture(1, 2, 3, 4), "what is this", max_new_tokens=most)
+    assert answers(model, item) == [[tiny.reference("what is this", (1, 2, 3, 4), most, ends=())]]
+    assert "none: answers end at max_new_tokens" in [fact.value for fact in description.facts]
+
+
+def test_a_text_too_long_for_the_model_is_refused_by_its_number(tiny: Any, model: Any) -> None:
+    item = tiny.ask(tiny.picture(1, 2, 3, 4), "a", "w1 " * 58)
+    with pytest.raises(
+        InferenceError, match="among the model's 64 tokens, got 64 tokens, 4 of them the image"
+    ) as caught:
+        model([item])
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "prompts[1]")
+
+
+def test_an_answer_ends_where_the_model_ends(tiny: Any, folder: Path) -> None:
+    tiny.change(folder / "generation_config.json", eos_token_id=9999)
+    model = assemble(tiny.source(folder))[0]
+    item = tiny.ask(tiny.picture(1, 2, 3, 4), "w1 " * 57, max_new_tokens=30)
+    [[answer]] = answers(model, item)
+    assert answer == tiny.reference("w1 " * 57, (1, 2, 3, 4), 1, ends=())
+
+
+@pytest.mark.parametrize("prompt", ["", "  \n", "\ud800", "what <image> is", "<end>", "a<end>b", "<begin> a", "<pad>"])
+def test_texts_that_are_not_plain_words_are_refused(tiny: Any, model: Any, prompt: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        model([tiny.ask(tiny.picture(1, 2, 3, 4), "a", prompt)])
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "prompts[1]")
+
+
+def test_a_refused_text_is_told_its_control_token(tiny: Any, model: Any) -> None:
+    with pytest.raises(InferenceError, match=r"without the model's control tokens, got <end>$"):
+        model([tiny.ask(tiny.picture(1, 2, 3, 4), "is <end> it")])
+
+
+@pytest.mark.parametrize("prompt", ["unheard of", "<unk>", "{{ 7 * 7 }}", "{% raw %}", "\x00", "😀 ﷽", "a" * 5000])
+def test_unknown_words_are_answered(tiny: Any, model: Any, prompt: str) -> None:
+    [[answer]] = answers(model, tiny.ask(tiny.picture(1, 2, 3, 4), prompt, max_new_tokens=4))
+    assert answer == tiny.reference(prompt, (1, 2, 3, 4), 4)
+
+
+def test_no_picture_is_looked_at_before_every_text_is_read(tiny: Any, model: Any) -> None:
+    looked: list[object] = []
+    watched = msgspec.structs.replace(model, prepare=looked.append)
+    with pytest.raises(InferenceError):
+        watched([tiny.ask(tiny.picture(1, 2, 3, 4), "a"), tiny.ask(tiny.picture(1, 2, 3, 4), "")])
+    assert looked == []
+
+
+def test_a_picture_is_encoded_once_for_all_its_prompts(tiny: Any, model: Any) -> None:
+    looked: list[object] = []
+
+    def prepare(image: Any) -> Any:
+        looked.append(image)
+        return model.prepare(image)
+
+    watched = msgspec.structs.replace(model, prepare=prepare)
+    watched([tiny.ask(tiny.picture(1, 2, 3, 4), "a", "red", "w1", max_new_tokens=1)])
+    assert len(looked) == 1
+
+
+def test_sampling_repeats_with_its_seed_only(tiny: Any, model: Any) -> None:
+    def once(**parameters: object) -> list[list[str]]:
+        return answers(model, tiny.ask(tiny.picture(1, 2, 3, 4), "a", temperature=9.0, max_new_tokens=20, **parameters))
+
+    assert once(seed=7) == once(seed=7)
+    assert len({str(once(seed=seed)) for seed in range(4)}) > 1
+    assert len({str(once()) for _ in range(6)}) > 1
+
+
+def test_sampling_from_one_token_is_greedy(tiny: Any, model: Any) -> None:
+    image = tiny.picture(1, 2, 3, 4)
+    greedy = answers(model, tiny.ask(image, "what", max_new_tokens=9))
+    for parameters in ({"top_k": 1}, {"top_p": 0.0}):
+        item = tiny.ask(image, "what", max_new_tokens=9, temperature=5.0, **parameters)
+        assert answers(model, item) == greedy
+
+
+def test_threads_do_not_disturb_each_other(tiny: Any, model: Any) -> None:
+    cases = [((n, 2, 3, n % 5), f"w{n % 9} what") for n in range(40)]
+
+    def one(case: tuple[tuple[int, ...], str]) -> str:
+        features, words = case
+        return answers(model, tiny.ask(tiny.picture(*features), words, max_new_tokens=12))[0][0]
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(one, cases))
+    assert found == [tiny.reference(words, features, 12) for features, words in cases]
+
+
+def test_half_precision_graphs_are_fed_half_precision(tiny: Any, tmp_path: Path) -> None:
+    model = assemble(tiny.source(tiny.write(tmp_path, where="onnx", suffix="_fp16", half=True)))[0]
+    item = tiny.ask(tiny.picture(1, 0, 1, 0), "what", max_new_tokens=3)
+    assert answers(model, item) == [[tiny.reference("what", (1, 0, 1, 0), 3)]]
+
+
+def test_an_answer_can_be_read_while_it_is_made(tiny: Any, model: Any) -> None:
+    item = tiny.ask(tiny.picture(1, 2, 3, 4), "what is this", max_new_tokens=9)
+    stream = model.generate(
+        model.look(item.image), model.prompts.encode("what is this", "prompts[0]"), item.parameters, "prompts[0]"
+    )
+    pieces = list(stream)
+    assert len(pieces) > 1
+    assert "".join(pieces).strip() == tiny.reference("what is this", (1, 2, 3, 4), 9)
+
+
+def test_a_model_is_recognised_by_its_file_names(tiny: Any, tmp_path: Path) -> None:
+    assert not recognises(ModelSource(name="m", version="1", folder=tmp_path))
+    assert not recognises(ModelSource(name="m", version="1", folder=tmp_path / "absent"))
+    (tmp_path / "onnx").mkdir()
+    for name in ("vision_encoder_q4", "embed_tokens", "decoder_model_merged_q4f16"):
+        (tmp_path / "onnx" / f"{name}.onnx").touch()
+    assert recognises(ModelSource(name="m", version="1", folder=tmp_path))
+    (tmp_path / "onnx" / "embed_tokens.onnx").unlink()
+    assert not recognises(ModelSource(name="m", version="1", folder=tmp_path))
+
+
+def test_a_named_graph_decides_the_precision(tiny: Any, tmp_path: Path) -> None:
+    for suffix in ("", "_q4"):
+        tiny.write(tmp_path, suffix=suffix)
+    facts = {fact.topic: fact.value for fact in inspect(tiny.source(tmp_path)).facts}
+    assert facts["graphs"] == "vision_encoder.onnx, embed_tokens.onnx, decoder_model_merged.onnx"
+    named = msgspec.structs.replace(tiny.source(tmp_path), file=tmp_path / "decoder_model_merged_q4.onnx")
+    facts = {fact.topic: fact.value for fact in inspect(named).facts}
+    assert facts["graphs"] == "vision_encoder_q4.onnx, embed_tokens_q4.onnx, decoder_model_merged_q4.onnx"
+
+
+def test_a_description_tells_what_was_understood(tiny: Any, folder: Path) -> None:
+    description = load(tiny.source(folder)).description
+    assert description.task_type is TaskType.IMAGE_TEXT_TO_TEXT
+    assert (description.platform, description.layout) == ("onnx", "llava")
+    assert [spec.name for spec in description.inputs] == ["pixel_values", "input_ids"]
+    assert [spec.name for spec in description.outputs] == ["logits"]
+    assert {fact.topic: fact.value for fact in description.facts} == {
+        "graphs": "vision_encoder.onnx, embed_tokens.onnx, decoder_model_merged.onnx",
+        "model type": "llava",
+        "layers with a cache": "1",
+        "preprocessing": "4x4, stretch, RGB, scale 1",
+        "normalisation": "mean [0.0, 0.0, 0.0], std [1.0, 1.0, 1.0]",
+        "chat template": "chat_template.jinja",
+        "image token": "<image> (2)",
+        "end of answer": "<end>",
+        "context": "64 tokens",
+    }
+
+
+def test_importing_the_package_imports_no_framework() -> None:
+    heavy = "{'onnxruntime', 'tokenizers', 'jinja2', 'transformers'}"
+    code = f"import sys, app.runtimes.onnxruntime.image_text_to_text; print(sorted({heavy} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_loading_does_not_import_transformers(folder: Path, tiny: Any) -> None:
+    code = (
+        "import sys, pathlib; from app.settings.model import ModelSource; "
+        "from app.runtimes.onnxruntime.image_text_to_text import load; "
+        f"load(ModelSource(name='a', version='1', folder=pathlib.Path({json.dumps(str(folder))}))); "
+        "print('transformers' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
