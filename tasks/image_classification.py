@@ -1,6 +1,7 @@
 """IMAGE_CLASSIFICATION: what the picture as a whole shows."""
 
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 import msgspec
 import numpy as np
@@ -8,6 +9,8 @@ from numpy.typing import NDArray
 
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
+from tasks.exchange.stacking import counts, stacked_numbers, stacked_text
+from tasks.exchange.tensor import Tensor
 from tasks.task import InputGroup, Model, TaskType
 from tasks.vision.image import Image
 from tasks.vision.request import image_groups
@@ -38,6 +41,15 @@ class Classification(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """One `LabelledScore` for each class, in the order of `labels`."""
         scores = np.round(self.scores.astype(np.float64), SCORE_DECIMALS).tolist()
         return [LabelledScore(label, score) for label, score in zip(self.labels, scores, strict=True)]
+
+    @classmethod
+    def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
+        """`num_classes` INT32 [N], `labels` BYTES [N, K], `scores` FP32 [N, K]."""
+        return (
+            counts("num_classes", [each.labels for each in predictions]),
+            stacked_text("labels", [each.labels for each in predictions]),
+            stacked_numbers("scores", [each.scores for each in predictions]),
+        )
 
 
 class ClassificationInput(msgspec.Struct, frozen=True, eq=False):

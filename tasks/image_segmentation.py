@@ -1,7 +1,7 @@
 """IMAGE_SEGMENTATION: what is in the picture, and the outline of each."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Self
 
 import msgspec
 import numpy as np
@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
+from tasks.exchange.stacking import counts, stacked_numbers, stacked_text
+from tasks.exchange.tensor import Tensor
 from tasks.object_detection import PIXEL_DECIMALS, DetectionParameters
 from tasks.task import InputGroup, Model, TaskType
 from tasks.vision.contours import Contour, simplify
@@ -73,6 +75,17 @@ class Segments(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             SegmentedObject(label, score, [_points(contour) for contour in contours])
             for label, score, contours in zip(self.labels, scores, self.contours, strict=True)
         ]
+
+    @classmethod
+    def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
+        """`num_detections` INT32 [N], `labels` BYTES [N, M], `scores` FP32 [N, M], `contours` BYTES [N, M] of JSON."""
+        outlines = [[msgspec.json.encode(record.contour).decode() for record in each.records()] for each in predictions]
+        return (
+            counts("num_detections", [each.labels for each in predictions]),
+            stacked_text("labels", [each.labels for each in predictions]),
+            stacked_numbers("scores", [each.scores for each in predictions]),
+            stacked_text("contours", outlines),
+        )
 
 
 class SegmentationInput(msgspec.Struct, frozen=True, eq=False):

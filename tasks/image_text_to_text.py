@@ -1,7 +1,7 @@
 """IMAGE_TEXT_TO_TEXT: questions about a picture, answered in words."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Self
 
 import msgspec
 
@@ -9,7 +9,8 @@ from tasks.exchange.error import ErrorKind, InferenceError, invalid
 from tasks.exchange.limits import Limits
 from tasks.exchange.parameters import Fraction, Positive, TextList, read_parameters
 from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor, InputTensor
+from tasks.exchange.stacking import counts, stacked_text
+from tasks.exchange.tensor import BytesTensor, InputTensor, Tensor
 from tasks.task import InputGroup, Model, TaskType
 from tasks.vision.image import Image
 from tasks.vision.request import check_count, read_images
@@ -66,6 +67,15 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def records(self) -> list[Answer]:
         """One `Answer` for each prompt, in the order they were put."""
         return [Answer(prompt, answer) for prompt, answer in zip(self.prompts, self.answers, strict=True)]
+
+    @classmethod
+    def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
+        """`num_prompts` INT32 [N], `prompts` BYTES [N, P], `answers` BYTES [N, P]."""
+        return (
+            counts("num_prompts", [each.prompts for each in predictions]),
+            stacked_text("prompts", [each.prompts for each in predictions]),
+            stacked_text("answers", [each.answers for each in predictions]),
+        )
 
 
 class PromptedImage(msgspec.Struct, frozen=True, eq=False):

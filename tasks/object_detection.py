@@ -1,6 +1,7 @@
 """OBJECT_DETECTION: what is in the picture, and the upright box around each."""
 
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 import msgspec
 import numpy as np
@@ -9,6 +10,8 @@ from numpy.typing import NDArray
 from tasks.exchange.limits import Limits
 from tasks.exchange.parameters import Fraction
 from tasks.exchange.request import InferenceRequest
+from tasks.exchange.stacking import counts, stacked_numbers, stacked_text
+from tasks.exchange.tensor import Tensor
 from tasks.task import InputGroup, Model, TaskType
 from tasks.vision.boxes import clip_boxes
 from tasks.vision.image import Image
@@ -72,6 +75,16 @@ class Detections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return [
             DetectedObject(label, score, *box) for label, score, box in zip(self.labels, scores, boxes, strict=True)
         ]
+
+    @classmethod
+    def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
+        """`num_detections` INT32 [N], `labels` BYTES [N, M], `scores` FP32 [N, M], `boxes` FP32 [N, M, 4]."""
+        return (
+            counts("num_detections", [each.labels for each in predictions]),
+            stacked_text("labels", [each.labels for each in predictions]),
+            stacked_numbers("scores", [each.scores for each in predictions]),
+            stacked_numbers("boxes", [each.boxes for each in predictions]),
+        )
 
 
 class DetectionInput(msgspec.Struct, frozen=True, eq=False):

@@ -1,6 +1,7 @@
 """ORIENTED_OBJECT_DETECTION: what is in the picture, and the turned box around each."""
 
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 import msgspec
 import numpy as np
@@ -8,6 +9,8 @@ from numpy.typing import NDArray
 
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
+from tasks.exchange.stacking import counts, stacked_numbers, stacked_text
+from tasks.exchange.tensor import Tensor
 from tasks.object_detection import DetectionInput, DetectionParameters
 from tasks.task import InputGroup, Model, TaskType
 from tasks.vision.request import image_groups
@@ -55,11 +58,24 @@ class OrientedDetections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def records(self) -> list[OrientedObject]:
         """One `OrientedObject` for each box, in order."""
         scores = np.round(self.scores.astype(np.float64), SCORE_DECIMALS).tolist()
-        size = np.array([self.width, self.height, self.width, self.height, 1], np.float64)
-        boxes = np.round(self.boxes.astype(np.float64) / size, _FRACTION_DECIMALS).tolist()
+        boxes = np.round(self._fractions(), _FRACTION_DECIMALS).tolist()
         return [
             OrientedObject(label, score, *box) for label, score, box in zip(self.labels, scores, boxes, strict=True)
         ]
+
+    @classmethod
+    def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
+        """`num_detections` INT32 [N], `labels` BYTES [N, M], `scores` FP32 [N, M], `boxes` FP32 [N, M, 5]."""
+        return (
+            counts("num_detections", [each.labels for each in predictions]),
+            stacked_text("labels", [each.labels for each in predictions]),
+            stacked_numbers("scores", [each.scores for each in predictions]),
+            stacked_numbers("boxes", [each._fractions() for each in predictions]),
+        )
+
+    def _fractions(self) -> NDArray[np.float64]:
+        size = np.array([self.width, self.height, self.width, self.height, 1], np.float64)
+        return self.boxes.astype(np.float64) / size
 
 
 OrientedObjectDetector = Model[DetectionInput, OrientedDetections]

@@ -1,9 +1,11 @@
 """What every protocol's response is written from."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, Self
 
 import msgspec
+
+from tasks.exchange.tensor import Tensor
 
 __all__ = ("InferenceOutput", "InferenceResponse", "Prediction", "Record")
 
@@ -12,10 +14,15 @@ Record = msgspec.Struct
 
 
 class Prediction(Protocol):
-    """A model's answer for one datum."""
+    """A model's answer for one datum. It can present itself in two ways, and every protocol picks one of them."""
 
     def records(self) -> Sequence[Record]:
         """The answer as a list of objects of plain Python values, ready for any JSON encoder."""
+        ...
+
+    @classmethod
+    def stack(cls, predictions: "Sequence[Self]", /) -> Sequence[Tensor]:
+        """The answers for N data as named tensors, whose first dimension is N; the numbers are those of `records`."""
         ...
 
 

@@ -88,7 +88,10 @@ class Element(Protocol):
 
 
 class Tensor(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A tensor of numbers or booleans. `data` has the tensor's shape and its datatype's dtype."""
+    """A tensor whose elements are known: numbers, booleans, or bytes.
+
+    `data` has the tensor's shape and its datatype's dtype; that of BYTES is an object array of `bytes`.
+    """
 
     name: str
     datatype: Datatype
