@@ -14,13 +14,14 @@ __all__ = ("InputGroup", "Model", "Task", "TaskType")
 
 
 class TaskType(StrEnum):
-    """The task types of the Chariot page, spelled as it spells them."""
+    """The task types of the Chariot page, spelled as it spells them, and TENSOR for models without one."""
 
     IMAGE_CLASSIFICATION = "IMAGE_CLASSIFICATION"
     OBJECT_DETECTION = "OBJECT_DETECTION"
     ORIENTED_OBJECT_DETECTION = "ORIENTED_OBJECT_DETECTION"
     IMAGE_SEGMENTATION = "IMAGE_SEGMENTATION"
     IMAGE_TEXT_TO_TEXT = "IMAGE_TEXT_TO_TEXT"
+    TENSOR = "TENSOR"
 
 
 InputT = TypeVar("InputT")

@@ -16,7 +16,6 @@ from app.runtimes.onnxruntime.evidence import Evidence, Facts
 from app.runtimes.onnxruntime.graph import ImageGraph
 from app.runtimes.onnxruntime.labels import Labels, decide_labels, listed_labels
 from app.runtimes.onnxruntime.layout import Layout, decide_detection_layout, decide_task, told_task
-from app.runtimes.onnxruntime.location import locate_graph
 from app.runtimes.onnxruntime.metadata import read_metadata
 from app.runtimes.onnxruntime.neighbours import read_neighbours
 from app.runtimes.onnxruntime.preprocessing import INPUT_DATATYPES, decide_preprocessing, decide_size
@@ -51,20 +50,23 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     layout: Layout
 
 
-def inspect_model(source: ModelSource) -> Inspection:
-    """Open a model and understand it.
+def told_task_of(source: ModelSource, session: Session) -> TaskType | None:
+    """What a model does, where its files say so.
 
     Raises:
-        ModelError: when it cannot be opened, cannot run, or is of no known kind.
+        ModelError: for a task of no known task type, or files that cannot be read.
     """
-    file = locate_graph(source)
-    session = Session(file)
-    evidence = Evidence(
-        file=file,
-        settings=source.settings,
-        metadata=read_metadata(file, session.metadata),
-        neighbours=read_neighbours(source, file),
-    )
+    told = told_task(_evidence(source, session))
+    return told[0] if told else None
+
+
+def inspect_model(source: ModelSource, session: Session) -> Inspection:
+    """Understand the vision model whose graph is `session`.
+
+    Raises:
+        ModelError: when it cannot run, or is of no known kind.
+    """
+    evidence = _evidence(source, session)
     facts = Facts()
     spec = _image_input(session, evidence)
     told = told_task(evidence)
@@ -97,6 +99,15 @@ def inspect_model(source: ModelSource) -> Inspection:
     )
     graph = ImageGraph(session, preprocessing)
     return Inspection(description=description, graph=graph, labels=labels, layout=layout)
+
+
+def _evidence(source: ModelSource, session: Session) -> Evidence:
+    return Evidence(
+        file=session.file,
+        settings=source.settings,
+        metadata=read_metadata(session.file, session.metadata),
+        neighbours=read_neighbours(source, session.file),
+    )
 
 
 def _image_input(session: Session, evidence: Evidence) -> TensorSpec:

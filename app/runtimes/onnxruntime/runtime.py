@@ -24,18 +24,18 @@ class OnnxRuntime:
             from app.runtimes.onnxruntime import image_text_to_text
 
             return image_text_to_text.inspect(source)
-        from app.runtimes.onnxruntime.inspection import inspect_model
+        from app.runtimes.onnxruntime.single_graph import inspect_single_graph
 
-        return inspect_model(source).description
+        return inspect_single_graph(source)
 
     def load(self, source: ModelSource, /) -> Servable:
         if _is_language_model(source):
             from app.runtimes.onnxruntime import image_text_to_text
 
             return image_text_to_text.load(source)
-        from app.runtimes.onnxruntime.vision import load_vision_model
+        from app.runtimes.onnxruntime.single_graph import load_single_graph
 
-        return load_vision_model(source)
+        return load_single_graph(source)
 
 
 def _is_language_model(source: ModelSource) -> bool:

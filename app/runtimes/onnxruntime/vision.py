@@ -9,7 +9,7 @@ from app.runtimes.onnxruntime.heads.classification import OnnxImageClassifier
 from app.runtimes.onnxruntime.heads.detection import OnnxObjectDetector
 from app.runtimes.onnxruntime.heads.oriented_detection import OnnxOrientedObjectDetector
 from app.runtimes.onnxruntime.heads.segmentation import OnnxImageSegmenter
-from app.runtimes.onnxruntime.inspection import Inspection, inspect_model
+from app.runtimes.onnxruntime.inspection import Inspection
 from app.settings.model import ModelError, ModelSource
 from tasks.exchange.error import InferenceError
 from tasks.exchange.response import Prediction
@@ -21,19 +21,18 @@ from tasks.task import Model, Task, TaskType
 from tasks.vision.image import Image
 from tasks.vision.selection import SelectionParameters
 
-__all__ = ("load_vision_model",)
+__all__ = ("bind_vision_model",)
 
 InputT = TypeVar("InputT")
 PredictionT = TypeVar("PredictionT", bound=Prediction)
 
 
-def load_vision_model(source: ModelSource) -> Servable:
-    """Understand a model, load it and let it answer a blank picture once.
+def bind_vision_model(source: ModelSource, inspection: Inspection) -> Servable:
+    """Make a model that is understood ready to answer, and let it answer a blank picture once.
 
     Raises:
-        ModelError: when it cannot be understood, or cannot answer.
+        ModelError: when it cannot answer.
     """
-    inspection = inspect_model(source)
     graph, labels, layout = inspection.graph, inspection.labels, inspection.layout
     blank = Image(np.zeros((graph.height, graph.width, 3), np.uint8))
     detection = DetectionInput(blank, DetectionParameters())
@@ -52,8 +51,8 @@ def load_vision_model(source: ModelSource) -> Servable:
             segmenter = OnnxImageSegmenter(graph, labels, layout)
             segmentation = SegmentationInput(blank, SegmentationParameters())
             return _bind(ImageSegmentation(), segmenter, segmentation, source, inspection)
-        case TaskType.IMAGE_TEXT_TO_TEXT:
-            raise ModelError(f"{source.folder}: a vision language model is not one graph")
+        case TaskType.IMAGE_TEXT_TO_TEXT | TaskType.TENSOR as other:
+            raise ModelError(f"{source.folder}: {other} is not a task of a vision model of one graph")
 
 
 def _bind(

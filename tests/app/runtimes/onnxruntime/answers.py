@@ -10,13 +10,21 @@ from app.runtimes.onnxruntime.heads.classification import OnnxImageClassifier
 from app.runtimes.onnxruntime.heads.detection import OnnxObjectDetector
 from app.runtimes.onnxruntime.heads.oriented_detection import OnnxOrientedObjectDetector
 from app.runtimes.onnxruntime.heads.segmentation import OnnxImageSegmenter
-from app.runtimes.onnxruntime.inspection import inspect_model
+from app.runtimes.onnxruntime.inspection import Inspection, inspect_model
+from app.runtimes.onnxruntime.location import locate_graph
+from app.runtimes.onnxruntime.session import Session
+from app.settings.model import ModelSource
 from tasks.image_classification import ClassificationInput
 from tasks.image_segmentation import SegmentationInput, SegmentationParameters
 from tasks.object_detection import DetectionInput, DetectionParameters
 from tasks.vision.image import Image
 from tasks.vision.selection import SelectionParameters
 from tests.app.runtimes.onnxruntime import graphs
+
+
+def inspected(source: ModelSource) -> Inspection:
+    """A vision model understood."""
+    return inspect_model(source, Session(locate_graph(source)))
 
 
 def flat(height: int, width: int, *colour: int) -> Image:
@@ -41,25 +49,25 @@ def outlined(image: Image, score_threshold: float = 0.5) -> SegmentationInput:
 
 def classifier(file: Path, **settings: Any) -> OnnxImageClassifier:
     """A model loaded as a classifier."""
-    found = inspect_model(graphs.source(file, **settings))
+    found = inspected(graphs.source(file, **settings))
     return OnnxImageClassifier(found.graph, found.labels, logits=found.layout.name == "logits")
 
 
 def detector(file: Path, **settings: Any) -> OnnxObjectDetector:
     """A model loaded as a detector."""
-    found = inspect_model(graphs.source(file, **settings))
+    found = inspected(graphs.source(file, **settings))
     return OnnxObjectDetector(found.graph, found.labels, found.layout)
 
 
 def oriented_detector(file: Path, **settings: Any) -> OnnxOrientedObjectDetector:
     """A model loaded as an oriented detector."""
-    found = inspect_model(graphs.source(file, **settings))
+    found = inspected(graphs.source(file, **settings))
     return OnnxOrientedObjectDetector(found.graph, found.labels, found.layout)
 
 
 def segmenter(file: Path, **settings: Any) -> OnnxImageSegmenter:
     """A model loaded as a segmenter."""
-    found = inspect_model(graphs.source(file, **settings))
+    found = inspected(graphs.source(file, **settings))
     return OnnxImageSegmenter(found.graph, found.labels, found.layout)
 
 

@@ -10,18 +10,18 @@ import pytest
 from onnx import TensorProto, helper
 
 from app.engine.description import Fact, Origin
-from app.runtimes.onnxruntime.inspection import inspect_model
 from app.settings.model import ModelError
 from tasks.exchange.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
 from tests.app.runtimes.onnxruntime import graphs
+from tests.app.runtimes.onnxruntime.answers import inspected
 
 NAMES = ("cat", "dog", "fox")
 
 
 def test_an_ultralytics_file_tells_everything(tmp_path: Path) -> None:
     file = graphs.channel_means(tmp_path / "model.onnx", properties=graphs.properties("classify", NAMES, (8, 8)))
-    description = inspect_model(graphs.source(file)).description
+    description = inspected(graphs.source(file)).description
     assert description.task_type is TaskType.IMAGE_CLASSIFICATION
     assert (description.platform, description.layout, description.labels) == ("onnx", "probabilities", NAMES)
     assert description.inputs == (TensorSpec(name="images", datatype=Datatype.FP32, shape=(-1, 3, 8, 8)),)
@@ -42,13 +42,13 @@ def test_an_ultralytics_file_tells_everything(tmp_path: Path) -> None:
 
 
 def origins(file: Path, **settings: Any) -> dict[str, Origin]:
-    return {fact.topic: fact.origin for fact in inspect_model(graphs.source(file, **settings)).description.facts}
+    return {fact.topic: fact.origin for fact in inspected(graphs.source(file, **settings)).description.facts}
 
 
 def test_settings_win_over_metadata(tmp_path: Path) -> None:
     file = graphs.channel_means(tmp_path / "model.onnx", properties=graphs.properties("classify", NAMES, (8, 8)))
     settings = {"labels": ["a", "b", "c"], "task_type": "IMAGE_CLASSIFICATION", "layout": "logits"}
-    description = inspect_model(graphs.source(file, **settings)).description
+    description = inspected(graphs.source(file, **settings)).description
     assert (description.layout, description.labels) == ("logits", ("a", "b", "c"))
     found = origins(file, **settings)
     assert {found[topic] for topic in ("task type", "layout", "labels")} == {Origin.DECLARED}
@@ -61,7 +61,7 @@ def test_hugging_face_files_beside_the_graph(tmp_path: Path) -> None:
     (tmp_path / "preprocessor_config.json").write_text(
         json.dumps({"size": {"height": 12, "width": 12}, "image_mean": [0.5] * 3, "image_std": [0.5] * 3})
     )
-    inspection = inspect_model(graphs.source(file))
+    inspection = inspected(graphs.source(file))
     assert inspection.description.labels == NAMES
     assert inspection.description.layout == "logits"
     assert (inspection.graph.height, inspection.graph.width) == (12, 12)
@@ -77,13 +77,13 @@ def test_hugging_face_files_beside_the_graph(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("softmax", "layout"), [(True, "probabilities"), (False, "logits")])
 def test_a_blank_picture_tells_probabilities_from_logits(tmp_path: Path, softmax: bool, layout: str) -> None:
     file = graphs.channel_means(tmp_path / "model.onnx", softmax=softmax)
-    description = inspect_model(graphs.source(file)).description
+    description = inspected(graphs.source(file)).description
     assert description.layout == layout
     assert Fact("layout", layout, Origin.GUESSED) in description.facts
 
 
 def test_classes_without_names_are_called_by_number(tmp_path: Path) -> None:
-    description = inspect_model(graphs.source(graphs.channel_means(tmp_path / "model.onnx"))).description
+    description = inspected(graphs.source(graphs.channel_means(tmp_path / "model.onnx"))).description
     assert description.labels == ("0", "1", "2")
     labels = next(fact for fact in description.facts if fact.topic == "labels")
     assert (labels.origin, "0..2" in labels.value) == (Origin.GUESSED, True)
@@ -95,7 +95,7 @@ def test_hidden_output_sizes_are_learnt_by_running(tmp_path: Path) -> None:
     file = graphs.affine(
         tmp_path / "model.onnx", {"output0": (zeros, zeros)}, shape=("b", 3, "h", "w"), properties=known, dynamic=True
     )
-    inspection = inspect_model(graphs.source(file))
+    inspection = inspected(graphs.source(file))
     assert inspection.description.outputs[0].shape == (-1, -1, -1)
     assert inspection.layout.name == "raw"
     assert inspection.layout.classes == 3
@@ -104,16 +104,16 @@ def test_hidden_output_sizes_are_learnt_by_running(tmp_path: Path) -> None:
 
 def test_unknown_sizes_are_guessed_by_task(tmp_path: Path) -> None:
     file = graphs.channel_means(tmp_path / "classifier.onnx", shape=("b", 3, "h", "w"))
-    assert inspect_model(graphs.source(file)).graph.height == 224
+    assert inspected(graphs.source(file)).graph.height == 224
     zeros = np.zeros((1, 300, 6), np.float32)
     file = graphs.affine(tmp_path / "detector.onnx", {"output0": (zeros, zeros)}, shape=("b", 3, "h", "w"))
-    assert inspect_model(graphs.source(file)).graph.height == 640
+    assert inspected(graphs.source(file)).graph.height == 640
     assert origins(file)["input size"] is Origin.GUESSED
 
 
 def refused(file: Path, **settings: Any) -> str:
     with pytest.raises(ModelError) as caught:
-        inspect_model(graphs.source(file, **settings))
+        inspected(graphs.source(file, **settings))
     message = str(caught.value)
     assert message.startswith(str(file))
     assert "\n" not in message
@@ -184,4 +184,4 @@ def test_a_size_that_does_not_run_says_what_to_declare(tmp_path: Path) -> None:
     message = refused(file)
     assert "cannot run on a 640x640 image" in message
     assert '{"preprocessing": {"size": [height, width]}}' in message
-    assert inspect_model(graphs.source(file, preprocessing={"size": [16, 16]})).description.labels == ("0", "1")
+    assert inspected(graphs.source(file, preprocessing={"size": [16, 16]})).description.labels == ("0", "1")

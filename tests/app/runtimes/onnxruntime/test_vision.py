@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.runtimes.onnxruntime.vision import load_vision_model
+from app.runtimes.onnxruntime.single_graph import load_single_graph
 from app.settings.model import ModelError
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
@@ -32,7 +32,7 @@ def request(**parameters: object) -> InferenceRequest:
 
 
 def records(file: Path, task_type: TaskType, **settings: object) -> Sequence[Record]:
-    servable = load_vision_model(graphs.source(file, **settings))
+    servable = load_single_graph(graphs.source(file, **settings))
     assert servable.description.task_type is task_type
     answered = servable.answer(request(), Limits())
     assert answered.batch_size == 1
@@ -87,7 +87,7 @@ def test_several_threads_get_their_own_answers(tmp_path: Path) -> None:
     file = graphs.channel_means(
         tmp_path / "model.onnx", properties=graphs.properties("classify", ("r", "g", "b"), (8, 8))
     )
-    servable = load_vision_model(graphs.source(file))
+    servable = load_single_graph(graphs.source(file))
 
     def red(value: int) -> float:
         pixels = np.zeros((3, 40, 30, 3), np.uint8)
@@ -109,4 +109,4 @@ def test_several_threads_get_their_own_answers(tmp_path: Path) -> None:
 def test_a_model_that_answers_nonsense_does_not_load(tmp_path: Path) -> None:
     file = graphs.constant(tmp_path / "model.onnx", {"output0": np.full((1, 3), np.nan, np.float32)})
     with pytest.raises(ModelError, match=r"cannot answer a blank image: .* not finite numbers"):
-        load_vision_model(graphs.source(file))
+        load_single_graph(graphs.source(file))
