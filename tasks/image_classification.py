@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.stacking import counts, stacked_numbers, stacked_text
-from tasks.exchange.tensor import Tensor
+from tasks.exchange.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import InputGroup, Model, TaskType
 from tasks.vision.image import Image
-from tasks.vision.request import image_groups
+from tasks.vision.request import IMAGE_INPUT, image_groups
 from tasks.vision.selection import SCORE_DECIMALS, SelectionParameters, select
 
 __all__ = ("Classification", "ClassificationInput", "ImageClassification", "ImageClassifier", "LabelledScore")
@@ -66,6 +66,12 @@ class ImageClassification:
     """All classes best first; the action `predict` gives the best one only, `predict_proba` (the default) every one."""
 
     task_type = TaskType.IMAGE_CLASSIFICATION
+    inputs = (IMAGE_INPUT,)
+    outputs = (
+        TensorSpec(name="num_classes", datatype=Datatype.INT32, shape=(-1,)),
+        TensorSpec(name="labels", datatype=Datatype.BYTES, shape=(-1, -1)),
+        TensorSpec(name="scores", datatype=Datatype.FP32, shape=(-1, -1)),
+    )
 
     def decode(
         self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /

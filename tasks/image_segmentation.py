@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.stacking import counts, stacked_numbers, stacked_text
-from tasks.exchange.tensor import Tensor
+from tasks.exchange.tensor import Datatype, Tensor, TensorSpec
 from tasks.object_detection import PIXEL_DECIMALS, DetectionParameters
 from tasks.task import InputGroup, Model, TaskType
 from tasks.vision.contours import Contour, simplify
 from tasks.vision.image import Image
-from tasks.vision.request import image_groups
+from tasks.vision.request import IMAGE_INPUT, image_groups
 from tasks.vision.selection import SCORE_DECIMALS, select
 
 __all__ = (
@@ -102,6 +102,13 @@ class ImageSegmentation:
     """Objects best first; one whose mask is empty has no contour and is left out."""
 
     task_type = TaskType.IMAGE_SEGMENTATION
+    inputs = (IMAGE_INPUT,)
+    outputs = (
+        TensorSpec(name="num_detections", datatype=Datatype.INT32, shape=(-1,)),
+        TensorSpec(name="labels", datatype=Datatype.BYTES, shape=(-1, -1)),
+        TensorSpec(name="scores", datatype=Datatype.FP32, shape=(-1, -1)),
+        TensorSpec(name="contours", datatype=Datatype.BYTES, shape=(-1, -1)),
+    )
 
     def decode(
         self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /

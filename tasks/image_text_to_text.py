@@ -10,10 +10,10 @@ from tasks.exchange.limits import Limits
 from tasks.exchange.parameters import Fraction, Positive, TextList, read_parameters
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.stacking import counts, stacked_text
-from tasks.exchange.tensor import BytesTensor, InputTensor, Tensor
+from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 from tasks.task import InputGroup, Model, TaskType
 from tasks.vision.image import Image
-from tasks.vision.request import check_count, read_images
+from tasks.vision.request import IMAGE_INPUT, check_count, read_images
 
 __all__ = (
     "DEFAULT_PROMPT",
@@ -105,6 +105,12 @@ class ImageTextToText:
     """
 
     task_type = TaskType.IMAGE_TEXT_TO_TEXT
+    inputs = (IMAGE_INPUT,)
+    outputs = (
+        TensorSpec(name="num_prompts", datatype=Datatype.INT32, shape=(-1,)),
+        TensorSpec(name="prompts", datatype=Datatype.BYTES, shape=(-1, -1)),
+        TensorSpec(name="answers", datatype=Datatype.BYTES, shape=(-1, -1)),
+    )
 
     def decode(
         self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /

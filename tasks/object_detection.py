@@ -11,11 +11,11 @@ from tasks.exchange.limits import Limits
 from tasks.exchange.parameters import Fraction
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.stacking import counts, stacked_numbers, stacked_text
-from tasks.exchange.tensor import Tensor
+from tasks.exchange.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import InputGroup, Model, TaskType
 from tasks.vision.boxes import clip_boxes
 from tasks.vision.image import Image
-from tasks.vision.request import image_groups
+from tasks.vision.request import IMAGE_INPUT, image_groups
 from tasks.vision.selection import SCORE_DECIMALS, SelectionParameters, select
 
 __all__ = (
@@ -101,6 +101,13 @@ class ObjectDetection:
     """Boxes clipped to the image, best first; a box with nothing left inside the image is left out."""
 
     task_type = TaskType.OBJECT_DETECTION
+    inputs = (IMAGE_INPUT,)
+    outputs = (
+        TensorSpec(name="num_detections", datatype=Datatype.INT32, shape=(-1,)),
+        TensorSpec(name="labels", datatype=Datatype.BYTES, shape=(-1, -1)),
+        TensorSpec(name="scores", datatype=Datatype.FP32, shape=(-1, -1)),
+        TensorSpec(name="boxes", datatype=Datatype.FP32, shape=(-1, -1, 4)),
+    )
 
     def decode(
         self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /

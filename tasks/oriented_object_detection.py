@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.stacking import counts, stacked_numbers, stacked_text
-from tasks.exchange.tensor import Tensor
+from tasks.exchange.tensor import Datatype, Tensor, TensorSpec
 from tasks.object_detection import DetectionInput, DetectionParameters
 from tasks.task import InputGroup, Model, TaskType
-from tasks.vision.request import image_groups
+from tasks.vision.request import IMAGE_INPUT, image_groups
 from tasks.vision.selection import SCORE_DECIMALS, select
 
 __all__ = ("OrientedDetections", "OrientedObject", "OrientedObjectDetection", "OrientedObjectDetector")
@@ -85,6 +85,13 @@ class OrientedObjectDetection:
     """Turned boxes, best first. Clipping would bend them: one centred outside the image is left out instead."""
 
     task_type = TaskType.ORIENTED_OBJECT_DETECTION
+    inputs = (IMAGE_INPUT,)
+    outputs = (
+        TensorSpec(name="num_detections", datatype=Datatype.INT32, shape=(-1,)),
+        TensorSpec(name="labels", datatype=Datatype.BYTES, shape=(-1, -1)),
+        TensorSpec(name="scores", datatype=Datatype.FP32, shape=(-1, -1)),
+        TensorSpec(name="boxes", datatype=Datatype.FP32, shape=(-1, -1, 5)),
+    )
 
     def decode(
         self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /

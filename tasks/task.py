@@ -9,6 +9,7 @@ import msgspec
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import Prediction
+from tasks.exchange.tensor import TensorSpec
 
 __all__ = ("InputGroup", "Model", "Task", "TaskType")
 
@@ -55,6 +56,16 @@ class Task(Protocol[InputT, PredictionT]):
 
     @property
     def task_type(self) -> TaskType: ...
+
+    @property
+    def inputs(self) -> Sequence[TensorSpec]:
+        """What a protocol of tensors is to be told that the model takes."""
+        ...
+
+    @property
+    def outputs(self) -> Sequence[TensorSpec]:
+        """The tensors into which its predictions are stacked."""
+        ...
 
     def decode(
         self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /

@@ -62,11 +62,14 @@ class TensorInference:
 
     Args:
         inputs: the model's declared inputs; -1 is a dimension of any size.
+        outputs: its declared outputs.
     """
 
     task_type = TaskType.TENSOR
 
-    def __init__(self, inputs: Sequence[TensorSpec]) -> None:
+    def __init__(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
+        self.inputs = inputs
+        self.outputs = outputs
         self._specs = {spec.name: spec for spec in inputs}
 
     def decode(
@@ -85,8 +88,7 @@ class TensorInference:
         missing = [name for name in self._specs if name not in tensors]
         if missing:
             raise invalid(f"Expected the inputs {_listed(self._specs)}, {_listed(missing)} did not come", "inputs")
-        parameters = request.inputs[0].parameters if request.inputs else {}
-        return [InputGroup(name="", parameters=parameters, items=[TensorsInput(tensors)])]
+        return [InputGroup(name="", parameters=request.parameters, items=[TensorsInput(tensors)])]
 
     def refine(self, item: TensorsInput, prediction: Tensors, /) -> Tensors:
         del item
@@ -101,9 +103,8 @@ def _checked(tensor: InputTensor, spec: TensorSpec, path: str) -> NDArray[Any]:
         wanted in (-1, size) for size, wanted in zip(tensor.shape, spec.shape, strict=True)
     )
     if not fits:
-        raise invalid(
-            f"Expected the shape {list(spec.shape)} for {spec.name!r}, got {list(tensor.shape)}", f"{path}.shape"
-        )
+        message = f"Expected the shape {list(spec.shape)} for {spec.name!r}, got {list(tensor.shape)}"
+        raise invalid(message, f"{path}.shape")
     return _elements(tensor, path) if isinstance(tensor, BytesTensor) else tensor.data
 
 

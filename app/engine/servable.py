@@ -11,6 +11,7 @@ from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceOutput, Prediction
+from tasks.exchange.tensor import TensorSpec
 from tasks.task import Model, Task
 
 __all__ = ("Answered", "BoundServable", "Servable", "Timings")
@@ -47,6 +48,16 @@ class Servable(Protocol):
     @property
     def description(self) -> ModelDescription: ...
 
+    @property
+    def inputs(self) -> Sequence[TensorSpec]:
+        """What a protocol of tensors is to be told that the model takes."""
+        ...
+
+    @property
+    def outputs(self) -> Sequence[TensorSpec]:
+        """The tensors into which its predictions are stacked."""
+        ...
+
     def answer(self, request: InferenceRequest, limits: Limits, /) -> Answered:
         """Answer every input of `request`.
 
@@ -77,6 +88,8 @@ class BoundServable(Generic[InputT, PredictionT]):
         self._model = model
         self._defaults = defaults
         self.description = description
+        self.inputs = task.inputs
+        self.outputs = task.outputs
 
     def answer(self, request: InferenceRequest, limits: Limits, /) -> Answered:
         started = time.perf_counter_ns()

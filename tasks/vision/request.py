@@ -7,11 +7,14 @@ from tasks.exchange.error import ErrorKind, InferenceError, invalid
 from tasks.exchange.limits import Limits
 from tasks.exchange.parameters import read_parameters
 from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor, InputTensor
+from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
 from tasks.task import InputGroup
 from tasks.vision.image import Image, decode_image, images_from_tensor
 
-__all__ = ("check_count", "image_groups", "read_images")
+__all__ = ("IMAGE_INPUT", "check_count", "image_groups", "read_images")
+
+IMAGE_INPUT = TensorSpec(name="image", datatype=Datatype.BYTES, shape=(-1,))
+"""How tasks of images declare their input: any number of encoded images."""
 
 ItemT = TypeVar("ItemT")
 ParametersT = TypeVar("ParametersT")

@@ -54,7 +54,7 @@ def describe_tensor_model(source: ModelSource, session: Session) -> ModelDescrip
 
 def bind_tensor_model(source: ModelSource, session: Session) -> Servable:
     """Make a graph ready to be served as it is."""
-    task = TensorInference(session.inputs)
+    task = TensorInference(session.inputs, session.outputs)
     description = describe_tensor_model(source, session)
     return BoundServable(task, OnnxTensorModel(session), description, source.settings.parameters)
 
