@@ -1,26 +1,21 @@
-"""The paths on which Chariot reaches an engine, the same for each of its protocols.
+"""What Chariot asks of an engine whatever the protocol: where inferences are sent, and who is ready.
 
 The platform calls ``/v2/models/m-<id>/infer/``; its own public engines serve ``/infer`` and ``/ready`` at the root.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from litestar import Request, Response, get
-from litestar.handlers import HTTPRouteHandler
+import msgspec
+from litestar import Response
 
 from app.engine.engine import Engine
-from tasks.exchange.error import ErrorKind, InferenceError
+from app.protocols.protocol import Endpoint, HttpRequest, json_response
 
-__all__ = ("INFER_PATHS", "addressed", "health_handlers")
-
-INFER_PATHS = (
-    "/infer",
-    "/v2/models/{target:str}/infer",
-    "/v2/models/{target:str}/versions/{version:str}/infer",
-)
+__all__ = ("addressed", "chariot_endpoints")
 
 _PREFIX = "m-"
+_MODEL = "/v2/models/{target:str}"
+_VERSION = f"{_MODEL}/versions/{{version:str}}"
 
 
 def addressed(engine: Engine, path_parameters: Mapping[str, str]) -> tuple[str, str | None]:
@@ -29,45 +24,45 @@ def addressed(engine: Engine, path_parameters: Mapping[str, str]) -> tuple[str, 
     Raises:
         InferenceError: MODEL_NOT_FOUND.
     """
-    target, version = path_parameters.get("target"), path_parameters.get("version")
+    target = path_parameters.get("target")
     if target is None:
         return engine.registry.default_name(), None
-    if not target.startswith(_PREFIX):
-        message = f"Expected a path of the form /v2/models/m-<id>/infer, got the model {target!r}"
-        raise InferenceError(ErrorKind.MODEL_NOT_FOUND, message)
-    return engine.registry.name_for_chariot(target.removeprefix(_PREFIX)), version
+    return engine.registry.name_for_chariot(target.removeprefix(_PREFIX)), path_parameters.get("version")
 
 
-def health_handlers(engine: Engine) -> Sequence[HTTPRouteHandler]:
-    """Readiness of the server and of one model, and liveness."""
+def chariot_endpoints(engine: Engine, infer: Callable[[HttpRequest], Awaitable[Response[bytes]]]) -> Sequence[Endpoint]:
+    """`infer` on all of Chariot's paths, readiness of the server and of one model, and liveness."""
 
-    @get("/ready", sync_to_thread=False)
-    def ready() -> Response[dict[str, object]]:
-        waiting = {
-            f"{each.source.name}/{each.source.version}": each.reason
-            for each in engine.registry.registrations
-            if each.servable is None
-        }
+    async def ready(_: HttpRequest) -> Response[bytes]:
         if engine.registry.ready:
-            return Response({"status": "ready"})
-        return Response({"status": "not ready", "error": _sentence(waiting)}, status_code=503)
+            return json_response(b'{"status":"ready"}')
+        return json_response(msgspec.json.encode({"status": "not ready", "error": _reasons(engine)}), status=503)
 
-    @get("/health", sync_to_thread=False)
-    def health() -> Response[dict[str, object]]:
-        return Response({"status": "alive"})
+    async def health(_: HttpRequest) -> Response[bytes]:
+        return json_response(b'{"status":"alive"}')
 
-    @get(
-        ["/v2/models/{target:str}/ready", "/v2/models/{target:str}/versions/{version:str}/ready"], sync_to_thread=False
-    )
-    def model_ready(request: Request[Any, Any, Any]) -> Response[dict[str, object]]:
+    async def model_ready(request: HttpRequest) -> Response[bytes]:
         name, version = addressed(engine, request.path_params)
         engine.registry.find(name, version)
-        return Response({"name": name, "ready": True})
+        return json_response(msgspec.json.encode({"name": name, "ready": True}))
 
-    return [ready, health, model_ready]
+    return [
+        Endpoint(method="POST", path="/infer", handle=infer),
+        Endpoint(method="POST", path=f"{_MODEL}/infer", handle=infer, claims=_is_chariot),
+        Endpoint(method="POST", path=f"{_VERSION}/infer", handle=infer, claims=_is_chariot),
+        Endpoint(method="GET", path="/ready", handle=ready),
+        Endpoint(method="GET", path="/health", handle=health),
+        Endpoint(method="GET", path=f"{_MODEL}/ready", handle=model_ready, claims=_is_chariot),
+        Endpoint(method="GET", path=f"{_VERSION}/ready", handle=model_ready, claims=_is_chariot),
+    ]
 
 
-def _sentence(waiting: dict[str, str]) -> str:
+def _is_chariot(target: str) -> bool:
+    return target.startswith(_PREFIX)
+
+
+def _reasons(engine: Engine) -> str:
+    waiting = [each for each in engine.registry.registrations if each.servable is None]
     if not waiting:
         return "The server has no models"
-    return "; ".join(f"{model}: {reason}" for model, reason in sorted(waiting.items()))
+    return "; ".join(f"{each.source.name}/{each.source.version}: {each.reason}" for each in waiting)

@@ -1,27 +1,52 @@
 """What an HTTP protocol offers the server."""
 
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal, Protocol
 
-from litestar import Router
+import msgspec
+from litestar import Request, Response
 
 from app.engine.engine import Engine
 from tasks.exchange.error import InferenceError
 
-__all__ = ("HttpProtocol",)
+__all__ = ("Endpoint", "HttpProtocol", "HttpRequest", "json_response")
+
+HttpRequest = Request[Any, Any, Any]
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One thing a protocol serves.
+
+    Attributes:
+        method: HTTP's.
+        path: in Litestar's notation; a parameter called `target` is the segment that names a model.
+        handle: answers a request, or raises an `InferenceError`, to which the server gives its protocol's shape.
+        claims: whether a target is this protocol's, for paths on which several protocols meet.
+    """
+
+    method: Literal["GET", "POST"]
+    path: str
+    handle: Callable[[HttpRequest], Awaitable[Response[bytes]]]
+    claims: Callable[[str], bool] | None = None
 
 
 class HttpProtocol(Protocol):
-    """One wire protocol: a name, its routes over an engine, and the shape of its errors."""
+    """One wire protocol: a name, what it serves over an engine, and the shape of its errors."""
 
     @property
     def name(self) -> str:
         """What settings and logs call it."""
         ...
 
-    def router(self, engine: Engine, /) -> Router:
-        """Its routes. An `InferenceError` that they raise is answered by the router itself."""
+    def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
+        """Everything it serves."""
         ...
 
     def error_body(self, error: InferenceError, /) -> bytes:
         """The body of a response that says `error`."""
         ...
+
+
+def json_response(content: bytes, status: int = 200) -> Response[bytes]:
+    """A response of JSON that is written already."""
+    return Response(content, status_code=status, media_type="application/json")

@@ -9,6 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from app.engine.engine import Engine
 from app.protocols.caller import return_ids
 from app.protocols.protocol import HttpProtocol
+from app.server.dispatch import handlers
 from app.server.errors import routing_errors
 
 __all__ = ("create_app",)
@@ -43,7 +44,7 @@ def create_app(
         return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
 
     return Litestar(
-        route_handlers=[*(protocol.router(engine) for protocol in protocols), alive, show_metrics],
+        route_handlers=[*handlers(protocols, engine), alive, show_metrics],
         exception_handlers=routing_errors(),
         before_send=[return_ids],
         request_max_body_size=max_request_bytes,

@@ -1,15 +1,16 @@
 """Errors that come up before a protocol is reached: unknown paths, wrong methods, bodies over the limit."""
 
 import logging
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
 
-from app.protocols.error_response import ErrorHandlers
-
 __all__ = ("routing_errors",)
+
+ErrorHandlers = MutableMapping[int | type[Exception], Callable[[Request[Any, Any, Any], Any], Response[bytes]]]
 
 _logger = logging.getLogger(__name__)
 

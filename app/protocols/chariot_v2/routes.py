@@ -1,15 +1,15 @@
-"""The routes of chariot-v2."""
+"""What chariot-v2 serves."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
-from litestar import Request, Response, Router, post
+from litestar import Response
 
 from app.engine.engine import Engine
 from app.protocols.caller import caller_of
-from app.protocols.chariot_paths import INFER_PATHS, addressed, health_handlers
+from app.protocols.chariot_paths import addressed, chariot_endpoints
 from app.protocols.chariot_v2.codec import PARAMETERS_HEADER, decode, encode, localised
-from app.protocols.error_response import error_handlers
+from app.protocols.protocol import Endpoint, HttpRequest
 from tasks.exchange.error import InferenceError
 from tasks.exchange.request import InferenceRequest
 
@@ -21,9 +21,8 @@ class ChariotV2:
 
     name = "chariot-v2"
 
-    def router(self, engine: Engine, /) -> Router:
-        @post([*INFER_PATHS], status_code=200)
-        async def infer(request: Request[Any, Any, Any]) -> Response[bytes]:
+    def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
+        async def infer(request: HttpRequest) -> Response[bytes]:
             name, version = addressed(engine, request.path_params)
             caller = caller_of(request, self.name, name)
             body = await request.body()
@@ -46,8 +45,7 @@ class ChariotV2:
                 raise localised(error, media_type) from None
             return Response(content, media_type=content_type)
 
-        handlers = [infer, *health_handlers(engine)]
-        return Router("/", route_handlers=handlers, exception_handlers=error_handlers(self.error_body))
+        return chariot_endpoints(engine, infer)
 
     def error_body(self, error: InferenceError, /) -> bytes:
         # Striveworks' public engine says `detail`; the platform's own errors say `error`.

@@ -1,14 +1,15 @@
-"""The routes of chariot-v2-kserve."""
+"""What chariot-v2-kserve serves."""
 
-from typing import Any
+from collections.abc import Sequence
 
-from litestar import Request, Response, Router, post
+from litestar import Response
 
 from app.engine.engine import Engine
 from app.protocols.caller import caller_of
-from app.protocols.chariot_paths import INFER_PATHS, addressed, health_handlers
+from app.protocols.chariot_paths import addressed, chariot_endpoints
 from app.protocols.chariot_v2_kserve.codec import decode, encode
-from app.protocols.error_response import error_handlers, error_object
+from app.protocols.error_body import error_object
+from app.protocols.protocol import Endpoint, HttpRequest, json_response
 from tasks.exchange.error import InferenceError
 from tasks.exchange.request import InferenceRequest
 
@@ -20,9 +21,8 @@ class ChariotV2KServe:
 
     name = "chariot-v2-kserve"
 
-    def router(self, engine: Engine, /) -> Router:
-        @post([*INFER_PATHS], status_code=200)
-        async def infer(request: Request[Any, Any, Any]) -> Response[bytes]:
+    def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
+        async def infer(request: HttpRequest) -> Response[bytes]:
             name, version = addressed(engine, request.path_params)
             caller = caller_of(request, self.name, name)
             body = await request.body()
@@ -30,10 +30,9 @@ class ChariotV2KServe:
             def decoded() -> InferenceRequest:
                 return decode(body, model_name=name, model_version=version, request_id=caller.request_id)
 
-            return Response(await engine.exchange(caller, decoded, encode), media_type="application/json")
+            return json_response(await engine.exchange(caller, decoded, encode))
 
-        handlers = [infer, *health_handlers(engine)]
-        return Router("/", route_handlers=handlers, exception_handlers=error_handlers(self.error_body))
+        return chariot_endpoints(engine, infer)
 
     def error_body(self, error: InferenceError, /) -> bytes:
         return error_object(error)

@@ -1,0 +1,231 @@
+"""One exchange: answered or refused, and observed exactly once."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.engine.engine import Engine
+from app.engine.events import Caller, InferenceEvent, InferenceObserver
+from app.engine.registry import Registry
+from app.protocols.bytes_elements import BinaryElement
+from app.settings.model import ModelSettings, ModelSource
+from tasks.exchange.error import ErrorKind, InferenceError, invalid
+from tasks.exchange.limits import Limits
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.response import InferenceResponse
+from tasks.exchange.tensor import BytesTensor
+from tests.pictures import encoded, rectangle
+from tests.stand_ins import STAND_INS, load_stand_in
+
+CALLER = Caller(protocol="test", model_name="detector", request_id="abc", base_id="base")
+
+
+class Seen:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[InferenceEvent] = []
+
+    def observe(self, event: InferenceEvent, /) -> None:
+        self.events.append(event)
+
+
+class Clumsy:
+    """Breaks its promise not to raise."""
+
+    def observe(self, event: InferenceEvent, /) -> None:
+        raise RuntimeError(event.model_name)
+
+
+@contextmanager
+def running(*observers: InferenceObserver, workers: int = 2) -> Generator[Engine]:
+    sources = [
+        ModelSource(name=name, version="7", folder=Path(name), settings=ModelSettings(task_type=STAND_INS[name][0]))
+        for name in ("detector", "failing", "oriented")
+    ]
+    registry = Registry(sources)
+    for each in sources[:2]:
+        registry.load(each, load_stand_in)
+    engine = Engine(registry, observers, Limits(max_inputs=8), workers)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def request(model: str = "detector", count: int = 1, **parameters: object) -> InferenceRequest:
+    picture = BinaryElement(encoded(rectangle()))
+    tensor = BytesTensor(name="a", shape=(count,), elements=[picture] * count, parameters=parameters)
+    return InferenceRequest(id="body-id", model_name=model, inputs=(tensor,))
+
+
+def name_of(response: InferenceResponse) -> str:
+    return response.model_name
+
+
+def exchange(
+    engine: Engine, decode: Callable[[], InferenceRequest], encode: Callable[[InferenceResponse], Any] = name_of
+) -> Any:
+    return asyncio.run(engine.exchange(CALLER, decode, encode))
+
+
+def failure(decode: Callable[[], InferenceRequest], encode: Callable[[InferenceResponse], Any] = name_of) -> tuple[
+    InferenceError, InferenceEvent
+]:  # fmt: skip
+    """The error of an exchange that fails, and the one event that tells of it."""
+    seen = Seen()
+    with running(seen) as engine, pytest.raises(InferenceError) as caught:
+        exchange(engine, decode, encode)
+    (event,) = seen.events
+    assert event.outcome is caught.value.kind
+    assert event.error == str(caught.value)
+    assert event.caller == CALLER
+    return caught.value, event
+
+
+def test_an_answer_is_observed_once_with_all_that_is_known() -> None:
+    seen = Seen()
+    with running(seen) as engine:
+        assert (
+            exchange(engine, lambda: request(count=3, metadata='[{"key":"k","type":"int","value":"5"}]')) == "detector"
+        )
+    (event,) = seen.events
+    assert (event.outcome, event.error, event.caller) == (None, "", CALLER)
+    assert (event.model_name, event.model_version, event.batch_size) == ("detector", "7", 3)
+    assert [[(each.key, each.value) for each in read.entries] for read in event.metadata] == [[("k", 5)]]
+    assert 0 < event.timings.decode + event.timings.model + event.timings.refine <= event.total
+    assert 0 < event.queue < event.total
+
+
+def test_the_answer_carries_ids_versions_and_only_the_echoed_parameters() -> None:
+    with running() as engine:
+        response = exchange(engine, lambda: request(metadata="x", top_k=5), lambda response: response)
+    assert (response.id, response.model_name, response.model_version) == ("body-id", "detector", "7")
+    assert [dict(output.parameters) for output in response.outputs] == [{"metadata": "x"}]
+
+
+def test_every_observer_is_told_although_one_raises(caplog: pytest.LogCaptureFixture) -> None:
+    first, last = Seen(), Seen()
+    with running(first, Clumsy(), last) as engine:
+        assert exchange(engine, request) == "detector"
+        with pytest.raises(InferenceError, match="The model failed"):
+            exchange(engine, lambda: request("failing"))
+    assert [event.outcome for event in first.events] == [None, ErrorKind.MODEL_FAILED]
+    assert [event.outcome for event in last.events] == [None, ErrorKind.MODEL_FAILED]
+    assert [record.message for record in caplog.records].count("observer failed") == 2
+
+
+def test_a_request_that_cannot_be_read_is_told_under_the_name_in_its_path() -> None:
+    def unreadable() -> InferenceRequest:
+        raise invalid("Expected more", "inputs")
+
+    error, event = failure(unreadable)
+    assert str(error) == "inputs: Expected more"
+    assert (event.model_name, event.model_version, event.batch_size, list(event.metadata)) == ("detector", "", 0, [])
+
+
+def test_a_failing_model_is_told_with_its_version_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    error, event = failure(lambda: request("failing", metadata="["))
+    assert error.kind is ErrorKind.MODEL_FAILED
+    assert (event.model_name, event.model_version, event.batch_size) == ("failing", "7", 0)
+    assert [len(read.faults) for read in event.metadata] == [1]
+    assert any(record.__dict__.get("request_id") == "abc" and record.exc_info for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"), [("nobody", ErrorKind.MODEL_NOT_FOUND), ("oriented", ErrorKind.MODEL_NOT_READY)]
+)
+def test_a_model_that_cannot_answer(model: str, kind: ErrorKind) -> None:
+    error, event = failure(lambda: request(model))
+    assert error.kind is kind
+    assert (event.model_name, event.model_version) == (model, "")
+
+
+def test_refusals_are_not_logged_as_failures(caplog: pytest.LogCaptureFixture) -> None:
+    failure(lambda: request(count=9))
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("crash", [ValueError("secret"), KeyError("secret"), RecursionError("secret"), MemoryError()])
+def test_what_nobody_expected_names_the_request_and_hides_the_rest(
+    crash: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    def encode(response: InferenceResponse) -> Any:
+        raise crash
+
+    error, event = failure(request, encode)
+    assert error.kind is ErrorKind.INTERNAL
+    assert "abc" in error.message
+    assert "secret" not in error.message
+    assert error.__cause__ is crash
+    assert (event.batch_size, event.model_version) == (1, "7"), "the model had answered"
+    assert [record.__dict__["request_id"] for record in caplog.records] == ["abc"]
+
+
+def test_what_nobody_expected_while_reading_is_internal_too() -> None:
+    def decode() -> InferenceRequest:
+        raise TypeError("secret")
+
+    assert failure(decode)[0].kind is ErrorKind.INTERNAL
+
+
+def test_exchanges_run_side_by_side_and_each_gets_its_own_answer() -> None:
+    seen, both = Seen(), threading.Barrier(2, timeout=10)
+
+    def meeting(model: str) -> Callable[[], InferenceRequest]:
+        def decode() -> InferenceRequest:
+            both.wait()
+            return request(model)
+
+        return decode
+
+    async def two(engine: Engine) -> list[Any]:
+        calls = [engine.exchange(CALLER, meeting(model), name_of) for model in ("detector", "failing")]
+        return list(await asyncio.gather(*calls, return_exceptions=True))
+
+    with running(seen) as engine:
+        answer, error = asyncio.run(two(engine))
+    assert answer == "detector"
+    assert isinstance(error, InferenceError)
+    assert sorted(str(event.outcome) for event in seen.events) == ["None", "model_failed"]
+
+
+def test_many_more_exchanges_than_workers_are_all_answered() -> None:
+    seen = Seen()
+
+    async def many(engine: Engine) -> list[str]:
+        wishes = [request(count=1 + index % 3) for index in range(30)]
+        sizes = [engine.exchange(CALLER, lambda wish=wish: wish, _predictions) for wish in wishes]
+        return list(await asyncio.gather(*sizes))
+
+    with running(seen) as engine:
+        assert asyncio.run(many(engine)) == [str(1 + index % 3) for index in range(30)]
+    assert len(seen.events) == 30
+    assert sum(event.batch_size for event in seen.events) == 60
+
+
+def _predictions(response: InferenceResponse) -> str:
+    return str(sum(len(output.predictions) for output in response.outputs))
+
+
+def test_infer_answers_in_the_calling_thread_and_tells_nobody() -> None:
+    seen = Seen()
+    with running(seen) as engine:
+        response = engine.infer(request(metadata="x"))
+        with pytest.raises(InferenceError, match="not known"):
+            engine.infer(request("nobody"))
+    assert dict(response.outputs[0].parameters) == {"metadata": "x"}
+    assert seen.events == []
+
+
+def test_an_event_can_be_written_as_json() -> None:
+    seen = Seen()
+    with running(seen) as engine:
+        exchange(engine, lambda: request(metadata={"standard_metadata": {"a": 1}}))
+    assert b'"request_id":"abc"' in msgspec.json.encode(seen.events[0])

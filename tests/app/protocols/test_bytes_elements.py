@@ -1,0 +1,104 @@
+"""Strings that are base64 when the task wants bytes, and text when it wants text."""
+
+import base64
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.protocols.bytes_elements import BinaryElement, StringElement, string_elements
+from tasks.exchange.error import InferenceError
+
+LONG = bytes(range(256)) * 4
+
+
+def spellings(data: bytes) -> dict[str, str]:
+    plain = base64.b64encode(data).decode()
+    return {
+        "plain": plain,
+        "URL-safe": base64.urlsafe_b64encode(data).decode(),
+        "unpadded": plain.rstrip("="),
+        "URL-safe and unpadded": base64.urlsafe_b64encode(data).decode().rstrip("="),
+        "lines of 76": "\n".join(plain[i : i + 76] for i in range(0, len(plain), 76)),
+        "MIME lines": base64.encodebytes(data).decode().replace("\n", "\r\n"),
+        "spaces around": f" {plain}\t\n",
+        "data URI": f"data:image/png;base64,{plain}",
+        "data URI with parameters": f"data:image/png;name=a.png;base64,{plain}",
+        "bare data URI": f"data:;base64,{plain}",
+    }
+
+
+def elements(value: object) -> list[bytes]:
+    raw = msgspec.Raw(json.dumps(value).encode())
+    return [element.binary() for element in string_elements(raw, "data")]
+
+
+@given(st.binary(max_size=300) | st.just(LONG))
+def test_every_spelling_of_base64_is_the_same_bytes(data: bytes) -> None:
+    for name, text in spellings(data).items():
+        assert StringElement(text).binary() == data, name
+        assert elements([text]) == [data], name
+        assert elements(text) == [data], name
+        assert elements([text, text]) == [data, data], name
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["!", "A", "AAAAA", "AA=A", "=AAA", "A\0AA", "é", "😀" * 100, "AAAA!", "data:image/png,AAAA", "data:AAAA",
+     "data:image/png;base64", "data:image/png;BASE63,AAAA", "<svg/>", "A" * 5001, "*" + "A" * 5000],
+    ids=lambda text: text[:12],
+)  # fmt: skip
+def test_what_is_not_base64_is_refused(text: str) -> None:
+    for read in (StringElement(text).binary, lambda: elements([text])):
+        with pytest.raises(InferenceError, match=r"Expected (base64|a data URI)") as caught:
+            read()
+        assert len(caught.value.message) < 120, "a long text is not sent back"
+
+
+@given(st.text(max_size=400) | st.just("AAAA" * 100))
+def test_text_stays_the_text_it_is(text: str) -> None:
+    for value in ([text], text):
+        (element,) = string_elements(msgspec.Raw(json.dumps(value).encode()), "data")
+        assert element.text() == text
+
+
+@pytest.mark.parametrize("count", [1, 300])
+def test_text_that_happens_to_be_base64_can_be_read_both_ways(count: int) -> None:
+    (element,) = string_elements(msgspec.Raw(json.dumps(["what" * count]).encode()), "data")
+    assert element.text() == "what" * count
+    assert element.binary() == base64.b64decode("what" * count)
+
+
+def test_elements_keep_their_order() -> None:
+    assert elements([base64.b64encode(bytes([i])).decode() for i in range(5)]) == [bytes([i]) for i in range(5)]
+    assert elements([]) == []
+
+
+def test_an_escaped_slash_is_a_slash() -> None:
+    data = b"\xff\xff\xff" * 100
+    raw = msgspec.Raw(json.dumps([base64.b64encode(data).decode()]).replace("/", "\\/").encode())
+    assert [element.binary() for element in string_elements(raw, "data")] == [data]
+
+
+@pytest.mark.parametrize(
+    ("raw", "path"),
+    [
+        (b"5", "inputs[0].data"), (b"null", "inputs[0].data"), (b"{}", "inputs[0].data"), (b"[5]", "inputs[0].data[0]"),
+        (b'["AAAA", null]', "inputs[0].data[1]"), (b'[["AAAA"]]', "inputs[0].data[0]"), (b"[", "inputs[0].data"),
+        (b'["' + b"A" * 400 + b'", 5]', "inputs[0].data[1]"), (b'["' + b"A" * 400 + b'",5,""]', "inputs[0].data[1]"),
+    ],
+    ids=lambda each: str(each)[:16],
+)  # fmt: skip
+def test_what_is_not_a_list_of_strings_names_the_element(raw: bytes, path: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        string_elements(msgspec.Raw(raw), "inputs[0].data")
+    assert caught.value.path == path
+
+
+def test_bytes_are_bytes_and_text_only_when_they_are_utf_8() -> None:
+    assert BinaryElement(b"\xff").binary() == b"\xff"
+    assert BinaryElement("é".encode()).text() == "é"
+    with pytest.raises(InferenceError, match="UTF-8"):
+        BinaryElement(b"\xff").text()

@@ -1,0 +1,94 @@
+"""Every case in fixtures/wire: a request as it goes over the wire, and the response it has to get.
+
+A case is a folder ``fixtures/wire/<protocol>/<case>`` with
+
+- ``request.json`` or ``request.bin``, the body;
+- ``response.json``, or ``response.jsonl`` for an answer of several lines. The order of names counts, white space does
+  not, and floating-point numbers may differ by a millionth;
+- ``case.toml``: ``method``, ``path``, ``status``, ``models`` (of ``tests.stand_ins``), and where they matter
+  ``content_type``, ``headers`` and ``response_headers``.
+"""
+
+import json
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import cast
+
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+
+from tests.conftest import build_app
+
+WIRE = Path(__file__).parents[2] / "fixtures" / "wire"
+CASES = sorted(each.parent for each in WIRE.glob("*/*/case.toml"))
+FIELDS = {"method", "path", "status", "models", "content_type", "headers", "response_headers"}
+
+Clients = Callable[[str, tuple[str, ...]], TestClient[Litestar]]
+
+
+@pytest.fixture(scope="module")
+def clients() -> Iterator[Clients]:
+    """A client for each protocol and set of models, started when first asked for."""
+    started: dict[tuple[str, tuple[str, ...]], TestClient[Litestar]] = {}
+    with ExitStack() as stack:
+
+        def client(protocol: str, models: tuple[str, ...]) -> TestClient[Litestar]:
+            if (protocol, models) not in started:
+                started[protocol, models] = stack.enter_context(TestClient(build_app(models, protocol)))
+            return started[protocol, models]
+
+        yield client
+
+
+def body_of(case: Path) -> bytes:
+    (request,) = case.glob("request.*")
+    return request.read_bytes()
+
+
+def pairs(text: str) -> object:
+    """JSON with its objects as lists of pairs, so that order and repetition are seen."""
+    return json.loads(text, object_pairs_hook=_as_tuple)
+
+
+def _as_tuple(found: list[tuple[str, object]]) -> tuple[object, ...]:
+    return tuple(found)
+
+
+def assert_same(actual: object, expected: object, path: str = "$") -> None:
+    assert type(actual) is type(expected), path
+    if isinstance(expected, list | tuple):
+        wanted, got = cast("list[object]", expected), cast("list[object]", actual)
+        assert len(got) == len(wanted), path
+        for index, (one, other) in enumerate(zip(got, wanted, strict=True)):
+            assert_same(one, other, f"{path}[{index}]")
+    elif isinstance(expected, float):
+        assert actual == pytest.approx(expected, abs=1e-6), path
+    else:
+        assert actual == expected, path
+
+
+def test_there_are_cases_for_every_chariot_protocol() -> None:
+    assert {case.parent.name for case in CASES} >= {"chariot-v2", "chariot-v2-kserve"}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.parent.name}/{case.name}")
+def test_case(case: Path, clients: Clients) -> None:
+    told = tomllib.loads((case / "case.toml").read_text())
+    assert set(told) <= FIELDS, "a name in case.toml that nothing reads"
+    headers = dict(told.get("headers", {}))
+    if "content_type" in told:
+        headers["content-type"] = told["content_type"]
+    client = clients(case.parent.name, tuple(told["models"]))
+    response = client.request(told["method"], told["path"], content=body_of(case), headers=headers)
+    assert response.status_code == told["status"], response.text
+    for name, value in told.get("response_headers", {}).items():
+        assert response.headers[name] == value
+    (expected,) = case.glob("response.*")
+    if expected.suffix == ".jsonl":
+        actual_lines, expected_lines = response.text.splitlines(), expected.read_text().splitlines()
+        assert_same([pairs(line) for line in actual_lines], [pairs(line) for line in expected_lines])
+    else:
+        assert_same(pairs(response.text), pairs(expected.read_text()))

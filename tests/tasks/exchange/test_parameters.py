@@ -1,0 +1,131 @@
+"""Parameters: which layer wins, what is refused, and which field the refusal names."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.parameters import convert, read_parameters
+from tasks.image_segmentation import SegmentationParameters
+from tasks.image_text_to_text import GenerationParameters
+from tasks.object_detection import DetectionParameters
+from tasks.vision.selection import SelectionParameters
+
+
+def refused(kind: type[Any], given: dict[str, object]) -> InferenceError:
+    with pytest.raises(InferenceError) as caught:
+        read_parameters(kind, given, path="inputs[3].parameters")
+    assert caught.value.kind is ErrorKind.INVALID_REQUEST
+    return caught.value
+
+
+def test_nothing_given_is_every_default() -> None:
+    assert read_parameters(DetectionParameters) == DetectionParameters()
+    assert read_parameters(DetectionParameters, {}, {}) == DetectionParameters()
+
+
+def test_a_later_layer_wins_field_by_field() -> None:
+    read = read_parameters(
+        DetectionParameters, {"score_threshold": 0.1, "top_k": 5}, {"score_threshold": 0.2}, {"iou_threshold": 0.3}
+    )
+    assert read == DetectionParameters(score_threshold=0.2, top_k=5, iou_threshold=0.3)
+
+
+def test_a_null_is_as_good_as_absent() -> None:
+    given: dict[str, object] = {"score_threshold": None, "labels": None, "action": None, "iou_threshold": None}
+    assert read_parameters(DetectionParameters, given) == DetectionParameters()
+
+
+def test_unknown_names_are_ignored_whatever_they_hold() -> None:
+    given: dict[str, object] = {"content_type": "np", "metadata": msgspec.Raw(b"{"), "x": object(), "Top_K": "no"}
+    assert read_parameters(DetectionParameters, given) == DetectionParameters()
+
+
+def test_layers_are_not_changed() -> None:
+    first: dict[str, object] = {"top_k": 1}
+    read_parameters(DetectionParameters, first, {"top_k": 2, "labels": "[]"})
+    assert first == {"top_k": 1}
+
+
+@pytest.mark.parametrize("whole", [0, 1])
+def test_a_whole_number_is_a_fraction_too(whole: int) -> None:
+    assert read_parameters(SelectionParameters, {"score_threshold": whole}).score_threshold == whole
+
+
+@pytest.mark.parametrize(
+    ("written", "labels"),
+    [
+        (["a", "b"], ("a", "b")), ('["a","b"]', ("a", "b")), ('\n ["a"]', ("a",)), ("[]", ()), ([], ()),
+        ("plain", ("plain",)), ("", ("",)), ('{"a": 1}', ('{"a": 1}',)), ('"a"', ('"a"',)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_ways_to_write_a_list_of_texts(written: object, labels: tuple[str, ...]) -> None:
+    assert read_parameters(SelectionParameters, {"labels": written}).labels == labels
+
+
+@pytest.mark.parametrize("value", ["0.5", True, [0.5], {"a": 1}, -0.0001, 1.0001, 10**400, "", "NaN"], ids=repr)
+@pytest.mark.parametrize("name", ["score_threshold", "iou_threshold"])
+def test_fractions_that_are_none(name: str, value: object) -> None:
+    assert refused(DetectionParameters, {name: value}).path == f"inputs[3].parameters.{name}"
+
+
+@pytest.mark.parametrize("value", ["5", True, 0, -1, 1.5, [1], -(10**400)], ids=repr)
+@pytest.mark.parametrize("name", ["top_k", "max_new_tokens"])
+def test_counts_that_are_none(name: str, value: object) -> None:
+    assert refused(GenerationParameters, {name: value}).path == f"inputs[3].parameters.{name}"
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (SelectionParameters, "score_threshold"), (DetectionParameters, "iou_threshold"),
+        (SelectionParameters, "top_k"),
+        (SegmentationParameters, "epsilon"), (GenerationParameters, "temperature"), (GenerationParameters, "top_p"),
+        (GenerationParameters, "seed"), (SelectionParameters, "labels"), (SelectionParameters, "action"),
+    ],
+)  # fmt: skip
+def test_numbers_that_are_not_finite(kind: type[Any], name: str, number: float) -> None:
+    error = refused(kind, {name: number})
+    assert error.path == f"inputs[3].parameters.{name}"
+    assert str(number) in error.message
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ({"labels": 5}, "labels"), ({"labels": {"a": 1}}, "labels"), ({"labels": ["a", 5]}, "labels[1]"),
+        ({"labels": ["a", None]}, "labels[1]"), ({"labels": '["a", 5]'}, "labels[1]"), ({"labels": "[a]"}, "labels"),
+        ({"labels": '["a"] x'}, "labels"), ({"labels": [["a"]]}, "labels[0]"), ({"action": 5}, "action"),
+        ({"action": ["predict"]}, "action"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_texts_and_lists_that_are_none(given: dict[str, object], path: str) -> None:
+    assert refused(SelectionParameters, given).path == f"inputs[3].parameters.{path}"
+
+
+def test_a_list_that_is_not_json_says_so() -> None:
+    error = refused(GenerationParameters, {"prompts": "[what is this?"})
+    assert error.message.startswith("Expected a JSON array of strings, got text that is not JSON")
+
+
+@pytest.mark.parametrize(
+    "given", [{"temperature": -0.1}, {"temperature": "0"}, {"seed": -1}, {"seed": 1.0}, {"top_p": 2}]
+)
+def test_generation_parameters_name_their_field(given: dict[str, object]) -> None:
+    assert refused(GenerationParameters, given).path == f"inputs[3].parameters.{next(iter(given))}"
+
+
+@pytest.mark.parametrize("epsilon", [-0.5, "1", True, [1]])
+def test_epsilon_is_a_number_of_pixels(epsilon: object) -> None:
+    assert refused(SegmentationParameters, {"epsilon": epsilon}).path == "inputs[3].parameters.epsilon"
+
+
+def test_convert_names_the_field_without_a_prefix_too() -> None:
+    with pytest.raises(InferenceError) as caught:
+        convert({"a": [1, "x"]}, dict[str, list[int]])
+    assert str(caught.value) == "[...][1]: Expected `int`, got `str`"
+    assert convert([1, 2], tuple[int, ...]) == (1, 2)

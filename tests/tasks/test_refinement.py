@@ -1,0 +1,199 @@
+"""What is left of a model's findings once a sender's wishes are applied."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tasks.image_classification import Classification, ClassificationInput, ImageClassification
+from tasks.image_segmentation import ImageSegmentation, SegmentationInput, SegmentationParameters, Segments
+from tasks.image_text_to_text import Answers, GenerationParameters, ImageTextToText, PromptedImage
+from tasks.object_detection import DetectionInput, DetectionParameters, Detections, ObjectDetection
+from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
+from tasks.vision.contours import contours_of_mask
+from tasks.vision.image import Image
+from tasks.vision.selection import SelectionParameters
+
+IMAGE = Image(np.zeros((100, 200, 3), np.uint8))
+NAN = math.nan
+
+
+def floats(*values: Any) -> NDArray[np.float32]:
+    return np.array(values, np.float32)
+
+
+def classified(scores: NDArray[np.float32], **parameters: Any) -> list[str]:
+    prediction = Classification(labels=[str(index) for index in range(len(scores))], scores=scores)
+    item = ClassificationInput(IMAGE, SelectionParameters(**parameters))
+    return list(ImageClassification().refine(item, prediction).labels)
+
+
+def detected(
+    scores: NDArray[np.float32], boxes: NDArray[np.float32] | None = None, labels: str = "", **parameters: Any
+) -> Detections:
+    count = len(scores)
+    every = boxes if boxes is not None else np.tile(floats(0, 0, 9, 9), (count, 1))
+    names = list(labels) or [str(index) for index in range(count)]
+    item = DetectionInput(IMAGE, DetectionParameters(**parameters))
+    return ObjectDetection().refine(item, Detections(labels=names, scores=scores, boxes=every))
+
+
+def turned(scores: NDArray[np.float32], boxes: NDArray[np.float32], **parameters: Any) -> list[str]:
+    names = [str(index) for index in range(len(scores))]
+    prediction = OrientedDetections(labels=names, scores=scores, boxes=boxes, width=200, height=100)
+    item = DetectionInput(IMAGE, DetectionParameters(**parameters))
+    return list(OrientedObjectDetection().refine(item, prediction).labels)
+
+
+def segmented(scores: NDArray[np.float32], *masks: NDArray[np.uint8], **parameters: Any) -> Segments:
+    names = [str(index) for index in range(len(scores))]
+    prediction = Segments(labels=names, scores=scores, contours=[contours_of_mask(mask) for mask in masks])
+    return ImageSegmentation().refine(SegmentationInput(IMAGE, SegmentationParameters(**parameters)), prediction)
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.1, 0.3, 0.7, 0.9, 1.0, 1 / 3])
+def test_a_score_equal_to_the_threshold_is_kept(threshold: float) -> None:
+    at = np.float32(threshold)
+    below = np.nextafter(at, np.float32(-1))
+    scores = floats(at, below)
+    assert classified(scores, score_threshold=threshold) == ["0"]
+    assert detected(scores, score_threshold=threshold).labels == ["0"]
+    assert turned(scores, floats([9, 9, 5, 5, 0], [9, 9, 5, 5, 0]), score_threshold=threshold) == ["0"]
+
+
+def test_the_best_come_first_and_equals_keep_their_order() -> None:
+    scores = floats(0.6, 0.9, 0.6, 0.95, 0.9, 0.6)
+    assert classified(scores) == ["3", "1", "4", "0", "2", "5"]
+    assert detected(scores).labels == ["3", "1", "4", "0", "2", "5"]
+
+
+def test_many_equals_keep_their_order_too() -> None:
+    scores = np.tile(floats(0.6, 0.9, 0.6), 100)
+    expected = sorted(range(300), key=lambda index: -scores[index])
+    assert classified(scores) == [str(index) for index in expected]
+
+
+def test_scores_and_boxes_move_with_their_labels() -> None:
+    boxes = floats([0, 0, 1, 1], [0, 0, 2, 2], [0, 0, 3, 3])
+    found = detected(floats(0.6, 0.9, 0.7), boxes, "abc")
+    assert [(record.label, record.score, record.xmax) for record in found.records()] == [
+        ("b", 0.9, 2), ("c", 0.7, 3), ("a", 0.6, 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("top_k", "count"), [(1, 1), (2, 2), (3, 3), (99, 3), (None, 3)])
+def test_top_k_is_an_upper_bound(top_k: int | None, count: int) -> None:
+    scores = floats(0.7, 0.9, 0.8)
+    assert classified(scores, top_k=top_k) == ["1", "2", "0"][:count]
+    assert detected(scores, top_k=top_k).labels == ["1", "2", "0"][:count]
+
+
+def test_labels_are_filtered_before_the_best_are_counted() -> None:
+    scores = floats(0.9, 0.8, 0.7, 0.6)
+    item = DetectionInput(IMAGE, DetectionParameters(labels=("b", "unknown"), top_k=1))
+    prediction = Detections(labels=list("abab"), scores=scores, boxes=np.tile(floats(0, 0, 9, 9), (4, 1)))
+    refined = ObjectDetection().refine(item, prediction)
+    assert (refined.labels, refined.scores.tolist()) == (["b"], pytest.approx([0.8]))
+
+
+def test_an_empty_filter_and_an_unknown_label_leave_nothing() -> None:
+    assert classified(floats(0.9), labels=()) == []
+    assert classified(floats(0.9), labels=("no such",)) == []
+
+
+@pytest.mark.parametrize("action", ["predict_proba", "detect", "", None])
+def test_every_action_but_predict_gives_all_classes(action: str | None) -> None:
+    assert classified(floats(0.1, 0.2), action=action) == ["1", "0"]
+
+
+def test_predict_gives_the_best_class_that_is_wanted() -> None:
+    assert classified(floats(0.1, 0.9, 0.2), action="predict") == ["1"]
+    assert classified(floats(0.1, 0.9, 0.2), action="predict", labels=("0", "2")) == ["2"]
+    assert classified(floats(0.1, 0.2), action="predict", score_threshold=0.5) == []
+
+
+def test_scores_that_are_not_numbers_never_leave() -> None:
+    assert classified(floats(NAN, 0.5, NAN), score_threshold=0.0) == ["1"]
+    assert detected(floats(NAN, 0.9), score_threshold=0.0).labels == ["1"]
+    assert turned(floats(NAN, 0.9), floats([9, 9, 5, 5, 0], [9, 9, 5, 5, 0]), score_threshold=0.0) == ["1"]
+    mask = np.ones((3, 3), np.uint8)
+    assert segmented(floats(NAN, 0.9), mask, mask, score_threshold=0.0).labels == ["1"]
+
+
+@pytest.mark.parametrize("edge", range(4))
+def test_boxes_that_are_not_numbers_never_leave(edge: int) -> None:
+    box = [0.0, 0.0, 9.0, 9.0]
+    box[edge] = NAN
+    assert detected(floats(0.9, 0.8), floats(box, [0, 0, 9, 9]), score_threshold=0.0).labels == ["1"]
+
+
+@pytest.mark.parametrize("side", range(4))
+def test_turned_boxes_that_are_not_numbers_never_leave(side: int) -> None:
+    box = [9.0, 9.0, 5.0, 5.0, 0.0]
+    box[side] = NAN
+    assert turned(floats(0.9, 0.8), floats(box, [9, 9, 5, 5, 0]), score_threshold=0.0) == ["1"]
+
+
+@pytest.mark.parametrize(
+    "box",
+    [[-20, -20, -1, -1], [200, 0, 300, 50], [0, 100, 50, 130], [5, 5, 5, 9], [9, 5, 5, 9], [-5, 0, 0, 9]],
+    ids=str,
+)
+def test_boxes_with_nothing_inside_the_image_are_left_out(box: list[float]) -> None:
+    assert detected(floats(0.9), floats(box)).labels == []
+
+
+def test_boxes_over_the_border_are_clipped_even_when_infinite() -> None:
+    found = detected(floats(0.9, 0.8), floats([-5, -5, 300, 300], [-np.inf, 0, np.inf, 7]))
+    assert found.boxes.tolist() == [[0, 0, 200, 100], [0, 0, 200, 7]]
+
+
+@pytest.mark.parametrize(
+    ("box", "kept"),
+    [
+        ([0, 0, 5, 5, 0], True), ([200, 100, 5, 5, 0], True),
+        ([200.5, 50, 5, 5, 0], False), ([-0.5, 50, 5, 5, 0], False),
+        ([50, 100.5, 5, 5, 0], False), ([50, 50, 0, 5, 0], False),
+        ([50, 50, 5, -1, 0], False), ([50, 50, 500, 5, 1], True),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_turned_boxes_are_kept_by_their_centre(box: list[float], kept: bool) -> None:
+    assert turned(floats(0.9), floats(box)) == (["0"] if kept else [])
+
+
+def test_objects_without_a_pixel_are_left_out() -> None:
+    empty, full = np.zeros((4, 4), np.uint8), np.ones((4, 4), np.uint8)
+    assert segmented(floats(0.9, 0.8), empty, full).labels == ["1"]
+    assert segmented(floats(0.9), empty, score_threshold=0.0).records() == []
+
+
+def test_epsilon_thins_out_contours_of_the_objects_that_are_left() -> None:
+    grid = np.indices((50, 50)) - 25
+    disc = ((grid**2).sum(axis=0) < 400).astype(np.uint8)
+    full, thin = (segmented(floats(0.9), disc, epsilon=epsilon).contours[0][0] for epsilon in (0.0, 2.0))
+    assert 3 <= len(thin) < len(full)
+
+
+def test_no_findings_are_no_records() -> None:
+    none = np.zeros(0, np.float32)
+    assert classified(none) == []
+    assert detected(none, np.zeros((0, 4), np.float32)).records() == []
+    assert turned(none, np.zeros((0, 5), np.float32)) == []
+    assert segmented(none).records() == []
+
+
+def test_the_models_own_prediction_is_not_changed() -> None:
+    boxes = floats([-5, -5, 300, 300], [0, 0, 9, 9])
+    prediction = Detections(labels=["a", "b"], scores=floats(0.6, 0.9), boxes=boxes)
+    ObjectDetection().refine(DetectionInput(IMAGE, DetectionParameters(top_k=1)), prediction)
+    assert prediction.boxes[0].tolist() == [-5, -5, 300, 300]
+    assert prediction.labels == ["a", "b"]
+
+
+def test_answers_are_left_as_they_are() -> None:
+    answers = Answers(prompts=["b", "a"], answers=["", "x"])
+    item = PromptedImage(IMAGE, ["b", "a"], GenerationParameters())
+    assert ImageTextToText().refine(item, answers) is answers

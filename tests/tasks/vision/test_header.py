@@ -1,0 +1,109 @@
+"""The size of an image from its header: whatever the bytes, an answer or a sentence."""
+
+import struct
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.vision.header import image_size
+from tasks.vision.image import decode_image
+from tests.pictures import encoded, rectangle
+
+PNG = b"\x89PNG\r\n\x1a\n"
+JPEG = b"\xff\xd8\xff"
+STARTS = [
+    PNG,
+    JPEG,
+    b"\xff\xd8\xff\xe0\x00\x10JFIF\x00",
+    b"GIF89a",
+    b"BM",
+    b"II*\0",
+    b"MM\0*",
+    b"RIFF\0\0\0\0WEBPVP8 ",
+    b"",
+]
+
+T = TypeVar("T")
+
+
+def outcome(read: Callable[[], T]) -> T | InferenceError:
+    try:
+        return read()
+    except InferenceError as error:
+        return error
+
+
+@given(st.sampled_from(STARTS), st.binary(max_size=200))
+def test_any_bytes_after_a_signature_give_a_size_or_a_sentence(start: bytes, rest: bytes) -> None:
+    found = outcome(lambda: image_size(start + rest))
+    if isinstance(found, InferenceError):
+        assert found.kind is ErrorKind.INVALID_REQUEST
+        assert found.message.startswith("Expected an encoded image")
+    else:
+        assert min(found) >= 0
+
+
+@given(st.sampled_from(["PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF"]), st.data())
+def test_a_damaged_file_is_decoded_or_refused(file_format: str, data: st.DataObject) -> None:
+    whole = bytearray(encoded(rectangle(32, 24), file_format))
+    for _ in range(data.draw(st.integers(1, 3))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    found = outcome(lambda: decode_image(bytes(whole), 100_000))
+    if isinstance(found, InferenceError):
+        assert found.kind in (ErrorKind.INVALID_REQUEST, ErrorKind.TOO_LARGE)
+    else:
+        assert found.pixels.size <= 300_000
+
+
+def jpeg(*segments: bytes) -> bytes:
+    return b"\xff\xd8" + b"".join(segments)
+
+
+def segment(marker: int, payload: bytes) -> bytes:
+    return bytes([0xFF, marker]) + struct.pack(">H", len(payload) + 2) + payload
+
+
+def frame(marker: int, width: int, height: int) -> bytes:
+    return segment(marker, struct.pack(">BHHB", 8, height, width, 3) + bytes(9))
+
+
+@pytest.mark.parametrize("marker", [0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC9, 0xCF])
+def test_every_kind_of_jpeg_frame_is_read(marker: int) -> None:
+    assert image_size(jpeg(segment(0xE0, b"JFIF\0"), frame(marker, 640, 480))) == (640, 480)
+
+
+@pytest.mark.parametrize("marker", [0xC4, 0xC8, 0xCC, 0xDB, 0xE1, 0xFE])
+def test_a_segment_that_is_no_frame_is_skipped_though_it_looks_like_one(marker: int) -> None:
+    assert image_size(jpeg(frame(marker, 1, 1), frame(0xC0, 640, 480))) == (640, 480)
+
+
+def test_a_thumbnail_in_the_exif_segment_is_not_the_image() -> None:
+    thumbnail = jpeg(frame(0xC0, 160, 120))
+    assert image_size(jpeg(segment(0xE1, b"Exif\0\0" + thumbnail), frame(0xC0, 640, 480))) == (640, 480)
+
+
+def test_fill_bytes_before_a_marker_are_allowed() -> None:
+    assert image_size(jpeg(segment(0xE0, b"JFIF\0"), b"\xff\xff\xff", frame(0xC0, 640, 480))) == (640, 480)
+
+
+def test_sizes_are_unsigned() -> None:
+    assert image_size(jpeg(frame(0xC0, 65535, 65500))) == (65535, 65500)
+    huge = struct.pack(">I4sII", 13, b"IHDR", 2**31, 2**32 - 1)
+    assert image_size(PNG + huge) == (2**31, 2**32 - 1)
+
+
+@pytest.mark.parametrize(("width", "height"), [(0, 10), (10, 0), (0, 0)])
+def test_an_image_without_pixels_is_refused(width: int, height: int) -> None:
+    with pytest.raises(InferenceError, match=f"at least 1x1 pixels, got {width}x{height}"):
+        decode_image(PNG + struct.pack(">I4sII", 13, b"IHDR", width, height), 100)
+
+
+def test_what_came_is_described_in_the_error() -> None:
+    with pytest.raises(InferenceError, match="got no bytes"):
+        image_size(b"")
+    with pytest.raises(InferenceError, match="got 3 bytes that begin with 61 62 63"):
+        image_size(b"abc")

@@ -1,0 +1,172 @@
+"""Encoded images, against Pillow as the second opinion."""
+
+import io
+from typing import Any
+
+import cv2
+import numpy as np
+import PIL.Image
+import PIL.ImageOps
+import pytest
+from numpy.typing import NDArray
+
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.vision.header import image_size
+from tasks.vision.image import decode_image
+from tests.pictures import encoded
+
+ENOUGH = 10**6
+ORIENTATION = 0x112
+LOSSLESS = {"WEBP": {"lossless": True}}
+
+
+def scene(width: int = 40, height: int = 24) -> NDArray[np.uint8]:
+    """A smooth coloured picture in which no turn or flip looks like another."""
+    corners = np.random.default_rng(0).integers(0, 256, (6, 8, 3), np.uint8)
+    return np.asarray(cv2.resize(corners, (width, height), interpolation=cv2.INTER_LINEAR), np.uint8)
+
+
+def in_mode(mode: str) -> PIL.Image.Image:
+    image = PIL.Image.fromarray(scene()).convert(mode)
+    if mode in ("LA", "RGBA"):
+        ramp = np.tile(np.linspace(0, 255, 40).astype(np.uint8), (24, 1))
+        image.putalpha(PIL.Image.fromarray(ramp))
+    return image
+
+
+def written(image: PIL.Image.Image, file_format: str, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, file_format, **options)
+    return buffer.getvalue()
+
+
+def by_pillow(data: bytes) -> NDArray[np.uint8]:
+    """The first frame, upright, alpha dropped."""
+    image = PIL.ImageOps.exif_transpose(PIL.Image.open(io.BytesIO(data)))
+    if image.mode == "P" and isinstance(image.info.get("transparency"), bytes):
+        image = image.convert("RGBA")
+    return np.asarray(image.convert("RGB"))
+
+
+def assert_same(data: bytes, expected: NDArray[np.uint8], tolerance: int = 0) -> None:
+    image = decode_image(data, ENOUGH)
+    assert image.pixels.dtype == np.uint8
+    assert image.pixels.shape == expected.shape
+    assert (image.height, image.width) == expected.shape[:2]
+    assert np.abs(image.pixels.astype(int) - expected).max() <= tolerance
+    assert expected.std() > 10, "a flat picture would prove nothing"
+
+
+@pytest.mark.parametrize(
+    ("file_format", "mode"),
+    [
+        (file_format, mode)
+        for file_format in ("PNG", "WEBP", "BMP", "GIF", "TIFF")
+        for mode in ("1", "L", "LA", "P", "RGB", "RGBA")
+        if (file_format, mode) not in {("BMP", "LA"), ("TIFF", "RGBA")}
+    ],
+)
+def test_lossless_formats_and_modes_decode_exactly(file_format: str, mode: str) -> None:
+    data = written(in_mode(mode), file_format, **LOSSLESS.get(file_format, {}))
+    assert_same(data, by_pillow(data))
+
+
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 0}, {"quality": 30}], ids=str)
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+def test_jpeg_of_every_kind(mode: str, options: dict[str, Any]) -> None:
+    data = written(in_mode(mode), "JPEG", **options)
+    assert_same(data, by_pillow(data), tolerance=3)
+
+
+def test_lossy_webp() -> None:
+    data = written(in_mode("RGB"), "WEBP", quality=80)
+    assert_same(data, by_pillow(data), tolerance=3)
+
+
+@pytest.mark.parametrize("compression", ["raw", "tiff_lzw", "tiff_deflate", "packbits", "jpeg"])
+def test_tiff_compressions(compression: str) -> None:
+    data = written(in_mode("RGB"), "TIFF", compression=compression)
+    assert_same(data, by_pillow(data), tolerance=3)
+
+
+def test_cmyk_tiff() -> None:
+    data = written(in_mode("CMYK"), "TIFF")
+    assert_same(data, by_pillow(data), tolerance=1)
+
+
+@pytest.mark.parametrize("transparency", [3, bytes(range(256))], ids=["one colour", "every colour its own"])
+def test_transparency_of_a_palette_is_dropped(transparency: int | bytes) -> None:
+    data = written(in_mode("P"), "PNG", transparency=transparency)
+    assert_same(data, np.asarray(in_mode("P").convert("RGB")))
+
+
+@pytest.mark.parametrize("file_format", ["PNG", "TIFF"])
+def test_sixteen_bits_of_grey_keep_their_upper_half(file_format: str) -> None:
+    deep = np.linspace(0, 65535, 40 * 24).astype(np.uint16).reshape(24, 40)
+    expected = np.repeat((deep >> 8).astype(np.uint8)[:, :, np.newaxis], 3, axis=2)
+    assert_same(encoded(deep, file_format), expected, tolerance=1)
+
+
+@pytest.mark.parametrize("ending", [".png", ".tiff"])
+def test_sixteen_bits_of_colour_keep_their_upper_half(ending: str) -> None:
+    deep = scene().astype(np.uint16) * 256 + 77
+    data = cv2.imencode(ending, deep[:, :, ::-1])[1].tobytes()
+    assert_same(data, scene(), tolerance=1)
+
+
+@pytest.mark.parametrize("file_format", ["GIF", "WEBP", "TIFF", "PNG"])
+def test_the_first_of_several_frames_is_taken(file_format: str) -> None:
+    first, second = in_mode("RGB").quantize(64).convert("RGB"), PIL.Image.new("RGB", (40, 24), "white")
+    options = LOSSLESS.get(file_format, {})
+    data = written(first, file_format, save_all=True, append_images=[second], **options)
+    assert_same(data, np.asarray(first), tolerance=2)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "TIFF"])
+def test_exif_orientation_is_applied(file_format: str, orientation: int) -> None:
+    exif = PIL.Image.Exif()
+    exif[ORIENTATION] = orientation
+    options = {"quality": 95, "subsampling": 0} if file_format == "JPEG" else LOSSLESS.get(file_format, {})
+    data = written(in_mode("RGB"), file_format, exif=exif, **options)
+    expected = by_pillow(data)
+    assert expected.shape[:2] == ((24, 40) if orientation < 5 else (40, 24))
+    assert_same(data, expected, tolerance=3)
+
+
+def test_an_orientation_that_does_not_exist_is_ignored() -> None:
+    exif = PIL.Image.Exif()
+    exif[ORIENTATION] = 9
+    data = written(in_mode("RGB"), "PNG", exif=exif)
+    assert_same(data, scene())
+
+
+@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF"])
+@pytest.mark.parametrize("size", [(1, 1), (1, 7), (7, 1), (300, 2)], ids=str)
+def test_the_header_says_the_size_that_is_decoded(file_format: str, size: tuple[int, int]) -> None:
+    data = encoded(scene(*size), file_format)
+    assert image_size(data) == size
+    assert decode_image(data, ENOUGH).pixels.shape == (size[1], size[0], 3)
+
+
+@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF"])
+def test_the_pixel_limit_is_the_last_number_allowed(file_format: str) -> None:
+    data = encoded(scene(40, 24), file_format)
+    assert decode_image(data, 40 * 24).width == 40
+    with pytest.raises(InferenceError, match="40x24 = 960") as caught:
+        decode_image(data, 40 * 24 - 1)
+    assert caught.value.kind is ErrorKind.TOO_LARGE
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"hello, world", b"%PDF-1.7 " * 9, b"<svg/>", b"\xff\xd8\xff", b"GIF89a"])
+def test_what_is_no_image_is_refused(data: bytes) -> None:
+    with pytest.raises(InferenceError) as caught:
+        decode_image(data, ENOUGH)
+    assert caught.value.kind is ErrorKind.INVALID_REQUEST
+
+
+def test_pixels_can_be_written_to_by_nobody_else() -> None:
+    data = encoded(scene())
+    first, second = decode_image(data, ENOUGH), decode_image(data, ENOUGH)
+    first.pixels[:] = 0
+    assert second.pixels.any()
