@@ -10,6 +10,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from tasks.exchange.error import brief
+
 __all__ = ("PARAMETER", "Metadata", "MetadataEntry", "read_metadata")
 
 PARAMETER = "metadata"
@@ -85,7 +87,7 @@ def _entries(standard: Mapping[str, object], items: Sequence[object]) -> Metadat
     for position, item in enumerate(items):
         try:
             entries.append(_entry(item))
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
             faults.append(f"extended_metadata[{position}]: {error}")
     return Metadata(standard=standard, entries=entries, faults=faults)
 
@@ -100,7 +102,7 @@ def _entry(item: object) -> MetadataEntry:
     wire = msgspec.convert(item, _WireEntry)
     reader = _READERS.get(wire.type)
     if reader is None:
-        raise ValueError(f"expected type str, int, float or dict, got {wire.type!r}")
+        raise ValueError(f"expected type str, int, float or dict, got {brief(wire.type)}")
     return MetadataEntry(wire.key, wire.type, reader(wire.value))
 
 
@@ -121,7 +123,7 @@ def _read_float(value: object) -> float:
         raise ValueError(f"expected a number as a string, got {_kind(value)}")
     number = float(value)
     if not math.isfinite(number):
-        raise ValueError(f"expected a finite number, got {value}")
+        raise ValueError(f"expected a finite number, got {brief(value)}")
     return number
 
 

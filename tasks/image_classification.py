@@ -66,6 +66,7 @@ class ImageClassification:
     """All classes best first; the action `predict` gives the best one only, `predict_proba` (the default) every one."""
 
     task_type = TaskType.IMAGE_CLASSIFICATION
+    parameters_type = SelectionParameters
     inputs = (IMAGE_INPUT,)
     outputs = (
         TensorSpec(name="num_classes", datatype=Datatype.INT32, shape=(-1,)),

@@ -36,7 +36,7 @@ class SegmentationParameters(DetectionParameters, frozen=True, kw_only=True):
         epsilon: contour points within so many pixels of the line between their neighbours are dropped; 0 keeps all.
     """
 
-    epsilon: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    epsilon: Annotated[float, msgspec.Meta(ge=0, le=1e6)] = 0.0
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -102,6 +102,7 @@ class ImageSegmentation:
     """Objects best first; one whose mask is empty has no contour and is left out."""
 
     task_type = TaskType.IMAGE_SEGMENTATION
+    parameters_type = SegmentationParameters
     inputs = (IMAGE_INPUT,)
     outputs = (
         TensorSpec(name="num_detections", datatype=Datatype.INT32, shape=(-1,)),
@@ -116,7 +117,7 @@ class ImageSegmentation:
         return image_groups(request, defaults, limits, SegmentationParameters, SegmentationInput)
 
     def refine(self, item: SegmentationInput, prediction: Segments, /) -> Segments:
-        seen = np.fromiter((len(contours) > 0 for contours in prediction.contours), np.bool_, len(prediction.contours))
+        seen = np.fromiter(map(_is_sound, prediction.contours), np.bool_, len(prediction.contours))
         scores = np.where(seen, prediction.scores, np.float32(np.nan))
         chosen = select(scores, prediction.labels, item.parameters)
         return Segments(
@@ -124,6 +125,10 @@ class ImageSegmentation:
             scores=prediction.scores[chosen],
             contours=[simplify(prediction.contours[index], item.parameters.epsilon) for index in chosen],
         )
+
+
+def _is_sound(contours: Sequence[Contour]) -> bool:
+    return len(contours) > 0 and all(np.isfinite(contour).all() for contour in contours)
 
 
 def _points(contour: Contour) -> list[Point]:

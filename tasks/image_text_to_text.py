@@ -13,7 +13,7 @@ from tasks.exchange.stacking import counts, stacked_text
 from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 from tasks.task import InputGroup, Model, TaskType
 from tasks.vision.image import Image
-from tasks.vision.request import IMAGE_INPUT, check_count, read_images
+from tasks.vision.request import IMAGE_INPUT, PixelBudget, check_count, read_images
 
 __all__ = (
     "DEFAULT_PROMPT",
@@ -105,6 +105,7 @@ class ImageTextToText:
     """
 
     task_type = TaskType.IMAGE_TEXT_TO_TEXT
+    parameters_type = GenerationParameters
     inputs = (IMAGE_INPUT,)
     outputs = (
         TensorSpec(name="num_prompts", datatype=Datatype.INT32, shape=(-1,)),
@@ -117,6 +118,7 @@ class ImageTextToText:
     ) -> Sequence[InputGroup[PromptedImage]]:
         check_count(request.inputs, limits)
         texts = tuple(_texts(request))
+        budget, asked = PixelBudget(limits), 0
         groups: list[InputGroup[PromptedImage]] = []
         for index, tensor in enumerate(request.inputs):
             if _is_text(tensor):
@@ -125,11 +127,16 @@ class ImageTextToText:
             parameters = read_parameters(
                 GenerationParameters, defaults, request.parameters, tensor.parameters, path=f"{path}.parameters"
             )
-            own = "prompts" in tensor.parameters or not texts
+            own = tensor.parameters.get("prompts") is not None or not texts
             prompts = (parameters.prompts if own else texts) or (DEFAULT_PROMPT,)
-            _check_amounts(prompts, parameters, limits, f"{path}.parameters")
+            _check_tokens(parameters, limits, f"{path}.parameters.max_new_tokens")
             where = f"{path}.parameters.prompts"
-            items = [PromptedImage(image, prompts, parameters, where) for image in read_images(tensor, limits, path)]
+            images = read_images(tensor, budget, path)
+            asked += len(images) * len(prompts)
+            if asked > limits.max_prompts:
+                message = f"Expected at most {limits.max_prompts} prompts in one request, got {asked} up to here"
+                raise InferenceError(ErrorKind.TOO_LARGE, message, where)
+            items = [PromptedImage(image, prompts, parameters, where) for image in images]
             groups.append(InputGroup(name=tensor.name, parameters=tensor.parameters, items=items))
         if not groups:
             raise invalid("Expected an image among the inputs, got texts only", "inputs")
@@ -159,10 +166,7 @@ def _texts(request: InferenceRequest) -> Sequence[str]:
     return found
 
 
-def _check_amounts(prompts: Sequence[str], parameters: GenerationParameters, limits: Limits, path: str) -> None:
-    if len(prompts) > limits.max_prompts:
-        message = f"Expected at most {limits.max_prompts} prompts, got {len(prompts)}"
-        raise InferenceError(ErrorKind.TOO_LARGE, message, f"{path}.prompts")
+def _check_tokens(parameters: GenerationParameters, limits: Limits, path: str) -> None:
     if parameters.max_new_tokens > limits.max_new_tokens:
         message = f"Expected at most {limits.max_new_tokens}, got {parameters.max_new_tokens}"
-        raise InferenceError(ErrorKind.TOO_LARGE, message, f"{path}.max_new_tokens")
+        raise InferenceError(ErrorKind.TOO_LARGE, message, path)

@@ -101,6 +101,7 @@ class ObjectDetection:
     """Boxes clipped to the image, best first; a box with nothing left inside the image is left out."""
 
     task_type = TaskType.OBJECT_DETECTION
+    parameters_type = DetectionParameters
     inputs = (IMAGE_INPUT,)
     outputs = (
         TensorSpec(name="num_detections", datatype=Datatype.INT32, shape=(-1,)),

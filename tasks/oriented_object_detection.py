@@ -85,6 +85,7 @@ class OrientedObjectDetection:
     """Turned boxes, best first. Clipping would bend them: one centred outside the image is left out instead."""
 
     task_type = TaskType.ORIENTED_OBJECT_DETECTION
+    parameters_type = DetectionParameters
     inputs = (IMAGE_INPUT,)
     outputs = (
         TensorSpec(name="num_detections", datatype=Datatype.INT32, shape=(-1,)),
@@ -100,7 +101,8 @@ class OrientedObjectDetection:
 
     def refine(self, item: DetectionInput, prediction: OrientedDetections, /) -> OrientedDetections:
         boxes, size = prediction.boxes, np.array([prediction.width, prediction.height], np.float32)
-        sound = np.all((boxes[:, :2] >= 0) & (boxes[:, :2] <= size) & (boxes[:, 2:4] > 0), axis=1)
+        inside = np.all((boxes[:, :2] >= 0) & (boxes[:, :2] <= size) & (boxes[:, 2:4] > 0), axis=1)
+        sound = inside & np.isfinite(boxes).all(axis=1)
         scores = np.where(sound, prediction.scores, np.float32(np.nan))
         chosen = select(scores, prediction.labels, item.parameters)
         return msgspec.structs.replace(

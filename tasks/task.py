@@ -58,6 +58,11 @@ class Task(Protocol[InputT, PredictionT]):
     def task_type(self) -> TaskType: ...
 
     @property
+    def parameters_type(self) -> type[msgspec.Struct]:
+        """The parameters that its inputs may carry."""
+        ...
+
+    @property
     def inputs(self) -> Sequence[TensorSpec]:
         """What a protocol of tensors is to be told that the model takes."""
         ...

@@ -57,6 +57,10 @@ class TensorsInput(msgspec.Struct, frozen=True, eq=False):
 TensorModel = Model[TensorsInput, Tensors]
 
 
+class NoParameters(msgspec.Struct, frozen=True):
+    """Tensors are all that such a model is given."""
+
+
 class TensorInference:
     """Checks tensors against what the model declares, and hands them on.
 
@@ -66,6 +70,7 @@ class TensorInference:
     """
 
     task_type = TaskType.TENSOR
+    parameters_type = NoParameters
 
     def __init__(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
         self.inputs = inputs

@@ -31,14 +31,17 @@ def model_at(path: Path) -> Sequence[ModelSource]:
     """
     if path.is_file():
         settings = read_settings(path.parent)
-        return [_source(path.parent, settings, path.stem if path.stem != "model" else path.parent.name, "1", path)]
+        return [
+            _source(path.parent, settings, path.stem if path.stem != "model" else path.resolve().parent.name, "1", path)
+        ]
     if not path.is_dir():
         raise ModelError(f"{path} is neither a model file nor a folder")
     versions = _versions(path)
     if versions:
         shared = read_settings(path)
         return [
-            _source(each, _version_settings(each, shared), path.name, each.name.removeprefix("v")) for each in versions
+            _source(each, _version_settings(each, shared), path.resolve().name, each.name.removeprefix("v"))
+            for each in versions
         ]
     if _is_model(path):
         return [_source(path, read_settings(path), path.resolve().name, "1")]

@@ -1,6 +1,7 @@
 """Which models a service has, and who loads them."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -44,7 +45,8 @@ def describe(source: ModelSource) -> ModelDescription:
     Raises:
         ModelError: with a sentence for its owner.
     """
-    return _runtime(source).inspect(source)
+    with _explained(source):
+        return _runtime(source).inspect(source)
 
 
 def load(source: ModelSource) -> Servable:
@@ -53,7 +55,19 @@ def load(source: ModelSource) -> Servable:
     Raises:
         ModelError: with a sentence for its owner.
     """
-    return _runtime(source).load(source)
+    with _explained(source):
+        return _runtime(source).load(source)
+
+
+@contextmanager
+def _explained(source: ModelSource) -> Generator[None]:
+    """Whatever a framework raises over a model, told as a sentence."""
+    try:
+        yield
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{source.folder} cannot be used: {type(error).__name__}: {error}") from error
 
 
 def _runtime(source: ModelSource) -> Runtime:

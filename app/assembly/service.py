@@ -34,9 +34,14 @@ class Service:
 
     def __init__(self, settings: ServerSettings, models: Sequence[ModelSource]) -> None:
         metrics = CollectorRegistry()
-        limits = Limits(max_pixels=settings.max_pixels, max_inputs=settings.max_inputs)
+        limits = Limits(
+            max_pixels=settings.max_pixels,
+            max_request_pixels=settings.max_request_pixels,
+            max_inputs=settings.max_inputs,
+        )
         self.registry = Registry(models)
-        self.engine = Engine(self.registry, [RequestLog(), Metrics(metrics)], limits, settings.worker_count)
+        observers = [RequestLog(), Metrics(metrics)]
+        self.engine = Engine(self.registry, observers, limits, settings.worker_count, settings.max_waiting)
         self.loading = ModelLoading(self.registry, load)
         protocols = [each for each in PROTOCOLS if each.name == settings.chariot_protocol]
         self.app = create_app(self.engine, protocols, metrics, settings.max_request_bytes, self._lifespan)

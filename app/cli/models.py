@@ -1,6 +1,7 @@
 """``charioteer models``."""
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
@@ -27,8 +28,11 @@ def models(options: ModelOptions = ModelOptions()) -> None:  # noqa: B008
         try:
             description = describe(source)
         except ModelError as error:
-            table.add_row(source.name, source.version, "[red]cannot be served[/red]", str(error), "", path)
+            failure = "[red]cannot be served[/red]"
+            table.add_row(escape(source.name), source.version, failure, escape(str(error)), "", escape(path))
             continue
         labels = str(len(description.labels)) if description.labels else "-"
-        table.add_row(source.name, source.version, description.task_type, description.layout, labels, path)
+        table.add_row(
+            escape(source.name), source.version, description.task_type, escape(description.layout), labels, escape(path)
+        )
     printed.print(table)

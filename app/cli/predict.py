@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.cli.terminal import console
+from app.engine.registry import version_order
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
 from tasks.exchange.limits import Limits
@@ -68,7 +69,9 @@ def _chosen(options: ModelOptions, name: str | None) -> ModelSource:
     from app.assembly.models import sources
 
     found = sources(options)
-    wanted = [source for source in found if name in (None, source.name)]
+    wanted = sorted(
+        (source for source in found if name in (None, source.name)), key=lambda each: version_order(each.version)
+    )
     names = sorted({source.name for source in found})
     if not wanted:
         raise ModelError(f"There is no model {name!r}; there are {', '.join(names)}")
@@ -108,7 +111,7 @@ def _cell(value: object) -> str:
 def _write(path: Path, data: bytes, records: Sequence[Record]) -> None:
     from app.cli.drawing import draw
 
-    drawn = draw(decode_image(data, Limits().max_pixels).pixels, records)
+    drawn = draw(decode_image(data).pixels, records)
     try:
         encoded = cv2.imencode(path.suffix or ".png", cv2.cvtColor(drawn, cv2.COLOR_RGB2BGR))[1]
     except cv2.error:

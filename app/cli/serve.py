@@ -1,5 +1,7 @@
 """``charioteer serve``."""
 
+import logging
+import os
 import sys
 
 from rich.console import Console
@@ -41,6 +43,10 @@ def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = Ser
         usable = run(service.app, settings, service.loading, announce)
     except ListenError as error:
         sys.exit(f"charioteer: {error}")
+    if service.engine.busy:
+        # A worker that outlived the drain would keep the interpreter from ever ending.
+        logging.shutdown()
+        os._exit(0)
     if not usable:
         reasons = "; ".join(each.reason for each in service.registry.registrations)
         sys.exit(f"charioteer: no model could be loaded: {reasons}")

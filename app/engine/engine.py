@@ -2,17 +2,17 @@
 
 import asyncio
 import logging
-import time
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import msgspec
 
-from app.engine.events import Caller, InferenceEvent, InferenceObserver
+from app.engine.events import Caller, InferenceObserver
 from app.engine.registry import Registration, Registry
-from app.engine.servable import Answered, Timings
-from metadata.entry import PARAMETER, read_metadata
+from app.engine.servable import Answered
+from app.engine.story import Story
 from metadata.rule import annotate
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.limits import Limits
@@ -35,30 +35,71 @@ class Engine:
         limits: how much of one request is worked on.
         workers: threads that decode, run and encode; the models and OpenCV are held to one thread each, so that the
             number of cores is the right number of workers.
+        max_waiting: so many requests may wait for a worker; the next one is refused at once.
     """
 
     def __init__(
-        self, registry: Registry, observers: Sequence[InferenceObserver], limits: Limits, workers: int
+        self,
+        registry: Registry,
+        observers: Sequence[InferenceObserver],
+        limits: Limits,
+        workers: int,
+        max_waiting: int = 128,
     ) -> None:
         self.registry = registry
         self.limits = limits
         self._observers = observers
         self._workers = ThreadPoolExecutor(workers, thread_name_prefix="inference")
+        self._places = workers + max_waiting
+        self._taken = 0
+        self._lock = threading.Lock()
+
+    @property
+    def busy(self) -> bool:
+        """Whether any request is being answered or waits."""
+        return self._taken > 0
 
     async def exchange(
         self,
         caller: Caller,
+        model_name: str,
         decode: Callable[[], InferenceRequest],
         encode: Callable[[InferenceResponse], WireT],
     ) -> WireT:
         """Answer one wire request. All the work, from `decode` to `encode`, is done in one hop to a worker thread.
 
+        Args:
+            caller: where the request comes from.
+            model_name: the model it is addressed to; empty where only its body says so.
+            decode: reads it.
+            encode: writes the response.
+
         Raises:
             InferenceError: whatever went wrong; nothing else leaves this method but cancellation.
         """
-        arrived = time.perf_counter_ns()
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._workers, self._exchange, caller, decode, encode, arrived)
+        if self._taken >= self._places:
+            message = f"The server has {self._taken} requests in hand and takes no more; try again later"
+            raise self.refused(caller, InferenceError(ErrorKind.OVERLOADED, message), model_name)
+        story = Story(caller, model_name)
+        try:
+            work = self._workers.submit(self._exchange, story, decode, encode)
+        except RuntimeError:
+            error = InferenceError(ErrorKind.MODEL_NOT_READY, "The server is stopping")
+            raise self.refused(caller, error, model_name) from None
+        # The place is kept until the worker is done, even when the sender has gone: the worker is what is scarce.
+        with self._lock:
+            self._taken += 1
+        try:
+            return await asyncio.wrap_future(work)
+        finally:
+            work.add_done_callback(self._leave)
+
+    def refused(self, caller: Caller, error: InferenceError, model_name: str = "") -> InferenceError:
+        """Tell observers of a request that was refused before it was read; gives `error` back, to be raised."""
+        story = Story(caller, model_name)
+        story.error = error
+        self._observe(story)
+        return error
 
     def infer(self, request: InferenceRequest) -> InferenceResponse:
         """Answer one neutral request in the calling thread, observing nothing: the in-process way in.
@@ -70,8 +111,12 @@ class Engine:
         return _response(request, registration, self._answer(registration, request))
 
     def close(self) -> None:
-        """Wait for the workers to finish what they have begun."""
-        self._workers.shutdown()
+        """Take no more requests, and drop those that wait."""
+        self._workers.shutdown(wait=False, cancel_futures=True)
+
+    def _leave(self, _: Future[Any]) -> None:
+        with self._lock:
+            self._taken -= 1
 
     def _answer(self, registration: Registration, request: InferenceRequest) -> Answered:
         if registration.servable is None:
@@ -79,13 +124,9 @@ class Engine:
         return registration.servable.answer(request, self.limits)
 
     def _exchange(
-        self,
-        caller: Caller,
-        decode: Callable[[], InferenceRequest],
-        encode: Callable[[InferenceResponse], WireT],
-        arrived: int,
+        self, story: Story, decode: Callable[[], InferenceRequest], encode: Callable[[InferenceResponse], WireT]
     ) -> WireT:
-        story = _Story(caller, arrived)
+        story.begin()
         try:
             story.request = request = decode()
             story.registration = registration = self.registry.find(request.model_name, request.model_version)
@@ -93,57 +134,23 @@ class Engine:
             return encode(_response(request, registration, answered))
         except InferenceError as error:
             if error.kind in (ErrorKind.MODEL_FAILED, ErrorKind.INTERNAL):
-                _logger.exception("inference failed", extra={"request_id": caller.request_id})
+                _logger.exception("inference failed", extra={"request_id": story.caller.request_id})
             story.error = error
             raise
         except Exception as error:
-            _logger.exception("inference failed", extra={"request_id": caller.request_id})
-            message = f"Something went wrong in the server; its log tells what, under request id {caller.request_id}"
+            _logger.exception("inference failed", extra={"request_id": story.caller.request_id})
+            message = f"Something went wrong in the server; its log tells what, under request {story.caller.request_id}"
             story.error = InferenceError(ErrorKind.INTERNAL, message)
             raise story.error from error
         finally:
             self._observe(story)
 
-    def _observe(self, story: "_Story") -> None:
-        event = story.event()
+    def _observe(self, story: Story) -> None:
         for observer in self._observers:
             try:
-                observer.observe(event)
+                observer.observe(story.event)
             except Exception:
                 _logger.exception("observer failed")
-
-
-class _Story:
-    """What happened to one request so far."""
-
-    def __init__(self, caller: Caller, arrived: int) -> None:
-        self.caller = caller
-        self.arrived = arrived
-        self.begun = time.perf_counter_ns()
-        self.request: InferenceRequest | None = None
-        self.registration: Registration | None = None
-        self.answered: Answered | None = None
-        self.error: InferenceError | None = None
-
-    def event(self) -> InferenceEvent:
-        request, answered = self.request, self.answered
-        given = (
-            [tensor.parameters[PARAMETER] for tensor in request.inputs if PARAMETER in tensor.parameters]
-            if request
-            else []
-        )
-        return InferenceEvent(
-            caller=self.caller,
-            model_name=request.model_name if request else self.caller.model_name,
-            model_version=self.registration.source.version if self.registration else "",
-            outcome=self.error.kind if self.error else None,
-            error=str(self.error) if self.error else "",
-            batch_size=answered.batch_size if answered else 0,
-            queue=self.begun - self.arrived,
-            total=time.perf_counter_ns() - self.arrived,
-            timings=answered.timings if answered else Timings(),
-            metadata=[read_metadata(value) for value in given],
-        )
 
 
 def _response(request: InferenceRequest, registration: Registration, answered: Answered) -> InferenceResponse:

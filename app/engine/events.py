@@ -17,13 +17,11 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         protocol: the wire protocol's name.
-        model_name: the model that was addressed, where the path says so; empty where only the body does.
         request_id: the value of X-Request-ID, given or made.
         base_id: the value of Chariot-Inference-Base-ID, when the platform sent one.
     """
 
     protocol: str
-    model_name: str = ""
     request_id: str
     base_id: str | None = None
 

@@ -10,7 +10,7 @@ from app.engine.servable import Servable
 from app.settings.model import ModelError, ModelSource
 from tasks.exchange.error import ErrorKind, InferenceError
 
-__all__ = ("ModelState", "Registration", "Registry")
+__all__ = ("ModelState", "Registration", "Registry", "version_order")
 
 
 class ModelState(StrEnum):

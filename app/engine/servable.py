@@ -7,8 +7,10 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from app.engine.description import ModelDescription
+from app.settings.model import ModelError
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.limits import Limits
+from tasks.exchange.parameters import read_parameters
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceOutput, Prediction
 from tasks.exchange.tensor import TensorSpec
@@ -75,6 +77,9 @@ class BoundServable(Generic[InputT, PredictionT]):
         model: a model of that task.
         description: what is known of the model.
         defaults: request parameters that the model's settings give, under the request's own.
+
+    Raises:
+        ModelError: when the defaults are not what the task takes.
     """
 
     def __init__(
@@ -84,6 +89,10 @@ class BoundServable(Generic[InputT, PredictionT]):
         description: ModelDescription,
         defaults: Mapping[str, object],
     ) -> None:
+        try:
+            read_parameters(task.parameters_type, defaults)
+        except InferenceError as error:
+            raise ModelError(f"model-settings.json: {error}") from None
         self._task = task
         self._model = model
         self._defaults = defaults

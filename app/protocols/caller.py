@@ -16,13 +16,13 @@ BASE_ID_HEADER = "chariot-inference-base-id"
 _STATE_KEY = "charioteer_request_id"
 
 
-def caller_of(request: Request[Any, Any, Any], protocol: str, model_name: str) -> Caller:
+def caller_of(request: Request[Any, Any, Any], protocol: str) -> Caller:
     """The sender of `request`; a request that came without an id is given one, which its response carries too."""
     headers = request.headers
     request_id = headers.get(REQUEST_ID_HEADER) or str(uuid.uuid4())
     request.scope["state"][_STATE_KEY] = request_id
     base_id = headers.get(BASE_ID_HEADER)
-    return Caller(protocol=protocol, model_name=model_name, request_id=request_id, base_id=base_id)
+    return Caller(protocol=protocol, request_id=request_id, base_id=base_id)
 
 
 async def return_ids(message: Message, scope: Scope) -> None:

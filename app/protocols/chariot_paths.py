@@ -3,13 +3,15 @@
 The platform calls ``/v2/models/m-<id>/infer/``; its own public engines serve ``/infer`` and ``/ready`` at the root.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 from litestar import Response
 
 from app.engine.engine import Engine
+from app.engine.events import Caller
 from app.protocols.protocol import Endpoint, HttpRequest, json_response
+from tasks.exchange.error import InferenceError
 
 __all__ = ("addressed", "chariot_endpoints")
 
@@ -18,16 +20,24 @@ _MODEL = "/v2/models/{target:str}"
 _VERSION = f"{_MODEL}/versions/{{version:str}}"
 
 
-def addressed(engine: Engine, path_parameters: Mapping[str, str]) -> tuple[str, str | None]:
+def addressed(engine: Engine, request: HttpRequest, caller: Caller | None = None) -> tuple[str, str | None]:
     """The name of the model that a path means, and the version when it gives one; the bare path means the default.
+
+    Args:
+        engine: has the models.
+        request: whose path.
+        caller: the sender of an inference, of whose refusal observers are to be told.
 
     Raises:
         InferenceError: MODEL_NOT_FOUND.
     """
-    target = path_parameters.get("target")
-    if target is None:
-        return engine.registry.default_name(), None
-    return engine.registry.name_for_chariot(target.removeprefix(_PREFIX)), path_parameters.get("version")
+    target = request.path_params.get("target")
+    try:
+        if target is None:
+            return engine.registry.default_name(), None
+        return engine.registry.name_for_chariot(target.removeprefix(_PREFIX)), request.path_params.get("version")
+    except InferenceError as error:
+        raise (engine.refused(caller, error) if caller else error) from None
 
 
 def chariot_endpoints(engine: Engine, infer: Callable[[HttpRequest], Awaitable[Response[bytes]]]) -> Sequence[Endpoint]:
@@ -42,7 +52,7 @@ def chariot_endpoints(engine: Engine, infer: Callable[[HttpRequest], Awaitable[R
         return json_response(b'{"status":"alive"}')
 
     async def model_ready(request: HttpRequest) -> Response[bytes]:
-        name, version = addressed(engine, request.path_params)
+        name, version = addressed(engine, request)
         engine.registry.find(name, version)
         return json_response(msgspec.json.encode({"name": name, "ready": True}))
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -10,9 +11,12 @@ import msgspec
 from tasks.exchange.error import InferenceError, invalid
 from tasks.exchange.parameters import explained
 
-__all__ = ("read_json",)
+__all__ = ("first_path", "read_json")
 
 T = TypeVar("T")
+
+_DIAGNOSED_BYTES = 1_000_000
+"""A larger body that is not JSON is refused without a search for the field: the search costs many times its size."""
 
 
 def read_json(body: bytes | msgspec.Raw, kind: type[T], path: str = "") -> T:
@@ -26,9 +30,30 @@ def read_json(body: bytes | msgspec.Raw, kind: type[T], path: str = "") -> T:
     except msgspec.ValidationError as error:
         raise explained(error, path) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _diagnosed(bytes(body), error, path) from None
+        raise _diagnosed(memoryview(body), error, path) from None
     except RecursionError:
         raise invalid("Expected JSON of a sane depth, got one nested too deeply", path) from None
+
+
+def first_path(value: object, wanted: Callable[[object], bool], path: str = "") -> tuple[str, object] | None:
+    """Where in `value`, read depth first, the first value or name stands that is `wanted`, and what it is."""
+    levels: list[tuple[Iterator[tuple[str | int, object]], list[str | int]]] = [(iter([("", value)]), [])]
+    while levels:
+        children, above = levels[-1]
+        for key, child in children:
+            if isinstance(key, str) and key and wanted(key):
+                return _written(path, above), key
+            if wanted(child):
+                return _written(path, [*above, key]), child
+            if isinstance(child, dict):
+                levels.append((iter(cast("dict[str, Any]", child).items()), [*above, key]))
+                break
+            if isinstance(child, list):
+                levels.append((enumerate(cast("list[Any]", child)), [*above, key]))
+                break
+        else:
+            levels.pop()
+    return None
 
 
 @cache
@@ -36,41 +61,42 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     return msgspec.json.Decoder(kind)
 
 
-def _diagnosed(body: bytes, error: Exception, path: str) -> InferenceError:
-    if not body.strip():
+def _written(path: str, keys: list[str | int]) -> str:
+    for key in keys:
+        path += f"[{key}]" if isinstance(key, int) else f".{key}" if path and key else key
+    return path
+
+
+def _diagnosed(body: memoryview, error: Exception, path: str) -> InferenceError:
+    if not bytes(body[:_DIAGNOSED_BYTES]).strip():
         return invalid("Expected a JSON object, got an empty body", path)
     if isinstance(error, UnicodeDecodeError):
         return invalid("Expected JSON in UTF-8, got other bytes", path)
     # The standard library reads two things that are not JSON: NaN and Infinity, and halves of surrogate pairs. Having
     # read them, it can tell where they are.
-    try:
-        fault = _first_fault(json.loads(body), "")
-    except (ValueError, RecursionError):
-        fault = None
-    if fault is None:
+    found = None
+    if len(body) <= _DIAGNOSED_BYTES:
+        try:
+            found = first_path(json.loads(bytes(body)), _is_no_json, path)
+        except (ValueError, RecursionError):
+            found = None
+    if found is None:
         return invalid(f"The body is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}", path)
-    return fault.under(path) if path else fault
+    where, value = found
+    if isinstance(value, float):
+        return invalid(f"Expected a finite number, got {value}", where)
+    return invalid("Expected Unicode text, got half of a surrogate pair", where)
 
 
-def _first_fault(value: object, path: str) -> InferenceError | None:
-    if isinstance(value, float) and not math.isfinite(value):
-        return invalid(f"Expected a finite number, got {value}", path)
-    if isinstance(value, str) and _has_lone_surrogate(value):
-        return invalid("Expected a string of Unicode text, got one with half of a surrogate pair", path)
-    children: list[tuple[str, object]] = []
-    if isinstance(value, dict):
-        items = cast("dict[str, Any]", value).items()
-        if any(_has_lone_surrogate(key) for key, _ in items):
-            return invalid("Expected names of Unicode text, got one with half of a surrogate pair", path)
-        children = [(f"{path}.{key}".removeprefix("."), child) for key, child in items]
-    elif isinstance(value, list):
-        children = [(f"{path}[{index}]", child) for index, child in enumerate(cast("list[Any]", value))]
-    for child_path, child in children:
-        fault = _first_fault(child, child_path)
-        if fault is not None:
-            return fault
-    return None
+def _is_no_json(value: object) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    return isinstance(value, str) and not value.isascii() and _has_lone_surrogate(value)
 
 
 def _has_lone_surrogate(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False

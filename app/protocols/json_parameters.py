@@ -6,6 +6,7 @@ import msgspec
 
 from app.protocols.json_body import read_json
 from metadata.entry import PARAMETER
+from tasks.exchange.error import invalid
 
 __all__ = ("read_parameters_object",)
 
@@ -19,6 +20,14 @@ def read_parameters_object(raw: Mapping[str, msgspec.Raw] | None, path: str) -> 
     if not raw:
         return {}
     return {
-        name: value.copy() if name == PARAMETER else read_json(value, object, f"{path}.{name}")
+        name: _unread(value, f"{path}.{name}") if name == PARAMETER else read_json(value, object, f"{path}.{name}")
         for name, value in raw.items()
     }
+
+
+def _unread(raw: msgspec.Raw, path: str) -> msgspec.Raw:
+    try:
+        str(raw, "utf-8")
+    except UnicodeDecodeError:
+        raise invalid("Expected JSON in UTF-8, got other bytes", path) from None
+    return raw.copy()

@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from itertools import chain
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.protocols.json_body import read_json
-from tasks.exchange.error import invalid
+from app.protocols.json_body import first_path, read_json
+from tasks.exchange.error import brief, invalid
 from tasks.exchange.tensor import Datatype, Tensor
 
 __all__ = ("numeric_tensor", "read_datatype")
@@ -27,7 +28,7 @@ def read_datatype(name: str, path: str) -> Datatype:
     try:
         return Datatype(name)
     except ValueError:
-        raise invalid(f"Expected one of {', '.join(Datatype)}, got {name!r}", path) from None
+        raise invalid(f"Expected one of {', '.join(Datatype)}, got {brief(name)}", path) from None
 
 
 def numeric_tensor(
@@ -67,22 +68,21 @@ def _values(datatype: Datatype, data: msgspec.Raw, path: str) -> NDArray[Any]:
     return array
 
 
-def _flattened(values: list[Any], datatype: Datatype, path: str) -> list[object]:
+def _flattened(values: list[Any], datatype: Datatype, path: str) -> Sequence[object]:
     """Nested rows in row-major order, every value of a kind that `datatype` takes."""
-    flat: list[object] = []
-    stack: list[tuple[object, str]] = [(value, f"{path}[{index}]") for index, value in enumerate(values)][::-1]
-    allowed = (int, float) if datatype.kind == "f" else (int,)
-    while stack:
-        value, where = stack.pop()
-        if isinstance(value, list):
-            row = cast("list[object]", value)
-            stack.extend([(child, f"{where}[{index}]") for index, child in enumerate(row)][::-1])
-        elif isinstance(value, allowed) and not (datatype.kind == "f" and isinstance(value, bool)):
-            flat.append(value)
-        else:
-            kind = "null" if value is None else type(value).__name__
-            raise invalid(f"Expected {datatype} numbers, got {kind}", where)
-    return flat
+    allowed: set[type] = {int, float} if datatype.kind == "f" else {int, bool}
+    level = values
+    while level and isinstance(level[0], list):
+        if any(type(row) is not list for row in level):
+            break
+        level = list(chain.from_iterable(level))
+    if set(map(type, level)) <= allowed:
+        return level
+    found = first_path(values, lambda value: type(value) not in {list, *allowed}, path)
+    if found is None:
+        raise invalid("Expected a flat array, or nested rows that are all of one depth", path)
+    kind = "null" if found[1] is None else type(found[1]).__name__
+    raise invalid(f"Expected {datatype} numbers, got {kind}", found[0])
 
 
 def _shaped(values: NDArray[Any], shape: Sequence[int], path: str) -> NDArray[Any]:
@@ -90,9 +90,12 @@ def _shaped(values: NDArray[Any], shape: Sequence[int], path: str) -> NDArray[An
         raise invalid(f"Expected at most {_MOST_DIMENSIONS} dimensions, got {len(shape)}", path)
     free = [index for index, size in enumerate(shape) if size == -1]
     if len(free) > 1 or any(size < -1 for size in shape):
-        raise invalid(f"Expected sizes of 0 or more, at most one of them -1, got {list(shape)}", path)
+        raise invalid(f"Expected sizes of 0 or more, at most one of them -1, got {brief(list(shape))}", path)
     known = math.prod(size for size in shape if size != -1)
     fits = known and values.size % known == 0 if free else known == values.size
     if not fits:
-        raise invalid(f"Expected a shape for the {values.size} numbers in data, got {list(shape)}", path)
-    return values.reshape(tuple(shape))
+        raise invalid(f"Expected a shape for the {values.size} numbers in data, got {brief(list(shape))}", path)
+    try:
+        return values.reshape(tuple(shape))
+    except (ValueError, OverflowError):
+        raise invalid(f"Expected sizes whose product can be counted, got {brief(list(shape))}", path) from None

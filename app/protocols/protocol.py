@@ -9,9 +9,11 @@ from litestar import Request, Response
 from app.engine.engine import Engine
 from tasks.exchange.error import InferenceError
 
-__all__ = ("Endpoint", "HttpProtocol", "HttpRequest", "json_response")
+__all__ = ("Endpoint", "HttpProtocol", "HttpRequest", "Method", "json_response")
 
 HttpRequest = Request[Any, Any, Any]
+
+Method = Literal["GET", "POST"]
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -24,7 +26,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         claims: whether a target is this protocol's, for paths on which several protocols meet.
     """
 
-    method: Literal["GET", "POST"]
+    method: Method
     path: str
     handle: Callable[[HttpRequest], Awaitable[Response[bytes]]]
     claims: Callable[[str], bool] | None = None

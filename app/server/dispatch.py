@@ -6,9 +6,9 @@ from litestar import Response, route
 from litestar.handlers import HTTPRouteHandler
 
 from app.engine.engine import Engine
-from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, json_response
+from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, Method, json_response
 from app.protocols.status import http_status
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.error import ErrorKind, InferenceError, brief
 
 __all__ = ("CollisionError", "handlers")
 
@@ -23,14 +23,14 @@ def handlers(protocols: Sequence[HttpProtocol], engine: Engine) -> list[HTTPRout
     Raises:
         CollisionError: when two protocols claim the same requests.
     """
-    meeting: dict[tuple[str, str], list[tuple[HttpProtocol, Endpoint]]] = {}
+    meeting: dict[tuple[Method, str], list[tuple[HttpProtocol, Endpoint]]] = {}
     for protocol in protocols:
         for endpoint in protocol.endpoints(engine):
             meeting.setdefault((endpoint.method, endpoint.path), []).append((protocol, endpoint))
     return [_handler(method, path, served) for (method, path), served in meeting.items()]
 
 
-def _handler(method: str, path: str, served: Sequence[tuple[HttpProtocol, Endpoint]]) -> HTTPRouteHandler:
+def _handler(method: Method, path: str, served: Sequence[tuple[HttpProtocol, Endpoint]]) -> HTTPRouteHandler:
     unconditional = [protocol.name for protocol, endpoint in served if endpoint.claims is None]
     if len(unconditional) > 1:
         raise CollisionError(f"{' and '.join(unconditional)} both serve {method} {path}")
@@ -42,12 +42,10 @@ def _handler(method: str, path: str, served: Sequence[tuple[HttpProtocol, Endpoi
         for protocol, endpoint in order:
             if endpoint.claims is None or endpoint.claims(target):
                 return await _answer(protocol, endpoint, request)
-        error = InferenceError(
-            ErrorKind.MODEL_NOT_FOUND, f"No protocol here serves a model called {target!r} on this path"
-        )
-        return _refusal(order[0][0], error)
+        message = f"No protocol here serves a model called {brief(target)} on this path"
+        return _refusal(order[0][0], InferenceError(ErrorKind.MODEL_NOT_FOUND, message))
 
-    return route(path, http_method=[method], status_code=200)(dispatch)
+    return route(path, http_method=method, status_code=200)(dispatch)
 
 
 async def _answer(protocol: HttpProtocol, endpoint: Endpoint, request: HttpRequest) -> Response[bytes]:

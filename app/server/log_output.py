@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from collections.abc import MutableMapping
 from typing import Any, Literal
 
 import msgspec
@@ -23,7 +24,7 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> None:
         structlog.processors.TimeStamper(fmt="iso"),
     ]
     if chosen == "console":
-        final: list[Any] = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        final: list[Any] = [_printable, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
     else:
         final = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_as_json)]
     handler = logging.StreamHandler(sys.stderr)
@@ -40,6 +41,14 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
+
+
+def _printable(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """What senders wrote, without the control characters that would steer the reader's terminal."""
+    for name, value in event.items():
+        if isinstance(value, str) and name != "exception" and not value.isprintable():
+            event[name] = repr(value)
+    return event
 
 
 def _as_json(event: object, **_: object) -> str:

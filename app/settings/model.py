@@ -13,6 +13,7 @@ __all__ = ("SETTINGS_FILE", "ModelError", "ModelSettings", "ModelSource", "Prepr
 
 SETTINGS_FILE = "model-settings.json"
 
+Divisor = Annotated[float, msgspec.Meta(gt=0)]
 Side = Annotated[int, msgspec.Meta(ge=1, le=16384)]
 
 
@@ -39,7 +40,7 @@ class PreprocessingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     fill: Annotated[int, msgspec.Meta(ge=0, le=255)] | None = None
     scale: float | None = None
     mean: tuple[float, float, float] | None = None
-    std: tuple[float, float, float] | None = None
+    std: tuple[Divisor, Divisor, Divisor] | None = None
     channel_order: Literal["RGB", "BGR"] | None = None
 
 
@@ -104,7 +105,7 @@ def read_settings(folder: Path) -> ModelSettings:
         return msgspec.json.decode(path.read_bytes(), type=ModelSettings)
     except msgspec.ValidationError as error:
         raise ModelError(f"{path}: {explained(error)}") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError(f"{path} is not valid JSON: {error}") from None
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from None

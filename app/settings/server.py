@@ -1,5 +1,6 @@
 """Settings of the server, one value built at start and passed down. Nothing else reads the environment."""
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +48,7 @@ class ServerSettings:
     """Address to listen on; 0.0.0.0 for every interface, as containers need."""
 
     port: Annotated[
-        int, _environment("CHARIOTEER_PORT", "PORT", "UVICORN_PORT"), Parameter(validator=Number(gte=0, lte=65535))
+        int, _environment("CHARIOTEER_HTTP_PORT", "PORT", "UVICORN_PORT"), Parameter(validator=Number(gte=0, lte=65535))
     ] = 8080
     """Port to listen on; 0 for any free one."""
 
@@ -63,11 +64,17 @@ class ServerSettings:
     max_pixels: Annotated[PositiveInt, _environment("CHARIOTEER_MAX_PIXELS")] = 64_000_000
     """An image of more pixels is refused from its header, before it is decoded."""
 
+    max_request_pixels: Annotated[PositiveInt, _environment("CHARIOTEER_MAX_REQUEST_PIXELS")] = 256_000_000
+    """A request whose images have more pixels together is refused."""
+
     max_inputs: Annotated[PositiveInt, _environment("CHARIOTEER_MAX_INPUTS")] = 256
     """A request of more images or texts is refused."""
 
     workers: Annotated[PositiveInt | None, _environment("CHARIOTEER_WORKERS")] = None
-    """Threads that decode, run and encode; one for each core when absent."""
+    """Threads that decode, run and encode; one for each core, or for each CPU of a container's quota, when absent."""
+
+    max_waiting: Annotated[PositiveInt, _environment("CHARIOTEER_MAX_WAITING")] = 128
+    """Requests that may wait for a worker; the next one is refused with 429."""
 
     drain_timeout: Annotated[PositiveInt, _environment("CHARIOTEER_DRAIN_TIMEOUT")] = 30
     """Seconds that requests in flight are given to finish when the server is told to stop."""
@@ -78,4 +85,14 @@ class ServerSettings:
     @property
     def worker_count(self) -> int:
         """`workers`, or the cores that this process may use."""
-        return self.workers or len(os.sched_getaffinity(0))
+        return self.workers or _cores()
+
+
+def _cores() -> int:
+    """Cores by affinity, or fewer where a control group grants less (cgroup v2, cpu.max: quota and period)."""
+    cores = len(os.sched_getaffinity(0))
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, min(cores, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError):
+        return cores

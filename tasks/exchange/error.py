@@ -2,7 +2,10 @@
 
 from enum import StrEnum
 
-__all__ = ("ErrorKind", "InferenceError", "invalid")
+__all__ = ("ErrorKind", "InferenceError", "brief", "invalid")
+
+
+_LONGEST_QUOTE = 80
 
 
 class ErrorKind(StrEnum):
@@ -44,6 +47,12 @@ class InferenceError(Exception):
             return InferenceError(self.kind, self.message, prefix)
         separator = "" if self.path.startswith("[") else "."
         return InferenceError(self.kind, self.message, f"{prefix}{separator}{self.path}")
+
+
+def brief(value: object) -> str:
+    """What a sender sent, quoted back in a message: never more than a line of it."""
+    shown = repr(value)
+    return shown if len(shown) <= _LONGEST_QUOTE else f"{shown[:_LONGEST_QUOTE]}..."
 
 
 def invalid(message: str, path: str = "") -> InferenceError:

@@ -10,12 +10,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         max_pixels: width times height of one image, read from its header before anything is decoded.
+        max_request_pixels: the same summed over all images of the request.
         max_inputs: images, or texts, in one request, counted over all of its inputs.
-        max_prompts: prompts for one image.
+        max_prompts: prompts, counted over all images of the request.
         max_new_tokens: tokens generated for one prompt.
     """
 
     max_pixels: int = 64_000_000
+    max_request_pixels: int = 256_000_000
     max_inputs: int = 256
-    max_prompts: int = 64
+    max_prompts: int = 256
     max_new_tokens: int = 1024

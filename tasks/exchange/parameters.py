@@ -56,16 +56,14 @@ def read_parameters(kind: type[T], *layers: Mapping[str, object], path: str = "p
             out of range.
     """
     merged: dict[str, object] = {}
+    names = _names(kind)
     for layer in layers:
-        merged.update(layer)
+        merged.update({name: value for name, value in layer.items() if value is not None and name in names})
     if not merged:
         return _defaults(kind)
     lists = _text_lists(kind)
     known: dict[str, object] = {}
-    for name in _names(kind):
-        value = merged.get(name)
-        if value is None:
-            continue
+    for name, value in merged.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise invalid(f"Expected a finite number, got {value}", f"{path}.{name}")
         if isinstance(value, str) and name in lists:
@@ -79,7 +77,7 @@ def _texts(value: str, path: str) -> object:
         return [value]
     try:
         return msgspec.json.decode(value)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise invalid(f"Expected a JSON array of strings, got text that is not JSON ({error})", path) from None
 
 
@@ -89,8 +87,8 @@ def _defaults(kind: type[T]) -> T:
 
 
 @cache
-def _names(kind: type[Any]) -> tuple[str, ...]:
-    return tuple(field.name for field in msgspec.structs.fields(kind))
+def _names(kind: type[Any]) -> frozenset[str]:
+    return frozenset(field.name for field in msgspec.structs.fields(kind))
 
 
 @cache

@@ -1,18 +1,23 @@
 """The one place where encoded or raw pixels become an image."""
 
 import contextlib
+import io
 from typing import Any
 
 import cv2
 import msgspec
 import numpy as np
+import PIL.Image
+import PIL.ImageOps
 from numpy.typing import NDArray
 
-from tasks.exchange.error import ErrorKind, InferenceError, invalid
+from tasks.exchange.error import ErrorKind, InferenceError, brief, invalid
 from tasks.exchange.tensor import Tensor
-from tasks.vision.header import image_size
 
-__all__ = ("Image", "decode_image", "images_from_tensor")
+__all__ = ("Image", "check_size", "decode_image", "images_from_tensor", "raw_size")
+
+
+_TIFF_STARTS = (b"II*\0", b"MM\0*")
 
 
 class Image(msgspec.Struct, frozen=True, eq=False):
@@ -35,46 +40,79 @@ class Image(msgspec.Struct, frozen=True, eq=False):
         return self.pixels.shape[1]
 
 
-def decode_image(data: bytes, max_pixels: int) -> Image:
-    """Decode any still image that OpenCV knows: first frame, 8 bits a channel, alpha dropped, EXIF orientation applied.
+def check_size(width: int, height: int, max_pixels: int) -> None:
+    """Refuse an image that is empty or too large.
 
     Raises:
-        InferenceError: INVALID_REQUEST when the bytes are not a whole image, TOO_LARGE when its header announces more
-            than `max_pixels`.
+        InferenceError: INVALID_REQUEST or TOO_LARGE.
     """
-    width, height = image_size(data)
-    _check_size(width, height, max_pixels)
+    if width < 1 or height < 1:
+        raise invalid(f"Expected an image of at least 1x1 pixels, got {width}x{height}")
+    if width * height > max_pixels:
+        message = f"Expected an image of at most {max_pixels:,} pixels, got {width}x{height} = {width * height:,}"
+        raise InferenceError(ErrorKind.TOO_LARGE, message)
+
+
+def decode_image(data: bytes) -> Image:
+    """Decode any still image that OpenCV knows: first frame, 8 bits a channel, alpha dropped, EXIF orientation applied.
+
+    The size is not checked here: `tasks.vision.header.image_size` tells it before anything is decoded.
+
+    Raises:
+        InferenceError: INVALID_REQUEST when the bytes are not a whole image.
+    """
     pixels: Any = None
     with contextlib.suppress(cv2.error):
-        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB)
+        pixels = _tiff_with_alpha(data)
+        if pixels is None:
+            pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB)
     if pixels is None:
-        raise invalid(
-            f"The image cannot be decoded: its header says {width}x{height}, its data is truncated or damaged"
-        )
+        raise invalid("The image cannot be decoded: it is truncated or damaged, or its pixels are of an unusual kind")
     return Image(pixels)
 
 
-def images_from_tensor(tensor: Tensor, max_pixels: int) -> list[Image]:
+def raw_size(tensor: Tensor) -> tuple[int, int, int, int]:
+    """Height, width, channels and number of the images in a tensor of raw pixels.
+
+    Raises:
+        InferenceError: INVALID_REQUEST for another shape, or for no images.
+    """
+    shape = tensor.shape
+    sizes = {2: (*shape, 1, 1), 3: (*shape, 1), 4: (*shape[1:], *shape[:1])}.get(len(shape))
+    if sizes is None or sizes[2] not in (1, 3, 4):
+        expected = "[h, w], [h, w, 3] or [n, h, w, 3]"
+        raise invalid(f"Expected raw pixels of shape {expected}, got {brief(list(shape))}", "shape")
+    if sizes[3] < 1:
+        raise invalid(f"Expected at least one image, got {brief(list(shape))}", "shape")
+    return sizes[0], sizes[1], sizes[2], sizes[3]
+
+
+def images_from_tensor(tensor: Tensor) -> list[Image]:
     """Read raw pixels: shape [h, w], [h, w, c] or [n, h, w, c] with 1, 3 or 4 channels, RGB order, alpha dropped.
 
     UINT8 and the other integers are 0..255, UINT16 is 16 bits deep, floating-point pixels are 0..1.
 
     Raises:
-        InferenceError: INVALID_REQUEST for another shape or a value out of range, TOO_LARGE as `decode_image`.
+        InferenceError: INVALID_REQUEST for another shape or a value out of range.
     """
-    array = tensor.data
-    if array.ndim == 2:
-        array = array[:, :, np.newaxis]
-    if array.ndim == 3:
-        array = array[np.newaxis]
-    if array.ndim != 4 or array.shape[3] not in (1, 3, 4):
-        expected = "[h, w], [h, w, 3] or [n, h, w, 3]"
-        raise invalid(f"Expected raw pixels of shape {expected}, got {list(tensor.shape)}", "shape")
-    _check_size(array.shape[2], array.shape[1], max_pixels)
-    pixels = _as_uint8(array)
-    if array.shape[3] == 1:
+    height, width, channels, count = raw_size(tensor)
+    pixels = _as_uint8(tensor.data.reshape(count, height, width, channels))
+    if channels == 1:
         pixels = np.repeat(pixels, 3, axis=3)
     return [Image(np.ascontiguousarray(each[:, :, :3])) for each in pixels]
+
+
+def _tiff_with_alpha(data: bytes) -> NDArray[np.uint8] | None:
+    """The colours of a TIFF with alpha, by Pillow: OpenCV multiplies them by it. None for every other image."""
+    if data[:4] not in _TIFF_STARTS:
+        return None
+    try:
+        with PIL.Image.open(io.BytesIO(data), formats=("TIFF",)) as image:
+            if image.mode != "RGBA":
+                return None
+            return np.array(PIL.ImageOps.exif_transpose(image).convert("RGB"))
+    except Exception:  # noqa: BLE001  whatever Pillow's parser met, OpenCV has its try
+        return None
 
 
 def _as_uint8(array: NDArray[Any]) -> NDArray[np.uint8]:
@@ -92,11 +130,3 @@ def _as_uint8(array: NDArray[Any]) -> NDArray[np.uint8]:
     if array.dtype.kind == "f":
         return np.rint(array * 255).astype(np.uint8)
     return array.astype(np.uint8)
-
-
-def _check_size(width: int, height: int, max_pixels: int) -> None:
-    if width < 1 or height < 1:
-        raise invalid(f"Expected an image of at least 1x1 pixels, got {width}x{height}")
-    if width * height > max_pixels:
-        message = f"Expected an image of at most {max_pixels:,} pixels, got {width}x{height} = {width * height:,}"
-        raise InferenceError(ErrorKind.TOO_LARGE, message)

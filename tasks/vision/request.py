@@ -9,15 +9,41 @@ from tasks.exchange.parameters import read_parameters
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
 from tasks.task import InputGroup
-from tasks.vision.image import Image, decode_image, images_from_tensor
+from tasks.vision.header import image_size
+from tasks.vision.image import Image, check_size, decode_image, images_from_tensor, raw_size
 
-__all__ = ("IMAGE_INPUT", "check_count", "image_groups", "read_images")
+__all__ = ("IMAGE_INPUT", "PixelBudget", "check_count", "image_groups", "read_images")
 
 IMAGE_INPUT = TensorSpec(name="image", datatype=Datatype.BYTES, shape=(-1,))
 """How tasks of images declare their input: any number of encoded images."""
 
 ItemT = TypeVar("ItemT")
 ParametersT = TypeVar("ParametersT")
+
+
+class PixelBudget:
+    """How many pixels of a request may still be decoded.
+
+    Args:
+        limits: `max_pixels` for each image, `max_request_pixels` for all of them.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._left = limits.max_request_pixels
+
+    def spend(self, width: int, height: int, count: int = 1) -> None:
+        """Take `count` images of a size off the budget, before they are decoded.
+
+        Raises:
+            InferenceError: TOO_LARGE when one of them, or all of the request's, are more than may be decoded.
+        """
+        check_size(width, height, self._limits.max_pixels)
+        self._left -= width * height * count
+        if self._left < 0:
+            most = self._limits.max_request_pixels
+            message = f"Expected images of at most {most:,} pixels in one request, got more with this one"
+            raise InferenceError(ErrorKind.TOO_LARGE, message)
 
 
 def image_groups(
@@ -33,17 +59,18 @@ def image_groups(
         InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field.
     """
     check_count(request.inputs, limits)
+    budget = PixelBudget(limits)
     groups: list[InputGroup[ItemT]] = []
     for index, tensor in enumerate(request.inputs):
         parameters = read_parameters(
             parameters_type, defaults, request.parameters, tensor.parameters, path=f"inputs[{index}].parameters"
         )
-        items = [item(image, parameters) for image in read_images(tensor, limits, f"inputs[{index}]")]
+        items = [item(image, parameters) for image in read_images(tensor, budget, f"inputs[{index}]")]
         groups.append(InputGroup(name=tensor.name, parameters=tensor.parameters, items=items))
     return groups
 
 
-def read_images(tensor: InputTensor, limits: Limits, path: str) -> list[Image]:
+def read_images(tensor: InputTensor, budget: PixelBudget, path: str) -> list[Image]:
     """Every image of one input: each BYTES element is an encoded file, a numeric tensor is raw pixels.
 
     Raises:
@@ -51,7 +78,9 @@ def read_images(tensor: InputTensor, limits: Limits, path: str) -> list[Image]:
     """
     if not isinstance(tensor, BytesTensor):
         try:
-            return images_from_tensor(tensor, limits.max_pixels)
+            height, width, _, count = raw_size(tensor)
+            budget.spend(width, height, count)
+            return images_from_tensor(tensor)
         except InferenceError as error:
             raise error.under(path) from None
     if not tensor.elements:
@@ -59,7 +88,9 @@ def read_images(tensor: InputTensor, limits: Limits, path: str) -> list[Image]:
     images: list[Image] = []
     for index, element in enumerate(tensor.elements):
         try:
-            images.append(decode_image(element.binary(), limits.max_pixels))
+            data = element.binary()
+            budget.spend(*image_size(data))
+            images.append(decode_image(data))
         except InferenceError as error:
             raise error.under(f"{path}.data[{index}]") from None
     return images

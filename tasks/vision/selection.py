@@ -31,8 +31,8 @@ class SelectionParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def select(scores: NDArray[np.float32], labels: Sequence[str], wanted: SelectionParameters) -> list[int]:
-    """Indices of the findings wanted, best score first, equal scores in their own order; never a NaN score."""
-    chosen = np.flatnonzero(scores >= wanted.score_threshold)
+    """Indices of the findings wanted, best score first, equal scores in their own order; only finite scores."""
+    chosen = np.flatnonzero((scores >= wanted.score_threshold) & np.isfinite(scores))
     if wanted.labels is not None:
         allowed = frozenset(wanted.labels)
         chosen = chosen[np.fromiter((labels[index] in allowed for index in chosen.tolist()), np.bool_, len(chosen))]

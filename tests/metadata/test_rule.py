@@ -6,7 +6,12 @@ import pytest
 from metadata.rule import annotate
 
 
-@pytest.mark.parametrize("value", ["{", "", None, 5, {"a": [1]}, [], msgspec.Raw(b'{"a" : 1.0}')], ids=repr)
+def shown(value: object) -> str:
+    """A name for a case that is the same in every process, as that of a `msgspec.Raw` is not."""
+    return f"Raw {bytes(value)!r}" if isinstance(value, msgspec.Raw) else repr(value)
+
+
+@pytest.mark.parametrize("value", ["{", "", None, 5, {"a": [1]}, [], msgspec.Raw(b'{"a" : 1.0}')], ids=shown)
 def test_metadata_is_returned_as_the_very_object_that_came(value: object) -> None:
     annotated = annotate({"action": "predict", "metadata": value, "top_k": 5})
     assert list(annotated) == ["metadata"]

@@ -100,7 +100,7 @@ def test_texts_alone_are_refused() -> None:
 
 def test_the_last_number_of_prompts_and_tokens_allowed() -> None:
     assert prompts(image(prompts=["a", "b"], max_new_tokens=5), max_prompts=2, max_new_tokens=5) == [[["a", "b"]]]
-    with pytest.raises(InferenceError, match="at most 1 prompts, got 2") as caught:
+    with pytest.raises(InferenceError, match="at most 1 prompts in one request, got 3") as caught:
         prompts(image(), image(prompts=["a", "b"]), max_prompts=1)
     assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, "inputs[1].parameters.prompts")
     with pytest.raises(InferenceError, match="at most 4, got 5") as caught:

@@ -46,6 +46,8 @@ def decode(
         inputs = [_json_input(body, "inputs[0]")]
     elif media_type == JSON_LINES:
         lines = [line for line in body.split(b"\n") if line.strip()]
+        if not lines:
+            raise invalid("Expected at least one line of JSON, got an empty body")
         inputs = [_json_input(line, f"inputs[{index}]") for index, line in enumerate(lines)]
     else:
         inputs = [_raw_input(body, parameters_header)]
@@ -68,8 +70,8 @@ def localised(error: InferenceError, media_type: str) -> InferenceError:
     field = neutral["field"].replace("data[0]", "input")
     if media_type == JSON_LINES:
         field = f"object {int(neutral['index']) + 1}: {field}".removesuffix(": ")
-    elif field.startswith("input") and media_type not in (JSON, ""):
-        field = "body"
+    elif media_type not in (JSON, ""):
+        field = "body" if field.startswith("input") else field.replace("parameters", PARAMETERS_HEADER, 1)
     return InferenceError(error.kind, error.message, field)
 
 

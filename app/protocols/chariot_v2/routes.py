@@ -23,8 +23,8 @@ class ChariotV2:
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         async def infer(request: HttpRequest) -> Response[bytes]:
-            name, version = addressed(engine, request.path_params)
-            caller = caller_of(request, self.name, name)
+            caller = caller_of(request, self.name)
+            name, version = addressed(engine, request, caller)
             body = await request.body()
             media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             parameters_header = request.headers.get(PARAMETERS_HEADER)
@@ -40,7 +40,7 @@ class ChariotV2:
                 )
 
             try:
-                content, content_type = await engine.exchange(caller, decoded, encode)
+                content, content_type = await engine.exchange(caller, name, decoded, encode)
             except InferenceError as error:
                 raise localised(error, media_type) from None
             return Response(content, media_type=content_type)

@@ -23,14 +23,14 @@ class ChariotV2KServe:
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         async def infer(request: HttpRequest) -> Response[bytes]:
-            name, version = addressed(engine, request.path_params)
-            caller = caller_of(request, self.name, name)
+            caller = caller_of(request, self.name)
+            name, version = addressed(engine, request, caller)
             body = await request.body()
 
             def decoded() -> InferenceRequest:
                 return decode(body, model_name=name, model_version=version, request_id=caller.request_id)
 
-            return json_response(await engine.exchange(caller, decoded, encode))
+            return json_response(await engine.exchange(caller, name, decoded, encode))
 
         return chariot_endpoints(engine, infer)
 

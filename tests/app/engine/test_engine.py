@@ -23,7 +23,7 @@ from tasks.exchange.tensor import BytesTensor
 from tests.pictures import encoded, rectangle
 from tests.stand_ins import STAND_INS, load_stand_in
 
-CALLER = Caller(protocol="test", model_name="detector", request_id="abc", base_id="base")
+CALLER = Caller(protocol="test", request_id="abc", base_id="base")
 
 
 class Seen:
@@ -72,7 +72,7 @@ def name_of(response: InferenceResponse) -> str:
 def exchange(
     engine: Engine, decode: Callable[[], InferenceRequest], encode: Callable[[InferenceResponse], Any] = name_of
 ) -> Any:
-    return asyncio.run(engine.exchange(CALLER, decode, encode))
+    return asyncio.run(engine.exchange(CALLER, "detector", decode, encode))
 
 
 def failure(decode: Callable[[], InferenceRequest], encode: Callable[[InferenceResponse], Any] = name_of) -> tuple[
@@ -186,7 +186,7 @@ def test_exchanges_run_side_by_side_and_each_gets_its_own_answer() -> None:
         return decode
 
     async def two(engine: Engine) -> list[Any]:
-        calls = [engine.exchange(CALLER, meeting(model), name_of) for model in ("detector", "failing")]
+        calls = [engine.exchange(CALLER, model, meeting(model), name_of) for model in ("detector", "failing")]
         return list(await asyncio.gather(*calls, return_exceptions=True))
 
     with running(seen) as engine:
@@ -201,7 +201,7 @@ def test_many_more_exchanges_than_workers_are_all_answered() -> None:
 
     async def many(engine: Engine) -> list[str]:
         wishes = [request(count=1 + index % 3) for index in range(30)]
-        sizes = [engine.exchange(CALLER, lambda wish=wish: wish, _predictions) for wish in wishes]
+        sizes = [engine.exchange(CALLER, "detector", lambda wish=wish: wish, _predictions) for wish in wishes]
         return list(await asyncio.gather(*sizes))
 
     with running(seen) as engine:

@@ -115,7 +115,7 @@ def test_generation_parameters_of_the_wrong_type(client: Client, given: dict[str
 
 
 def test_amounts_over_the_limit(client: Client) -> None:
-    assert infer(client, "teller", image_input(prompts=["?"] * 65)).status_code == 413
+    assert infer(client, "teller", image_input(prompts=["?"] * 257)).status_code == 413
     assert infer(client, "teller", image_input(max_new_tokens=10**6)).status_code == 413
     assert "texts only" in infer(client, "teller", image_input("?", name="prompt")).json()["error"]
 

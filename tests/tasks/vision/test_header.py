@@ -42,7 +42,7 @@ def test_any_bytes_after_a_signature_give_a_size_or_a_sentence(start: bytes, res
     found = outcome(lambda: image_size(start + rest))
     if isinstance(found, InferenceError):
         assert found.kind is ErrorKind.INVALID_REQUEST
-        assert found.message.startswith("Expected an encoded image")
+        assert found.message.startswith(("Expected an encoded image", "The image is a JPEG without"))
     else:
         assert min(found) >= 0
 
@@ -52,7 +52,7 @@ def test_a_damaged_file_is_decoded_or_refused(file_format: str, data: st.DataObj
     whole = bytearray(encoded(rectangle(32, 24), file_format))
     for _ in range(data.draw(st.integers(1, 3))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
-    found = outcome(lambda: decode_image(bytes(whole), 100_000))
+    found = outcome(lambda: decode_image(bytes(whole)))
     if isinstance(found, InferenceError):
         assert found.kind in (ErrorKind.INVALID_REQUEST, ErrorKind.TOO_LARGE)
     else:
@@ -94,12 +94,6 @@ def test_sizes_are_unsigned() -> None:
     assert image_size(jpeg(frame(0xC0, 65535, 65500))) == (65535, 65500)
     huge = struct.pack(">I4sII", 13, b"IHDR", 2**31, 2**32 - 1)
     assert image_size(PNG + huge) == (2**31, 2**32 - 1)
-
-
-@pytest.mark.parametrize(("width", "height"), [(0, 10), (10, 0), (0, 0)])
-def test_an_image_without_pixels_is_refused(width: int, height: int) -> None:
-    with pytest.raises(InferenceError, match=f"at least 1x1 pixels, got {width}x{height}"):
-        decode_image(PNG + struct.pack(">I4sII", 13, b"IHDR", width, height), 100)
 
 
 def test_what_came_is_described_in_the_error() -> None:

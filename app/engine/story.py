@@ -1,0 +1,53 @@
+"""What happened to one request so far, to be told when it ends."""
+
+import time
+from functools import cached_property
+
+from app.engine.events import Caller, InferenceEvent
+from app.engine.registry import Registration
+from app.engine.servable import Answered, Timings
+from metadata.entry import PARAMETER, read_metadata
+from tasks.exchange.error import InferenceError
+from tasks.exchange.request import InferenceRequest
+
+__all__ = ("Story",)
+
+
+class Story:
+    """Begins when a request arrives.
+
+    Args:
+        caller: where it comes from.
+        model_name: the model it is addressed to, as far as that is known.
+    """
+
+    def __init__(self, caller: Caller, model_name: str) -> None:
+        self.caller = caller
+        self.request: InferenceRequest | None = None
+        self.registration: Registration | None = None
+        self.answered: Answered | None = None
+        self.error: InferenceError | None = None
+        self._model_name = model_name
+        self._arrived = self._begun = time.perf_counter_ns()
+
+    def begin(self) -> None:
+        """A worker has taken the request up."""
+        self._begun = time.perf_counter_ns()
+
+    @cached_property
+    def event(self) -> InferenceEvent:
+        """The whole story, once it has ended."""
+        tensors = self.request.inputs if self.request else ()
+        answered = self.answered
+        return InferenceEvent(
+            caller=self.caller,
+            model_name=self.request.model_name if self.request else self._model_name,
+            model_version=self.registration.source.version if self.registration else "",
+            outcome=self.error.kind if self.error else None,
+            error=str(self.error) if self.error else "",
+            batch_size=answered.batch_size if answered else 0,
+            queue=self._begun - self._arrived,
+            total=time.perf_counter_ns() - self._arrived,
+            timings=answered.timings if answered else Timings(),
+            metadata=[read_metadata(each.parameters[PARAMETER]) for each in tensors if PARAMETER in each.parameters],
+        )

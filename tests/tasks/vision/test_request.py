@@ -1,0 +1,94 @@
+"""How much of a request is decoded, and what is refused before it is."""
+
+import re
+import struct
+
+import numpy as np
+import pytest
+
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.limits import Limits
+from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor
+from tasks.vision.image import Image
+from tasks.vision.request import PixelBudget, read_images
+from tests.pictures import encoded, rectangle
+
+
+class Encoded:
+    """An element that came as bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def binary(self) -> bytes:
+        return self.data
+
+    def text(self) -> str:
+        raise AssertionError("images are not read as text")
+
+
+def files(*data: bytes) -> BytesTensor:
+    """An input of image files."""
+    return BytesTensor(name="a", shape=(len(data),), elements=[Encoded(each) for each in data])
+
+
+def pixels(*shape: int) -> Tensor:
+    """An input of raw black pixels."""
+    return Tensor(name="a", datatype=Datatype.UINT8, data=np.zeros(shape, np.uint8))
+
+
+def read(tensor: InputTensor, **limits: int) -> list[Image]:
+    """Read an input by itself."""
+    return read_images(tensor, PixelBudget(Limits(**limits)), "inputs[0]")
+
+
+@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF"])
+def test_the_pixel_limit_is_the_last_number_allowed(file_format: str) -> None:
+    tensor = files(encoded(rectangle(40, 24), file_format))
+    assert read(tensor, max_pixels=40 * 24)[0].width == 40
+    with pytest.raises(InferenceError, match="40x24 = 960") as caught:
+        read(tensor, max_pixels=40 * 24 - 1)
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, "inputs[0].data[0]")
+
+
+def test_the_pixel_limit_holds_for_each_raw_image() -> None:
+    assert len(read(pixels(3, 4, 5, 3), max_pixels=20)) == 3
+    with pytest.raises(InferenceError, match="5x4 = 20") as caught:
+        read(pixels(1, 4, 5, 3), max_pixels=19)
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, "inputs[0]")
+
+
+def test_the_images_of_a_request_share_a_budget() -> None:
+    picture = encoded(rectangle(40, 24))
+    assert len(read(files(picture, picture), max_request_pixels=2 * 960)) == 2
+    with pytest.raises(InferenceError, match=re.escape("at most 1,919 pixels in one request")) as caught:
+        read(files(picture, picture), max_request_pixels=2 * 960 - 1)
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, "inputs[0].data[1]")
+    budget = PixelBudget(Limits(max_request_pixels=60))
+    read_images(pixels(2, 4, 5, 3), budget, "inputs[0]")
+    with pytest.raises(InferenceError, match="in one request"):
+        read_images(pixels(2, 4, 5, 3), budget, "inputs[1]")
+
+
+@pytest.mark.parametrize(("width", "height"), [(0, 10), (10, 0), (0, 0)])
+def test_an_image_without_pixels_is_refused(width: int, height: int) -> None:
+    header = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", width, height)
+    with pytest.raises(InferenceError, match=f"at least 1x1 pixels, got {width}x{height}"):
+        read(files(header))
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 4, 3), (0, 4, 3), (4, 0)])
+def test_no_raw_pixels_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InferenceError, match="at least") as caught:
+        read(pixels(*shape))
+    assert caught.value.kind is ErrorKind.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\xff\xd8\xff" + b"\xff" * 4_000_000, b"\xff\xd8" + b"\xff\xe0\x00\x02" * 1_000_000],
+    ids=["fill bytes", "empty segments"],
+)
+def test_a_header_without_an_end_is_given_up(data: bytes) -> None:
+    with pytest.raises(InferenceError, match="without a frame header"):
+        read(files(data))
