@@ -164,3 +164,9 @@ def test_no_text_raises(value: bytes | str) -> None:
     assert isinstance(read_metadata(value), Metadata)
     if isinstance(value, bytes):
         assert isinstance(read_metadata(msgspec.Raw(value)), Metadata)
+
+
+@pytest.mark.parametrize("kind", ["int", "float"])
+def test_numbers_without_measure_are_faults_at_most(kind: str) -> None:
+    found = read_metadata([{"key": "a", "type": kind, "value": 10**400}])
+    assert len(found.entries) + len(found.faults) == 1

@@ -112,3 +112,7 @@ def test_texts_and_images_are_counted_together() -> None:
     assert prompts(image(), words("a", "b"), max_inputs=3)
     with pytest.raises(InferenceError, match="at most 2 images or texts in one request, got 3"):
         prompts(image(), words("a", "b"), max_inputs=2)
+
+
+def test_null_prompts_leave_the_texts_of_the_request() -> None:
+    assert prompts(image(prompts=None), words("a")) == [[["a"]]]

@@ -197,3 +197,19 @@ def test_answers_are_left_as_they_are() -> None:
     answers = Answers(prompts=["b", "a"], answers=["", "x"])
     item = PromptedImage(IMAGE, ["b", "a"], GenerationParameters())
     assert ImageTextToText().refine(item, answers) is answers
+
+
+@pytest.mark.parametrize("box", [[5, 5, 5, 5, np.nan], [5, 5, np.inf, 5, 0], [5, 5, 5, 5, np.inf]], ids=str)
+def test_turned_boxes_that_are_not_finite_are_left_out(box: list[float]) -> None:
+    prediction = OrientedDetections(
+        labels=["a"], scores=np.array([0.9], np.float32), boxes=np.array([box], np.float32), width=9, height=9
+    )
+    item = DetectionInput(Image(np.zeros((9, 9, 3), np.uint8)), DetectionParameters())
+    assert OrientedObjectDetection().refine(item, prediction).records() == []
+
+
+def test_scores_that_are_not_finite_are_left_out() -> None:
+    boxes = np.array([[0, 0, 5, 5]], np.float32)
+    prediction = Detections(labels=["a"], scores=np.array([np.inf], np.float32), boxes=boxes)
+    item = DetectionInput(Image(np.zeros((9, 9, 3), np.uint8)), DetectionParameters())
+    assert ObjectDetection().refine(item, prediction).records() == []

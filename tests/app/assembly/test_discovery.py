@@ -113,3 +113,12 @@ def test_the_threshold_of_the_options_is_below_that_of_the_settings(tmp_path: Pa
     first, second = sources(ModelOptions(model_repository=tmp_path, score_threshold=0.2))
     assert first.settings.parameters == {"score_threshold": 0.2}
     assert second.settings.parameters == {"score_threshold": 0.7}
+
+
+def test_names_are_those_of_folders_also_by_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path, "cars/model.onnx", "ships/1/model.onnx")
+    monkeypatch.chdir(tmp_path / "cars")
+    assert named([*model_at(Path("model.onnx"))]) == [("cars", "1")]
+    assert named([*model_at(Path())]) == [("cars", "1")]
+    monkeypatch.chdir(tmp_path / "ships")
+    assert named([*model_at(Path())]) == [("ships", "1")]

@@ -44,7 +44,7 @@ class Clumsy:
 
 
 @contextmanager
-def running(*observers: InferenceObserver, workers: int = 2) -> Generator[Engine]:
+def running(*observers: InferenceObserver, workers: int = 2, max_waiting: int = 32) -> Generator[Engine]:
     sources = [
         ModelSource(name=name, version="7", folder=Path(name), settings=ModelSettings(task_type=STAND_INS[name][0]))
         for name in ("detector", "failing", "oriented")
@@ -52,7 +52,7 @@ def running(*observers: InferenceObserver, workers: int = 2) -> Generator[Engine
     registry = Registry(sources)
     for each in sources[:2]:
         registry.load(each, load_stand_in)
-    engine = Engine(registry, observers, Limits(max_inputs=8), workers)
+    engine = Engine(registry, observers, Limits(max_inputs=8), workers, max_waiting)
     try:
         yield engine
     finally:
@@ -229,3 +229,34 @@ def test_an_event_can_be_written_as_json() -> None:
     with running(seen) as engine:
         exchange(engine, lambda: request(metadata={"standard_metadata": {"a": 1}}))
     assert b'"request_id":"abc"' in msgspec.json.encode(seen.events[0])
+
+
+def test_a_request_that_finds_no_place_is_refused_at_once() -> None:
+    seen, held = Seen(), threading.Event()
+
+    def wait() -> InferenceRequest:
+        assert held.wait(60)
+        return request()
+
+    async def run(engine: Engine) -> None:
+        calls = [asyncio.create_task(engine.exchange(CALLER, "detector", wait, name_of)) for _ in range(3)]
+        (refused,), _ = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+        error = refused.exception()
+        assert isinstance(error, InferenceError)
+        assert error.kind is ErrorKind.OVERLOADED
+        assert engine.busy
+        held.set()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    with running(seen, workers=1, max_waiting=1) as engine:
+        asyncio.run(run(engine))
+        assert not engine.busy
+    assert [event.outcome for event in seen.events] == [ErrorKind.OVERLOADED, None, None]
+
+
+def test_a_stopping_engine_takes_no_more() -> None:
+    with running() as engine:
+        engine.close()
+        with pytest.raises(InferenceError, match="stopping") as caught:
+            exchange(engine, request)
+        assert caught.value.kind is ErrorKind.MODEL_NOT_READY

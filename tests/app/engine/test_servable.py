@@ -9,6 +9,7 @@ import pytest
 from app.engine.description import ModelDescription
 from app.engine.servable import Answered, BoundServable
 from app.protocols.bytes_elements import BinaryElement
+from app.settings.model import ModelError
 from tasks.exchange.error import ErrorKind, InferenceError, invalid
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
@@ -142,3 +143,11 @@ def test_timings_cover_the_three_parts() -> None:
     assert timings.decode > 0
     assert timings.model > 0
     assert timings.refine > 0
+
+
+def test_defaults_that_the_task_does_not_take_are_the_owners_fault() -> None:
+    def model(inputs: Sequence[DetectionInput]) -> Sequence[Detections]:
+        return [whole(item) for item in inputs]
+
+    with pytest.raises(ModelError, match=r"model-settings\.json: parameters\.score_threshold"):
+        BoundServable(ObjectDetection(), model, DESCRIPTION, {"score_threshold": "high"})

@@ -43,6 +43,11 @@ BAD_INPUTS: list[tuple[str, object, int, str]] = [
     ("half in metadata", body_with(b"metadata", b'"\\udfff"'), 400, "inputs[0].parameters.metadata"),
     ("deep", b'{"inputs":' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400, "inputs[0]"),
     ("deep parameter", body_with(b"x", b"[" * 5000 + b"]" * 5000), 400, "deep"),
+    ("bytes in metadata", body_with(b"metadata", b'"\xff"'), 400, "inputs[0].parameters.metadata"),
+    ("sizes past counting", pixels([0, 2**63 - 1, 2**63 - 1], []), 400, "inputs[0].shape"),
+    ("a free size past counting", pixels([-1, 2**62, 2**62], []), 400, "inputs[0].shape"),
+    ("no raw images", pixels([0, 4, 4, 3], []), 400, "inputs[0].shape"),
+    ("labels too deep", parameters(labels="[" * 100_000), 400, "inputs[0].parameters.labels"),
     ("no inputs", {}, 400, "inputs"),
     ("empty inputs", {"inputs": []}, 400, "inputs"),
     ("inputs of another type", {"inputs": "x"}, 400, "inputs"),
@@ -96,7 +101,9 @@ def test_bad_input_is_refused_with_a_sentence(client: Client, body: object, stat
     assert items(infer(client, "detector", image_input())), "the server goes on"
 
 
-@pytest.mark.parametrize("prompts", [5, [5], {"a": "b"}, "[5]", "[broken"])
+@pytest.mark.parametrize(
+    "prompts", [5, [5], {"a": "b"}, "[5]", "[broken", "[" * 100_000], ids=lambda each: str(each)[:9]
+)
 def test_prompts_of_the_wrong_type(client: Client, prompts: object) -> None:
     response = infer(client, "teller", image_input(prompts=prompts))
     assert response.status_code == 400
@@ -162,3 +169,16 @@ def test_a_failing_model_is_a_500_that_says_so(client: Client) -> None:
     assert response.status_code == 500
     assert response.json() == {"error": "The model failed: a model that fails on 1"}
     assert items(infer(client, "detector", image_input())), "the others go on"
+
+
+def test_simplification_beyond_measure_is_refused(client: Client) -> None:
+    response = infer(client, "segmenter", image_input(epsilon=1e30))
+    assert response.status_code == 400
+    assert "inputs[0].parameters.epsilon" in response.json()["error"]
+
+
+def test_refusals_before_the_body_is_read_are_named_and_counted(client: Client) -> None:
+    response = client.post("/v2/models/m-nobody/infer", content=b"")
+    assert response.status_code == 404
+    assert response.headers["x-request-id"]
+    assert 'outcome="model_not_found"' in client.get("/metrics").text

@@ -46,3 +46,15 @@ def test_mistakes_name_the_file_and_the_field(tmp_path: Path, content: bytes, sa
     with pytest.raises(ModelError, match=said) as caught:
         settings(tmp_path, content)
     assert str(tmp_path / SETTINGS_FILE) in str(caught.value)
+
+
+def test_settings_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "model-settings.json").write_bytes(b'{"name": "\xff"}')
+    with pytest.raises(ModelError, match="not valid JSON"):
+        read_settings(tmp_path)
+
+
+def test_a_deviation_of_zero_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model-settings.json").write_text('{"preprocessing": {"std": [1, 0, 1]}}')
+    with pytest.raises(ModelError, match=r"preprocessing\.std\[1\]"):
+        read_settings(tmp_path)

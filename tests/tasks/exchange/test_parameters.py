@@ -129,3 +129,8 @@ def test_convert_names_the_field_without_a_prefix_too() -> None:
         convert({"a": [1, "x"]}, dict[str, list[int]])
     assert str(caught.value) == "[...][1]: Expected `int`, got `str`"
     assert convert([1, 2], tuple[int, ...]) == (1, 2)
+
+
+def test_a_null_shows_the_layer_below() -> None:
+    read = read_parameters(DetectionParameters, {"score_threshold": 0.9}, {"score_threshold": None})
+    assert read.score_threshold == 0.9

@@ -123,3 +123,8 @@ def test_centres_and_sizes_become_corners() -> None:
         [-0.5, -0.5, 0.5, 0.5],
     ]
     assert xywh_to_xyxy(np.zeros((0, 4), np.float32)).shape == (0, 4)
+
+
+def test_a_turned_box_inside_a_better_one_of_its_class_is_kept() -> None:
+    boxes = np.array([[50, 50, 80, 80, 0.1], [50, 50, 8, 8, 0.1]], np.float32)
+    assert suppress_rotated_boxes(boxes, np.array([0.9, 0.8], np.float32), np.array([0, 0]), 0.45).tolist() == [0, 1]

@@ -160,3 +160,8 @@ def test_pixels_can_be_written_to_by_nobody_else() -> None:
     first, second = decode_image(data), decode_image(data)
     first.pixels[:] = 0
     assert second.pixels.any()
+
+
+def test_the_colours_under_the_alpha_of_a_tiff_are_kept() -> None:
+    pixels = np.full((4, 4, 4), (200, 100, 50, 0), np.uint8)
+    assert decode_image(encoded(pixels, "TIFF")).pixels[0, 0].tolist() == [200, 100, 50]
