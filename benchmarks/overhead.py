@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,6 +36,7 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, nargs="*", default=[1, 8])
     options = parser.parse_args()
     body = request_body()
+    print(f"all fixture models ready after {statistics.median(ready_seconds() for _ in range(3)):.2f} s (median of 3)")
     with tempfile.NamedTemporaryFile() as file, server() as (process, port):
         Path(file.name).write_bytes(body)
         post(port, body, 50)
@@ -53,6 +55,13 @@ def main() -> None:
             )
 
 
+def ready_seconds() -> float:
+    """From the start of the process to the moment when every fixture model answers."""
+    started = time.perf_counter()
+    with server(models=()):
+        return time.perf_counter() - started
+
+
 def request_body() -> bytes:
     """The README's request."""
     data = base64.b64encode(PICTURE.read_bytes()).decode()
@@ -66,9 +75,9 @@ def picture_size() -> str:
 
 
 @contextmanager
-def server() -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A server of the detection fixture, as a user starts it, and its port."""
-    command = [sys.executable, "-m", "app", "serve", "--model", str(MODEL), "--port", "0", "--log-format", "json"]
+def server(models: Sequence[str] = ("--model", str(MODEL))) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A server of `models`, as a user starts it, and its port; it is there once its models are loaded."""
+    command = [sys.executable, "-m", "app", "serve", *models, "--port", "0", "--log-format", "json"]
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
         try:
