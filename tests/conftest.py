@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from app.engine.engine import Engine
 from app.engine.registry import Registry
+from app.engine.repository import Repository
 from app.observers.metrics import Metrics
 from app.observers.request_log import RequestLog
 from app.protocols import PROTOCOLS
@@ -32,8 +33,9 @@ def build_app(names: tuple[str, ...], protocol: str, *, limits: Limits | None = 
         for source in sources:
             registry.load(source, load_stand_in)
     metrics = CollectorRegistry()
-    engine = Engine(registry, [RequestLog(), Metrics(metrics)], limits or Limits(max_inputs=64), workers=2)
-    protocols = [each for each in PROTOCOLS if each.name == protocol]
+    repository = Repository(registry, lambda: sources, load_stand_in)
+    engine = Engine(repository, [RequestLog(), Metrics(metrics)], limits or Limits(max_inputs=64), workers=2)
+    protocols = [each for each in PROTOCOLS if each.name in (protocol, "kserve-v2")]
     return create_app(engine, protocols, metrics, MAX_REQUEST_BYTES)
 
 

@@ -1,6 +1,6 @@
 """The service: engine, observers, protocols and application, wired."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from litestar import Litestar
@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from app.assembly.models import load
 from app.engine.engine import Engine
 from app.engine.registry import Registry
+from app.engine.repository import Repository
 from app.observers.metrics import Metrics
 from app.observers.request_log import RequestLog
 from app.protocols import PROTOCOLS
@@ -26,24 +27,25 @@ class Service:
 
     Args:
         settings: of the server.
-        models: what it serves.
+        discover: finds the models it serves, now and whenever one is to be loaded anew.
 
     Raises:
-        ModelError: when two models want the same name.
+        ModelError: when there are no models, or two of them want the same name.
     """
 
-    def __init__(self, settings: ServerSettings, models: Sequence[ModelSource]) -> None:
+    def __init__(self, settings: ServerSettings, discover: Callable[[], Sequence[ModelSource]]) -> None:
         metrics = CollectorRegistry()
         limits = Limits(
             max_pixels=settings.max_pixels,
             max_request_pixels=settings.max_request_pixels,
             max_inputs=settings.max_inputs,
         )
-        self.registry = Registry(models)
+        self.registry = Registry(discover())
         observers = [RequestLog(), Metrics(metrics)]
-        self.engine = Engine(self.registry, observers, limits, settings.worker_count, settings.max_waiting)
+        repository = Repository(self.registry, discover, load)
+        self.engine = Engine(repository, observers, limits, settings.worker_count, settings.max_waiting)
         self.loading = ModelLoading(self.registry, load)
-        protocols = [each for each in PROTOCOLS if each.name == settings.chariot_protocol]
+        protocols = [each for each in PROTOCOLS if each.name not in _other_dialects(settings)]
         self.app = create_app(self.engine, protocols, metrics, settings.max_request_bytes, self._lifespan)
 
     @asynccontextmanager
@@ -54,3 +56,8 @@ class Service:
         finally:
             await self.loading.stop()
             self.engine.close()
+
+
+def _other_dialects(settings: ServerSettings) -> frozenset[str]:
+    """Chariot's protocols that were not chosen: they share their paths."""
+    return frozenset({"chariot-v2", "chariot-v2-kserve"} - {settings.chariot_protocol})

@@ -27,7 +27,7 @@ def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = Ser
 
     configure_logging(settings.log_format)
     tune_process()
-    service = Service(settings, sources(options))
+    service = Service(settings, lambda: sources(options))
 
     def announce(address: str) -> None:
         console = Console(stderr=True, highlight=False, soft_wrap=True)

@@ -10,8 +10,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from app.engine.events import Caller, InferenceObserver
-from app.engine.registry import Registration, Registry
+from app.engine.registry import Registration
+from app.engine.repository import Repository
 from app.engine.servable import Answered
+from app.engine.statistics import Statistics
 from app.engine.story import Story
 from metadata.rule import annotate
 from tasks.exchange.error import ErrorKind, InferenceError
@@ -30,7 +32,7 @@ class Engine:
     """Answers inference requests with the registry's models.
 
     Args:
-        registry: the models.
+        repository: the models on disk, and the registry they are loaded into.
         observers: told of every inference.
         limits: how much of one request is worked on.
         workers: threads that decode, run and encode; the models and OpenCV are held to one thread each, so that the
@@ -40,15 +42,17 @@ class Engine:
 
     def __init__(
         self,
-        registry: Registry,
+        repository: Repository,
         observers: Sequence[InferenceObserver],
         limits: Limits,
         workers: int,
         max_waiting: int = 128,
     ) -> None:
-        self.registry = registry
+        self.repository = repository
+        self.registry = repository.registry
         self.limits = limits
-        self._observers = observers
+        self.statistics = Statistics()
+        self._observers = [self.statistics, *observers]
         self._workers = ThreadPoolExecutor(workers, thread_name_prefix="inference")
         self._places = workers + max_waiting
         self._taken = 0

@@ -22,12 +22,21 @@ class ModelState(StrEnum):
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One version of one model. `servable` is there exactly when the state is READY; `reason` says why it is not."""
+    """One version of one model.
+
+    Attributes:
+        source: where it comes from.
+        state: whether it can answer.
+        reason: why it cannot, empty when it can.
+        servable: there exactly when the state is READY.
+        wanted: False for a model that was unloaded on purpose, for which readiness does not wait.
+    """
 
     source: ModelSource
     state: ModelState
     reason: str = ""
     servable: Servable | None = None
+    wanted: bool = True
 
     @property
     def chariot_id(self) -> str:
@@ -66,8 +75,24 @@ class Registry:
     @property
     def ready(self) -> bool:
         """Whether there is a model at all, and every one of them can answer."""
-        found = self.registrations
-        return bool(found) and all(each.state is ModelState.READY for each in found)
+        wanted = [each for each in self.registrations if each.wanted]
+        return bool(wanted) and all(each.state is ModelState.READY for each in wanted)
+
+    def versions(self, name: str) -> Sequence[Registration]:
+        """Every version of one model, the latest first; none for a name that is not known."""
+        versions = self._models.get(name, {})
+        return [versions[each] for each in sorted(versions, key=version_order, reverse=True)]
+
+    def replace(self, name: str, registrations: Iterable[Registration]) -> None:
+        """Put `registrations` in the place of all versions of a model, in one step; requests in flight keep theirs."""
+        versions = {each.source.version: each for each in registrations}
+        with self._lock:
+            models = dict(self._models)
+            if versions:
+                models[name] = versions
+            else:
+                models.pop(name, None)
+            self._models = models
 
     def load(self, source: ModelSource, load: Callable[[ModelSource], Servable]) -> Registration:
         """Load one of the sources with `load` and record how that ended; a failure is recorded, not raised."""

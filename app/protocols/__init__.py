@@ -2,8 +2,9 @@
 
 from app.protocols.chariot_v2.routes import ChariotV2
 from app.protocols.chariot_v2_kserve.routes import ChariotV2KServe
+from app.protocols.kserve_v2.routes import KServeV2
 from app.protocols.protocol import HttpProtocol
 
 __all__ = ("PROTOCOLS",)
 
-PROTOCOLS: tuple[HttpProtocol, ...] = (ChariotV2KServe(), ChariotV2())
+PROTOCOLS: tuple[HttpProtocol, ...] = (ChariotV2KServe(), ChariotV2(), KServeV2())

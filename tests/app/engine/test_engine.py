@@ -13,6 +13,7 @@ import pytest
 from app.engine.engine import Engine
 from app.engine.events import Caller, InferenceEvent, InferenceObserver
 from app.engine.registry import Registry
+from app.engine.repository import Repository
 from app.protocols.bytes_elements import BinaryElement
 from app.settings.model import ModelSettings, ModelSource
 from tasks.exchange.error import ErrorKind, InferenceError, invalid
@@ -52,7 +53,9 @@ def running(*observers: InferenceObserver, workers: int = 2, max_waiting: int = 
     registry = Registry(sources)
     for each in sources[:2]:
         registry.load(each, load_stand_in)
-    engine = Engine(registry, observers, Limits(max_inputs=8), workers, max_waiting)
+    engine = Engine(
+        Repository(registry, lambda: sources, load_stand_in), observers, Limits(max_inputs=8), workers, max_waiting
+    )
     try:
         yield engine
     finally:

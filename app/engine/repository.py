@@ -1,0 +1,90 @@
+"""Loading and unloading models while the server answers."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from app.engine.registry import ModelState, Registration, Registry
+from app.engine.servable import Servable
+from app.settings.model import ModelError, ModelSource
+from tasks.exchange.error import ErrorKind, InferenceError
+
+__all__ = ("UNLOADED", "Repository")
+
+UNLOADED = "unloaded"
+"""The reason of a model that was unloaded on purpose."""
+
+
+class Repository:
+    """The models on disk, and the registry they are loaded into.
+
+    Args:
+        registry: what is served.
+        discover: finds every model on disk, anew each time.
+        load: makes a model ready to answer.
+    """
+
+    def __init__(
+        self, registry: Registry, discover: Callable[[], Sequence[ModelSource]], load: Callable[[ModelSource], Servable]
+    ) -> None:
+        self.registry = registry
+        self._discover = discover
+        self._load = load
+        self._turn = asyncio.Lock()
+
+    async def index(self) -> Sequence[Registration]:
+        """Every version of every model, those included that lie on disk and were never loaded."""
+        known = list(self.registry.registrations)
+        names = {(each.source.name, each.source.version) for each in known}
+        known += [
+            Registration(source=each, state=ModelState.UNAVAILABLE, reason="not loaded", wanted=False)
+            for each in await asyncio.to_thread(self._sources)
+            if (each.name, each.version) not in names
+        ]
+        return known
+
+    async def load(self, name: str) -> None:
+        """Load every version of a model from disk, and put them in the place of those that serve.
+
+        What serves goes on serving until the new versions are ready, and for good when one of them cannot be loaded.
+
+        Raises:
+            InferenceError: MODEL_NOT_FOUND when nothing on disk has the name, MODEL_NOT_READY when it cannot be loaded.
+        """
+        async with self._turn:
+            sources = [each for each in await asyncio.to_thread(self._sources) if each.name == name]
+            if not sources:
+                raise InferenceError(ErrorKind.MODEL_NOT_FOUND, f"Nothing in the repository is called {name!r}")
+            loaded: list[Registration] = []
+            for source in sources:
+                try:
+                    servable = await asyncio.to_thread(self._load, source)
+                except ModelError as error:
+                    raise InferenceError(ErrorKind.MODEL_NOT_READY, f"Failed to load {name!r}: {error}") from None
+                loaded.append(Registration(source=source, state=ModelState.READY, servable=servable))
+            self.registry.replace(name, loaded)
+
+    async def unload(self, name: str) -> None:
+        """Serve a model no longer. Requests in flight are answered.
+
+        Raises:
+            InferenceError: MODEL_NOT_FOUND when no model has the name.
+        """
+        async with self._turn:
+            versions = self.registry.versions(name)
+            if not versions:
+                raise InferenceError(ErrorKind.MODEL_NOT_FOUND, f"No model is called {name!r}")
+            idle = [
+                msgspec.structs.replace(
+                    each, state=ModelState.UNAVAILABLE, reason=UNLOADED, servable=None, wanted=False
+                )
+                for each in versions
+            ]
+            self.registry.replace(name, idle)
+
+    def _sources(self) -> Sequence[ModelSource]:
+        try:
+            return self._discover()
+        except ModelError:
+            return ()

@@ -1,0 +1,193 @@
+"""REST bodies of the Open Inference Protocol to the neutral exchange and back."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from app.engine.servable import Servable
+from app.protocols.bytes_elements import string_elements
+from app.protocols.json_body import read_json
+from app.protocols.json_parameters import read_parameters_object
+from app.protocols.json_tensors import numeric_tensor, read_datatype
+from app.protocols.kserve_v2.binary import SniffedElement, pack, split_body, unpack_bytes, unpack_numbers
+from app.protocols.kserve_v2.rendering import RequestedOutput, Wanted, render, wanted_outputs
+from app.protocols.kserve_v2.wire import WireInput, WireOutput, WireRequest, WireRequestedOutput, WireResponse
+from tasks.exchange.error import invalid
+from tasks.exchange.parameters import Positive, convert
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.response import InferenceResponse
+from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor
+
+__all__ = ("decode", "encode")
+
+_BINARY_SIZE = "binary_data_size"
+_encoder = msgspec.json.Encoder()
+
+
+class _OutputParameters(msgspec.Struct, frozen=True):
+    """What an entry of `outputs` may ask for."""
+
+    classification: Positive | None = None
+    binary_data: bool = False
+
+
+def decode(
+    body: bytes, header_length: str | None, servable: Servable, *, model_name: str, model_version: str | None
+) -> tuple[InferenceRequest, Wanted]:
+    """Read a request's body, and what it asks to be answered with.
+
+    Args:
+        body: JSON, or JSON and binary tensors, or one binary tensor alone.
+        header_length: the header Inference-Header-Content-Length, when there is one.
+        servable: the model asked.
+        model_name: its name.
+        model_version: the version asked for.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the field.
+    """
+    json, binary = split_body(body, header_length)
+    if json is None:
+        tensor = _raw_input(binary, servable)
+        request = InferenceRequest(id="", model_name=model_name, model_version=model_version, inputs=(tensor,))
+        return request, Wanted(binary=True)
+    wire = read_json(json, WireRequest)
+    inputs: list[InputTensor] = []
+    position = 0
+    for index, each in enumerate(wire.inputs):
+        tensor, position = _tensor(each, binary, position, f"inputs[{index}]")
+        inputs.append(tensor)
+    if position != len(binary):
+        raise invalid(f"Expected {position} bytes of tensors after the JSON, got {len(binary)}")
+    parameters = read_parameters_object(wire.parameters, "parameters")
+    request = InferenceRequest(
+        id=wire.id or "",
+        model_name=model_name,
+        model_version=model_version,
+        inputs=tuple(inputs),
+        parameters=parameters,
+    )
+    binary_output = convert(parameters.get("binary_data_output") or False, bool, "parameters.binary_data_output")
+    outputs = None if wire.outputs is None else [_requested(each, index) for index, each in enumerate(wire.outputs)]
+    return request, wanted_outputs(servable, outputs, parameters.get("output_format"), binary_output)
+
+
+def encode(response: InferenceResponse, servable: Servable, wanted: Wanted) -> tuple[bytes, int | None]:
+    """Write a response's body; the second value is the length of its JSON when binary tensors follow, else None.
+
+    Raises:
+        InferenceError: UNSUPPORTED for FP16 that is not asked for as binary.
+    """
+    blocks: list[bytes] = []
+    outputs: list[WireOutput] = []
+    echoed: Mapping[str, object] = response.outputs[0].parameters if len(response.outputs) == 1 else {}
+    for tensor, as_binary in render(response, servable, wanted):
+        parameters: dict[str, object] = {**echoed}
+        data: Sequence[Any] | msgspec.UnsetType = msgspec.UNSET
+        if as_binary:
+            block = pack(tensor)
+            blocks.append(block)
+            parameters[_BINARY_SIZE] = len(block)
+        else:
+            data = _json_data(tensor)
+        outputs.append(
+            WireOutput(
+                name=tensor.name,
+                datatype=tensor.datatype,
+                shape=tensor.shape,
+                data=data,
+                parameters=parameters or msgspec.UNSET,
+            )
+        )
+    json = _encoder.encode(
+        WireResponse(
+            model_name=response.model_name,
+            model_version=response.model_version,
+            outputs=outputs,
+            id=response.id or msgspec.UNSET,
+        )
+    )
+    if not any(blocks):
+        return json, None
+    return b"".join((json, *blocks)), len(json)
+
+
+def _requested(wire: WireRequestedOutput, index: int) -> RequestedOutput:
+    path = f"outputs[{index}]"
+    parameters = convert(wire.parameters or {}, _OutputParameters, f"{path}.parameters")
+    return RequestedOutput(
+        name=wire.name, classification=parameters.classification, binary=parameters.binary_data, path=path
+    )
+
+
+def _tensor(wire: WireInput, binary: memoryview, position: int, path: str) -> tuple[InputTensor, int]:
+    """One input, and where in the binary part the next one begins."""
+    datatype = read_datatype(wire.datatype, f"{path}.datatype")
+    if any(size < 0 for size in wire.shape):
+        raise invalid(f"Expected sizes of 0 or more, got {wire.shape}", f"{path}.shape")
+    parameters = dict(read_parameters_object(wire.parameters, f"{path}.parameters"))
+    size = parameters.pop(_BINARY_SIZE, None)
+    if (size is None) == isinstance(wire.data, msgspec.UnsetType):
+        raise invalid(f"Expected either data or the parameter {_BINARY_SIZE}", path)
+    if isinstance(wire.data, msgspec.UnsetType):
+        length = convert(size, int, f"{path}.parameters.{_BINARY_SIZE}")
+        if length < 0 or position + length > len(binary):
+            found = f"{length}, with {len(binary) - position} bytes left after the JSON"
+            raise invalid(f"Expected the size of a block of bytes, got {found}", f"{path}.parameters.{_BINARY_SIZE}")
+        block = binary[position : position + length]
+        return _from_bytes(wire, datatype, block, parameters, f"{path}.data"), position + length
+    return _from_json(wire, datatype, wire.data, parameters, path), position
+
+
+def _from_bytes(
+    wire: WireInput, datatype: Datatype, block: memoryview, parameters: Mapping[str, object], path: str
+) -> InputTensor:
+    if datatype is Datatype.BYTES:
+        elements = unpack_bytes(block, path)
+        return BytesTensor(name=wire.name, shape=tuple(wire.shape), elements=elements, parameters=parameters)
+    data = unpack_numbers(block, datatype, wire.shape, path)
+    return Tensor(name=wire.name, datatype=datatype, data=data, parameters=parameters)
+
+
+def _from_json(
+    wire: WireInput, datatype: Datatype, data: msgspec.Raw, parameters: Mapping[str, object], path: str
+) -> InputTensor:
+    if datatype is Datatype.BYTES:
+        elements = string_elements(data, f"{path}.data")
+        return BytesTensor(name=wire.name, shape=tuple(wire.shape), elements=elements, parameters=parameters)
+    if datatype is Datatype.FP16:
+        raise invalid("FP16 has no form in JSON; send it with the binary extension", f"{path}.datatype")
+    return numeric_tensor(wire.name, datatype, wire.shape, data, parameters, path)
+
+
+def _raw_input(data: memoryview, servable: Servable) -> InputTensor:
+    """The only input of a model, whose bytes are the whole body: one element, or a batch of 1 with one free size."""
+    if len(servable.inputs) != 1:
+        raise invalid(f"Expected JSON: the model takes {len(servable.inputs)} inputs, and the body can only be one")
+    (spec,) = servable.inputs
+    if spec.datatype is Datatype.BYTES:
+        return BytesTensor(name=spec.name, shape=(1,), elements=[SniffedElement(bytes(data))])
+    free = [index for index, size in enumerate(spec.shape) if size == -1]
+    shape = [1 if index in free[:-1] else size for index, size in enumerate(spec.shape)]
+    if len(free) == 1 and free[0] == 0 and len(shape) > 1:
+        shape[0] = 1
+    elif free:
+        known = spec.datatype.dtype.itemsize * int(np.prod([size for size in shape if size != -1]))
+        shape[free[-1]] = len(data) // known if known else 0
+    return Tensor(name=spec.name, datatype=spec.datatype, data=unpack_numbers(data, spec.datatype, shape, "body"))
+
+
+def _json_data(tensor: Tensor) -> Sequence[Any]:
+    flat = tensor.data.ravel()
+    if tensor.datatype is Datatype.FP16:
+        raise invalid(f"FP16 has no form in JSON; ask for {tensor.name!r} with binary_data", "outputs")
+    if tensor.datatype is Datatype.BYTES:
+        try:
+            return [element.decode() for element in flat]
+        except UnicodeDecodeError:
+            raise invalid(
+                f"{tensor.name!r} holds bytes that are no text; ask for it with binary_data", "outputs"
+            ) from None
+    return flat.tolist()

@@ -1,0 +1,102 @@
+"""Triton's model repository and statistics extensions over REST."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from litestar import Response
+
+from app.engine.engine import Engine
+from app.engine.registry import Registration
+from app.engine.statistics import Duration, ModelStatistics
+from app.protocols.json_body import read_json
+from app.protocols.protocol import Endpoint, HttpRequest, json_response
+
+__all__ = ("repository_endpoints", "statistics_of")
+
+
+class _IndexRequest(msgspec.Struct, frozen=True):
+    ready: bool = False
+
+
+def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
+    """Index, load, unload, and what each model has done."""
+
+    async def index(request: HttpRequest) -> Response[bytes]:
+        body = await request.body()
+        wanted = read_json(body, _IndexRequest) if body.strip() else _IndexRequest()
+        found = [each for each in await engine.repository.index() if each.servable is not None or not wanted.ready]
+        return json_response(msgspec.json.encode([_entry(each) for each in found]))
+
+    async def load(request: HttpRequest) -> Response[bytes]:
+        name = request.path_params["target"]
+        await engine.repository.load(name)
+        return json_response(msgspec.json.encode({"name": name, "load": True}))
+
+    async def unload(request: HttpRequest) -> Response[bytes]:
+        name = request.path_params["target"]
+        await engine.repository.unload(name)
+        return json_response(msgspec.json.encode({"name": name, "unload": True}))
+
+    async def statistics(request: HttpRequest) -> Response[bytes]:
+        name, version = request.path_params.get("target"), request.path_params.get("version")
+        if name is None:
+            found = [each for each in engine.registry.registrations if each.servable is not None]
+        elif version is None:
+            engine.registry.find(name)
+            found = [each for each in engine.registry.versions(name) if each.servable is not None]
+        else:
+            found = [engine.registry.find(name, version)]
+        return json_response(msgspec.json.encode({"model_stats": [statistics_of(engine, each) for each in found]}))
+
+    model = "/v2/models/{target:str}"
+    return [
+        Endpoint(method="POST", path="/v2/repository/index", handle=index),
+        Endpoint(method="POST", path="/v2/repository/models/{target:str}/load", handle=load),
+        Endpoint(method="POST", path="/v2/repository/models/{target:str}/unload", handle=unload),
+        Endpoint(method="GET", path="/v2/models/stats", handle=statistics),
+        Endpoint(method="GET", path=f"{model}/stats", handle=statistics),
+        Endpoint(method="GET", path=f"{model}/versions/{{version:str}}/stats", handle=statistics),
+    ]
+
+
+def statistics_of(engine: Engine, registration: Registration) -> dict[str, Any]:
+    """One entry of `model_stats`."""
+    source = registration.source
+    found = engine.statistics.of(source.name, source.version)
+    return {
+        "name": source.name,
+        "version": source.version,
+        "last_inference": found.last_inference,
+        "inference_count": found.inference_count,
+        "execution_count": found.execution_count,
+        "inference_stats": _durations(found),
+        "batch_stats": [
+            {
+                "batch_size": size,
+                "compute_input": batch.compute_input,
+                "compute_infer": batch.compute_infer,
+                "compute_output": batch.compute_output,
+            }
+            for size, batch in sorted(found.batches.items())
+        ],
+    }
+
+
+def _durations(found: ModelStatistics) -> dict[str, Duration]:
+    return {
+        "success": found.success,
+        "fail": found.fail,
+        "queue": found.queue,
+        "compute_input": found.compute_input,
+        "compute_infer": found.compute_infer,
+        "compute_output": found.compute_output,
+        # Nothing is cached here; the extension has these all the same.
+        "cache_hit": Duration(),
+        "cache_miss": Duration(),
+    }
+
+
+def _entry(registration: Registration) -> dict[str, str]:
+    source = registration.source
+    return {"name": source.name, "version": source.version, "state": registration.state, "reason": registration.reason}

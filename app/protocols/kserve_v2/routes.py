@@ -1,0 +1,134 @@
+"""What the Open Inference Protocol serves over REST."""
+
+from collections.abc import Sequence
+
+import msgspec
+from litestar import Response
+
+from app import __version__
+from app.engine.engine import Engine
+from app.engine.registry import Registration
+from app.engine.servable import Servable
+from app.protocols.caller import caller_of
+from app.protocols.error_body import error_object
+from app.protocols.kserve_v2.codec import decode, encode
+from app.protocols.kserve_v2.rendering import Wanted, declared_outputs
+from app.protocols.kserve_v2.repository import repository_endpoints
+from app.protocols.kserve_v2.wire import WireMetadata, WireTensorSpec
+from app.protocols.protocol import Endpoint, HttpRequest, json_response
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.response import InferenceResponse
+from tasks.exchange.tensor import TensorSpec
+
+__all__ = ("EXTENSIONS", "KServeV2", "model_metadata")
+
+EXTENSIONS = ("classification", "binary_tensor_data", "parameters", "statistics", "model_repository")
+"""The extensions served, by the names that Triton reports."""
+
+_HEADER_LENGTH = "inference-header-content-length"
+_MODEL = "/v2/models/{target:str}"
+_VERSION = f"{_MODEL}/versions/{{version:str}}"
+
+
+class KServeV2:
+    """KServe's V2, the Open Inference Protocol, with the extensions of Triton."""
+
+    name = "kserve-v2"
+
+    def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
+        async def server_metadata(_: HttpRequest) -> Response[bytes]:
+            about = {"name": "charioteer", "version": __version__, "extensions": EXTENSIONS}
+            return json_response(msgspec.json.encode(about))
+
+        async def live(_: HttpRequest) -> Response[bytes]:
+            return json_response(b'{"live":true}')
+
+        async def ready(_: HttpRequest) -> Response[bytes]:
+            if engine.registry.ready:
+                return json_response(b'{"ready":true}')
+            return json_response(b'{"ready":false,"error":"Not every model is ready"}', status=503)
+
+        async def models(_: HttpRequest) -> Response[bytes]:
+            names = sorted({each.source.name for each in engine.registry.registrations})
+            return json_response(msgspec.json.encode({"models": names}))
+
+        async def metadata(request: HttpRequest) -> Response[bytes]:
+            registration = _addressed(engine, request)
+            return json_response(msgspec.json.encode(model_metadata(engine, registration)))
+
+        async def model_ready(request: HttpRequest) -> Response[bytes]:
+            registration = _addressed(engine, request)
+            return json_response(msgspec.json.encode({"name": registration.source.name, "ready": True}))
+
+        async def infer(request: HttpRequest) -> Response[bytes]:
+            return await self._infer(engine, request)
+
+        found = [
+            Endpoint(method="GET", path="/v2", handle=server_metadata),
+            Endpoint(method="GET", path="/v2/health/live", handle=live),
+            Endpoint(method="GET", path="/v2/health/ready", handle=ready),
+            Endpoint(method="GET", path="/v2/models", handle=models),
+        ]
+        for path in (_MODEL, _VERSION):
+            found += [
+                Endpoint(method="GET", path=path, handle=metadata),
+                Endpoint(method="GET", path=f"{path}/ready", handle=model_ready),
+                Endpoint(method="POST", path=f"{path}/infer", handle=infer),
+            ]
+        return [*found, *repository_endpoints(engine)]
+
+    def error_body(self, error: InferenceError, /) -> bytes:
+        return error_object(error)
+
+    async def _infer(self, engine: Engine, request: HttpRequest) -> Response[bytes]:
+        caller = caller_of(request, self.name)
+        try:
+            registration = _addressed(engine, request)
+        except InferenceError as error:
+            raise engine.refused(caller, error, request.path_params["target"]) from None
+        source, servable = registration.source, _servable(registration)
+        body = await request.body()
+        header_length = request.headers.get(_HEADER_LENGTH)
+        wanted = Wanted()
+
+        def decoded() -> InferenceRequest:
+            nonlocal wanted
+            version = request.path_params.get("version")
+            neutral, wanted = decode(body, header_length, servable, model_name=source.name, model_version=version)
+            return neutral
+
+        def encoded(response: InferenceResponse) -> tuple[bytes, int | None]:
+            return encode(response, servable, wanted)
+
+        content, json_length = await engine.exchange(caller, source.name, decoded, encoded)
+        if json_length is None:
+            return json_response(content)
+        headers = {"Inference-Header-Content-Length": str(json_length)}
+        return Response(content, headers=headers, media_type="application/octet-stream")
+
+
+def model_metadata(engine: Engine, registration: Registration) -> WireMetadata:
+    """What a model takes and gives, for the protocol's metadata call."""
+    servable = _servable(registration)
+    return WireMetadata(
+        name=registration.source.name,
+        versions=[each.source.version for each in reversed(engine.registry.versions(registration.source.name))],
+        platform=servable.description.platform,
+        inputs=[_spec(each) for each in servable.inputs],
+        outputs=[_spec(each) for each in declared_outputs(servable)],
+    )
+
+
+def _addressed(engine: Engine, request: HttpRequest) -> Registration:
+    return engine.registry.find(request.path_params["target"], request.path_params.get("version"))
+
+
+def _servable(registration: Registration) -> Servable:
+    if registration.servable is None:
+        raise InferenceError(ErrorKind.MODEL_NOT_READY, registration.reason)
+    return registration.servable
+
+
+def _spec(spec: TensorSpec) -> WireTensorSpec:
+    return WireTensorSpec(name=spec.name, datatype=spec.datatype, shape=spec.shape)
