@@ -34,7 +34,7 @@ def build_app(names: tuple[str, ...], protocol: str, *, limits: Limits | None = 
             registry.load(source, load_stand_in)
     metrics = CollectorRegistry()
     repository = Repository(registry, lambda: sources, load_stand_in)
-    engine = Engine(repository, [RequestLog(), Metrics(metrics)], limits or Limits(max_inputs=64), workers=2)
+    engine = Engine(repository, [RequestLog(), Metrics(metrics)], limits or Limits(max_inputs=64, max_request_bytes=MAX_REQUEST_BYTES), workers=2)
     protocols = [each for each in PROTOCOLS if each.name in (protocol, "kserve-v2")]
     return create_app(engine, protocols, metrics, MAX_REQUEST_BYTES)
 

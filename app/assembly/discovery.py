@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from app.engine.registry import version_order
 from app.runtimes import RUNTIMES
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSettings, ModelSource, read_settings
 
@@ -39,9 +40,10 @@ def model_at(path: Path) -> Sequence[ModelSource]:
     versions = _versions(path)
     if versions:
         shared = read_settings(path)
+        name = path.resolve().name
         return [
-            _source(each, _version_settings(each, shared), path.resolve().name, each.name.removeprefix("v"))
-            for each in versions
+            _source(each, _version_settings(each, shared), name, _version_name(each))
+            for each in _served_versions(path, versions, shared)
         ]
     if _is_model(path):
         return [_source(path, read_settings(path), path.resolve().name, "1")]
@@ -73,6 +75,24 @@ def _is_model(folder: Path) -> bool:
 def _versions(folder: Path) -> list[Path]:
     candidates = [each for each in sorted(folder.iterdir()) if each.is_dir() and _VERSION.fullmatch(each.name)]
     return [each for each in candidates if _is_model(each)]
+
+
+def _served_versions(path: Path, versions: Sequence[Path], settings: ModelSettings) -> Sequence[Path]:
+    """The version folders that the settings of the model want served."""
+    match settings.versions:
+        case "all":
+            return versions
+        case "latest":
+            return [max(versions, key=lambda each: version_order(_version_name(each)))]
+        case wanted:
+            missing = set(wanted) - {_version_name(each) for each in versions}
+            if missing:
+                raise ModelError(f"{path / SETTINGS_FILE}: versions: There is no version {', '.join(sorted(missing))}")
+            return [each for each in versions if _version_name(each) in wanted]
+
+
+def _version_name(folder: Path) -> str:
+    return folder.name.removeprefix("v")
 
 
 def _version_settings(folder: Path, shared: ModelSettings) -> ModelSettings:

@@ -15,6 +15,7 @@ from app.observers.request_log import RequestLog
 from app.protocols import PROTOCOLS
 from app.server.asgi import create_app
 from app.server.loading import ModelLoading
+from app.server.polling import polling
 from app.settings.model import ModelSource
 from app.settings.server import ServerSettings
 from tasks.exchange.limits import Limits
@@ -35,7 +36,9 @@ class Service:
 
     def __init__(self, settings: ServerSettings, discover: Callable[[], Sequence[ModelSource]]) -> None:
         metrics = CollectorRegistry()
+        self._poll_seconds = settings.repository_poll_seconds
         limits = Limits(
+            max_request_bytes=settings.max_request_bytes,
             max_pixels=settings.max_pixels,
             max_request_pixels=settings.max_request_pixels,
             max_inputs=settings.max_inputs,
@@ -52,7 +55,8 @@ class Service:
     async def _lifespan(self, _: Litestar) -> AsyncGenerator[None]:
         self.loading.start()
         try:
-            yield
+            async with polling(self.engine.repository, self._poll_seconds):
+                yield
         finally:
             await self.loading.stop()
             self.engine.close()

@@ -13,6 +13,9 @@ from tasks.exchange.error import ErrorKind, InferenceError
 __all__ = ("ModelState", "Registration", "Registry", "version_order")
 
 
+LATEST = "latest"
+
+
 class ModelState(StrEnum):
     """Whether a model version can answer, in the words of the Open Inference Protocol's repository extension."""
 
@@ -110,10 +113,12 @@ class Registry:
     def find(self, name: str, version: str | None = None) -> Registration:
         """The registration that can answer for a model: the version asked for, or the latest that is ready.
 
+        The version "latest" is the same as none.
+
         Raises:
             InferenceError: MODEL_NOT_FOUND, or MODEL_NOT_READY with the reason.
         """
-        found = self._versions(name, version)
+        found = self._versions(name, None if version == LATEST else version)
         for registration in found:
             if registration.servable is not None:
                 return registration

@@ -1,6 +1,7 @@
 """Loading and unloading models while the server answers."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -11,6 +12,8 @@ from app.settings.model import ModelError, ModelSource
 from tasks.exchange.error import ErrorKind, InferenceError
 
 __all__ = ("UNLOADED", "Repository")
+
+_logger = logging.getLogger(__name__)
 
 UNLOADED = "unloaded"
 """The reason of a model that was unloaded on purpose."""
@@ -32,6 +35,7 @@ class Repository:
         self._discover = discover
         self._load = load
         self._turn = asyncio.Lock()
+        self._prints: dict[str, object] | None = None
 
     async def index(self) -> Sequence[Registration]:
         """Every version of every model, those included that lie on disk and were never loaded."""
@@ -83,8 +87,38 @@ class Repository:
             ]
             self.registry.replace(name, idle)
 
+    async def refresh(self) -> None:
+        """Bring what is served in line with what lies on disk: load what is new or changed, unload what is gone.
+
+        What changed is told by comparing with the call before; the first one only looks. A model that was unloaded on
+        purpose stays so until its files change, and one that cannot be loaded is not tried again until then.
+        """
+        found: dict[str, list[ModelSource]] = {}
+        for source in await asyncio.to_thread(self._sources):
+            found.setdefault(source.name, []).append(source)
+        prints = {name: await asyncio.to_thread(_fingerprint, sources) for name, sources in found.items()}
+        before, self._prints = self._prints, prints
+        if before is None:
+            return
+        for name in [name for name, found_now in prints.items() if before.get(name) != found_now]:
+            try:
+                await self.load(name)
+            except InferenceError as error:
+                _logger.error("model failed to load", extra={"model": name, "reason": str(error)})
+        for name in before.keys() - prints.keys():
+            if self.registry.versions(name):
+                await self.unload(name)
+
     def _sources(self) -> Sequence[ModelSource]:
         try:
             return self._discover()
         except ModelError:
             return ()
+
+
+def _fingerprint(sources: Sequence[ModelSource]) -> object:
+    """Names, sizes and times of the files of a model; settings that lie above versions are among them."""
+    folders = {folder for source in sources for folder in (source.folder, source.folder.parent)}
+    files = {file for folder in folders for file in folder.glob("*") if file.is_file()}
+    files |= {file for source in sources for file in source.folder.glob("*/*") if file.is_file()}
+    return sorted((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files)

@@ -49,6 +49,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     Attributes:
         name: the model's name; its folder's name when absent.
+        versions: of a folder with versions in it, which ones are served: "all", "latest", or a list of them.
         version: its version; the version folder's name, or "1", when absent.
         task_type: what it does.
         runtime: the name of the runtime that loads it.
@@ -63,6 +64,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     name: str | None = None
     version: str | None = None
+    versions: Literal["all", "latest"] | list[str] = "all"
     task_type: TaskType | None = None
     runtime: str | None = None
     uri: str | None = None

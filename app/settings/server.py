@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from cyclopts.types import PositiveInt
+from cyclopts.types import PositiveFloat, PositiveInt
 from cyclopts.validators import Number
 
 __all__ = ("ModelOptions", "ServerSettings")
@@ -69,6 +69,9 @@ class ServerSettings:
 
     max_inputs: Annotated[PositiveInt, _environment("CHARIOTEER_MAX_INPUTS")] = 256
     """A request of more images or texts is refused."""
+
+    repository_poll_seconds: Annotated[PositiveFloat | None, _environment("CHARIOTEER_REPOSITORY_POLL_SECONDS")] = None
+    """How often to look for changed models on disk; never when absent."""
 
     workers: Annotated[PositiveInt | None, _environment("CHARIOTEER_WORKERS")] = None
     """Threads that decode, run and encode; one for each core, or for each CPU of a container's quota, when absent."""

@@ -9,6 +9,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds that hold for one request.
 
     Attributes:
+        max_request_bytes: of a body, after decompression.
         max_pixels: width times height of one image, read from its header before anything is decoded.
         max_request_pixels: the same summed over all images of the request.
         max_inputs: images, or texts, in one request, counted over all of its inputs.
@@ -16,6 +17,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         max_new_tokens: tokens generated for one prompt.
     """
 
+    max_request_bytes: int = 64 * 1024 * 1024
     max_pixels: int = 64_000_000
     max_request_pixels: int = 256_000_000
     max_inputs: int = 256

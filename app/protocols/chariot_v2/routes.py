@@ -10,6 +10,7 @@ from app.protocols.caller import caller_of
 from app.protocols.chariot_paths import addressed, chariot_endpoints
 from app.protocols.chariot_v2.codec import PARAMETERS_HEADER, decode, encode, localised
 from app.protocols.protocol import Endpoint, HttpRequest
+from app.protocols.request_body import body_of
 from tasks.exchange.error import InferenceError
 from tasks.exchange.request import InferenceRequest
 
@@ -25,7 +26,7 @@ class ChariotV2:
         async def infer(request: HttpRequest) -> Response[bytes]:
             caller = caller_of(request, self.name)
             name, version = addressed(engine, request, caller)
-            body = await request.body()
+            body = await body_of(request, engine)
             media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             parameters_header = request.headers.get(PARAMETERS_HEADER)
 

@@ -10,6 +10,7 @@ from app.protocols.chariot_paths import addressed, chariot_endpoints
 from app.protocols.chariot_v2_kserve.codec import decode, encode
 from app.protocols.error_body import error_object
 from app.protocols.protocol import Endpoint, HttpRequest, json_response
+from app.protocols.request_body import body_of
 from tasks.exchange.error import InferenceError
 from tasks.exchange.request import InferenceRequest
 
@@ -25,7 +26,7 @@ class ChariotV2KServe:
         async def infer(request: HttpRequest) -> Response[bytes]:
             caller = caller_of(request, self.name)
             name, version = addressed(engine, request, caller)
-            body = await request.body()
+            body = await body_of(request, engine)
 
             def decoded() -> InferenceRequest:
                 return decode(body, model_name=name, model_version=version, request_id=caller.request_id)

@@ -11,6 +11,7 @@ from app.engine.registry import Registration
 from app.engine.statistics import Duration, ModelStatistics
 from app.protocols.json_body import read_json
 from app.protocols.protocol import Endpoint, HttpRequest, json_response
+from app.protocols.request_body import body_of
 
 __all__ = ("repository_endpoints", "statistics_of")
 
@@ -23,7 +24,7 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
     """Index, load, unload, and what each model has done."""
 
     async def index(request: HttpRequest) -> Response[bytes]:
-        body = await request.body()
+        body = await body_of(request, engine)
         wanted = read_json(body, _IndexRequest) if body.strip() else _IndexRequest()
         found = [each for each in await engine.repository.index() if each.servable is not None or not wanted.ready]
         return json_response(msgspec.json.encode([_entry(each) for each in found]))

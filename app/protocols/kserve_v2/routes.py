@@ -16,6 +16,7 @@ from app.protocols.kserve_v2.rendering import Wanted, declared_outputs
 from app.protocols.kserve_v2.repository import repository_endpoints
 from app.protocols.kserve_v2.wire import WireMetadata, WireTensorSpec
 from app.protocols.protocol import Endpoint, HttpRequest, json_response
+from app.protocols.request_body import body_of
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceResponse
@@ -88,7 +89,7 @@ class KServeV2:
         except InferenceError as error:
             raise engine.refused(caller, error, request.path_params["target"]) from None
         source, servable = registration.source, _servable(registration)
-        body = await request.body()
+        body = await body_of(request, engine)
         header_length = request.headers.get(_HEADER_LENGTH)
         wanted = Wanted()
 

@@ -122,3 +122,19 @@ def test_names_are_those_of_folders_also_by_relative_paths(tmp_path: Path, monke
     assert named([*model_at(Path())]) == [("cars", "1")]
     monkeypatch.chdir(tmp_path / "ships")
     assert named([*model_at(Path())]) == [("ships", "1")]
+
+
+@pytest.mark.parametrize(
+    ("policy", "served"), [('"all"', ["10", "2", "9"]), ('"latest"', ["10"]), ('["2", "9"]', ["2", "9"])]
+)
+def test_the_settings_say_which_versions_are_served(tmp_path: Path, policy: str, served: list[str]) -> None:
+    make(tmp_path, "m/2/model.onnx", "m/9/model.onnx", "m/10/model.onnx")
+    (tmp_path / "m" / "model-settings.json").write_text(f'{{"versions": {policy}}}')
+    assert sorted(version for _, version in named([*models_in(tmp_path)])) == served
+
+
+def test_a_version_that_is_not_there_cannot_be_served(tmp_path: Path) -> None:
+    make(tmp_path, "m/2/model.onnx")
+    (tmp_path / "m" / "model-settings.json").write_text('{"versions": ["3"]}')
+    with pytest.raises(ModelError, match="There is no version 3"):
+        models_in(tmp_path)

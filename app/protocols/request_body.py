@@ -1,0 +1,50 @@
+"""The body of a request, decompressed where its sender compressed it."""
+
+import asyncio
+import zlib
+
+from app.engine.engine import Engine
+from app.protocols.protocol import HttpRequest
+from tasks.exchange.error import ErrorKind, InferenceError, brief, invalid
+
+__all__ = ("body_of", "decompressed")
+
+# zlib's window bits: 16 more for gzip's header; deflate is zlib's own format (RFC 9110, 8.4.1).
+_WINDOW_BITS = {"gzip": zlib.MAX_WBITS + 16, "x-gzip": zlib.MAX_WBITS + 16, "deflate": zlib.MAX_WBITS}
+
+
+async def body_of(request: HttpRequest, engine: Engine) -> bytes:
+    """The plain body.
+
+    Raises:
+        InferenceError: as `decompressed`.
+    """
+    body = await request.body()
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding in ("identity", ""):
+        return body
+    return await asyncio.to_thread(decompressed, body, encoding, engine.limits.max_request_bytes)
+
+
+def decompressed(body: bytes, encoding: str, most: int) -> bytes:
+    """The content of `body`, never more than `most` bytes of it at a time in memory.
+
+    Raises:
+        InferenceError: UNSUPPORTED for an unknown encoding, TOO_LARGE for more than `most` bytes, INVALID_REQUEST for a
+            body that is cut short or not of its encoding.
+    """
+    bits = _WINDOW_BITS.get(encoding)
+    if bits is None:
+        message = f"Expected gzip, deflate or identity, got {brief(encoding)}"
+        raise InferenceError(ErrorKind.UNSUPPORTED, message, "Content-Encoding")
+    stream = zlib.decompressobj(bits)
+    try:
+        content = stream.decompress(body, most + 1)
+    except zlib.error as error:
+        raise invalid(f"The body is not {encoding}: {error}", "Content-Encoding") from None
+    if len(content) > most:
+        message = f"Expected at most {most:,} bytes after decompression, got more"
+        raise InferenceError(ErrorKind.TOO_LARGE, message)
+    if not stream.eof:
+        raise invalid(f"The body is {encoding} that is cut short", "Content-Encoding")
+    return content

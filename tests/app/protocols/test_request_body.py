@@ -1,0 +1,61 @@
+"""Compressed requests."""
+
+import contextlib
+import gzip
+import json
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.protocols.request_body import decompressed
+from tasks.exchange.error import ErrorKind, InferenceError
+from tests.chariot import Client, image_input, items
+from tests.conftest import MAX_REQUEST_BYTES
+
+BODY = json.dumps({"inputs": [image_input()]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [
+        ("gzip", gzip.compress(BODY)),
+        ("GZIP", gzip.compress(BODY)),
+        ("deflate", zlib.compress(BODY)),
+        ("identity", BODY),
+    ],
+)
+def test_compressed_bodies_are_read(client: Client, encoding: str, body: bytes) -> None:
+    response = client.post("/v2/models/m-detector/infer", content=body, headers={"Content-Encoding": encoding})
+    assert len(items(response)) == 1
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "status", "said"),
+    [
+        ("gzip", BODY, 400, "not gzip"),
+        ("gzip", gzip.compress(BODY)[:-9], 400, "cut short"),
+        ("deflate", gzip.compress(BODY), 400, "not deflate"),
+        ("br", b"x", 501, "'br'"),
+        ("gzip", gzip.compress(b" " * (MAX_REQUEST_BYTES + 1)), 413, "after decompression"),
+    ],
+)
+def test_bad_compression_is_refused(client: Client, encoding: str, body: bytes, status: int, said: str) -> None:
+    for path in ("/v2/models/m-detector/infer", "/v2/models/detector/infer"):
+        response = client.post(path, content=body, headers={"Content-Encoding": encoding})
+        assert response.status_code == status
+        assert said in response.json()["error"]
+
+
+def test_a_bomb_is_not_unfolded_further_than_the_limit() -> None:
+    bomb = gzip.compress(b"\0" * 50_000_000)
+    with pytest.raises(InferenceError) as caught:
+        decompressed(bomb, "gzip", 1000)
+    assert caught.value.kind is ErrorKind.TOO_LARGE
+
+
+@given(st.binary(max_size=200), st.sampled_from(["gzip", "deflate"]))
+def test_any_bytes_are_content_or_a_sentence(body: bytes, encoding: str) -> None:
+    with contextlib.suppress(InferenceError):
+        assert len(decompressed(body, encoding, 1000)) <= 1000
