@@ -4,16 +4,17 @@ The platform calls ``/v2/models/m-<id>/infer/``; its own public engines serve ``
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import msgspec
 from litestar import Response
 
 from app.engine.engine import Engine
 from app.engine.events import Caller
-from app.protocols.protocol import Endpoint, HttpRequest, json_response
+from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
 from tasks.exchange.error import InferenceError
 
-__all__ = ("addressed", "chariot_endpoints")
+__all__ = ("Inference", "addressed", "chariot_endpoints")
 
 _PREFIX = "m-"
 _MODEL = "/v2/models/{target:str}"
@@ -40,8 +41,26 @@ def addressed(engine: Engine, request: HttpRequest, caller: Caller | None = None
         raise (engine.refused(caller, error) if caller else error) from None
 
 
-def chariot_endpoints(engine: Engine, infer: Callable[[HttpRequest], Awaitable[Response[bytes]]]) -> Sequence[Endpoint]:
-    """`infer` on all of Chariot's paths, readiness of the server and of one model, and liveness."""
+class _Status(msgspec.Struct, frozen=True):
+    status: str
+
+
+class _ModelReady(msgspec.Struct, frozen=True):
+    name: str
+    ready: bool
+
+
+class Inference(msgspec.Struct, frozen=True, kw_only=True):
+    """A protocol's own part of `Endpoint` for its inferences."""
+
+    handle: Callable[[HttpRequest], Awaitable[Response[bytes]]]
+    body: Any
+    answer: Any
+    media_types: Sequence[str] = ()
+
+
+def chariot_endpoints(engine: Engine, inference: Inference) -> Sequence[Endpoint]:
+    """`inference` on all of Chariot's paths, readiness of the server and of one model, and liveness."""
 
     async def ready(_: HttpRequest) -> Response[bytes]:
         if engine.registry.ready:
@@ -56,14 +75,45 @@ def chariot_endpoints(engine: Engine, infer: Callable[[HttpRequest], Awaitable[R
         engine.registry.find(name, version)
         return json_response(msgspec.json.encode({"name": name, "ready": True}))
 
+    def infer(path: str, summary: str, claims: Callable[[str], bool] | None) -> Endpoint:
+        return Endpoint(
+            method="POST",
+            path=path,
+            handle=inference.handle,
+            summary=summary,
+            body=inference.body,
+            answer=inference.answer,
+            media_types=inference.media_types,
+            failures=INFER_FAILURES,
+            claims=claims,
+        )
+
+    def model_readiness(path: str) -> Endpoint:
+        return Endpoint(
+            method="GET",
+            path=path,
+            handle=model_ready,
+            summary="Whether a model can answer",
+            answer=_ModelReady,
+            failures=(404, 503),
+            claims=_is_chariot,
+        )
+
     return [
-        Endpoint(method="POST", path="/infer", handle=infer),
-        Endpoint(method="POST", path=f"{_MODEL}/infer", handle=infer, claims=_is_chariot),
-        Endpoint(method="POST", path=f"{_VERSION}/infer", handle=infer, claims=_is_chariot),
-        Endpoint(method="GET", path="/ready", handle=ready),
-        Endpoint(method="GET", path="/health", handle=health),
-        Endpoint(method="GET", path=f"{_MODEL}/ready", handle=model_ready, claims=_is_chariot),
-        Endpoint(method="GET", path=f"{_VERSION}/ready", handle=model_ready, claims=_is_chariot),
+        infer("/infer", "Infer with the only model, or the default one", None),
+        infer(f"{_MODEL}/infer", "Infer with the model of a Chariot id, m-<id>", _is_chariot),
+        infer(f"{_VERSION}/infer", "Infer with one version of the model of a Chariot id, m-<id>", _is_chariot),
+        Endpoint(
+            method="GET",
+            path="/ready",
+            handle=ready,
+            summary="Whether every model can answer",
+            answer=_Status,
+            failures=(503,),
+        ),
+        Endpoint(method="GET", path="/health", handle=health, summary="Whether the process answers", answer=_Status),
+        model_readiness(f"{_MODEL}/ready"),
+        model_readiness(f"{_VERSION}/ready"),
     ]
 
 

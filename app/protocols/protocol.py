@@ -9,11 +9,15 @@ from litestar import Request, Response
 from app.engine.engine import Engine
 from tasks.exchange.error import InferenceError
 
-__all__ = ("Endpoint", "HttpProtocol", "HttpRequest", "Method", "json_response")
+__all__ = ("INFER_FAILURES", "Endpoint", "HttpProtocol", "HttpRequest", "Method", "json_response")
 
 HttpRequest = Request[Any, Any, Any]
 
 Method = Literal["GET", "POST"]
+
+
+INFER_FAILURES = (400, 404, 413, 429, 500, 501, 503)
+"""How an inference can be refused (`app.protocols.status`), or fail."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -23,12 +27,22 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         method: HTTP's.
         path: in Litestar's notation; a parameter called `target` is the segment that names a model.
         handle: answers a request, or raises an `InferenceError`, to which the server gives its protocol's shape.
+        summary: what it does, for the service's own description (OpenAPI).
+        body: the type of a JSON body, None where there is none or it is not JSON.
+        answer: the type of a JSON answer, None where it is any object.
+        media_types: of bodies that are not JSON.
+        failures: the statuses of its refusals.
         claims: whether a target is this protocol's, for paths on which several protocols meet.
     """
 
     method: Method
     path: str
     handle: Callable[[HttpRequest], Awaitable[Response[bytes]]]
+    summary: str = ""
+    body: Any = None
+    answer: Any = None
+    media_types: Sequence[str] = ()
+    failures: Sequence[int] = ()
     claims: Callable[[str], bool] | None = None
 
 

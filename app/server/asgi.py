@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 from litestar import Litestar, Response, get
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -11,6 +12,7 @@ from app.protocols.caller import return_ids
 from app.protocols.protocol import HttpProtocol
 from app.server.dispatch import handlers
 from app.server.errors import routing_errors
+from app.server.openapi import describe_service
 
 __all__ = ("create_app",)
 
@@ -24,7 +26,7 @@ def create_app(
     max_request_bytes: int,
     lifespan: Lifespan | None = None,
 ) -> Litestar:
-    """The application: every protocol's routes, liveness and the names of the models at ``/``, and ``/metrics``.
+    """The application: every protocol's routes; ``/`` with liveness and model names, ``/metrics`` and ``/schema``.
 
     Args:
         engine: answers the inferences.
@@ -43,8 +45,12 @@ def create_app(
     def show_metrics() -> Response[bytes]:
         return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
 
+    @get(["/schema", "/schema/openapi.json"], sync_to_thread=True)
+    def show_schema() -> dict[str, Any]:
+        return describe_service({protocol: protocol.endpoints(engine) for protocol in protocols})
+
     return Litestar(
-        route_handlers=[*handlers(protocols, engine), alive, show_metrics],
+        route_handlers=[*handlers(protocols, engine), alive, show_metrics, show_schema],
         exception_handlers=routing_errors(),
         before_send=[return_ids],
         request_max_body_size=max_request_bytes,

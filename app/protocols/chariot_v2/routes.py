@@ -7,8 +7,9 @@ from litestar import Response
 
 from app.engine.engine import Engine
 from app.protocols.caller import caller_of
-from app.protocols.chariot_paths import addressed, chariot_endpoints
-from app.protocols.chariot_v2.codec import PARAMETERS_HEADER, decode, encode, localised
+from app.protocols.chariot_paths import Inference, addressed, chariot_endpoints
+from app.protocols.chariot_v2.codec import JSON_LINES, PARAMETERS_HEADER, decode, encode, localised
+from app.protocols.chariot_v2.wire import WireRequest, WireResponse
 from app.protocols.protocol import Endpoint, HttpRequest
 from app.protocols.request_body import body_of
 from tasks.exchange.error import InferenceError
@@ -46,7 +47,9 @@ class ChariotV2:
                 raise localised(error, media_type) from None
             return Response(content, media_type=content_type)
 
-        return chariot_endpoints(engine, infer)
+        media_types = (JSON_LINES, "image/*")
+        inference = Inference(handle=infer, body=WireRequest, answer=WireResponse, media_types=media_types)
+        return chariot_endpoints(engine, inference)
 
     def error_body(self, error: InferenceError, /) -> bytes:
         # Striveworks' public engine says `detail`; the platform's own errors say `error`.

@@ -6,8 +6,9 @@ from litestar import Response
 
 from app.engine.engine import Engine
 from app.protocols.caller import caller_of
-from app.protocols.chariot_paths import addressed, chariot_endpoints
+from app.protocols.chariot_paths import Inference, addressed, chariot_endpoints
 from app.protocols.chariot_v2_kserve.codec import decode, encode
+from app.protocols.chariot_v2_kserve.wire import WireRequest, WireResponse
 from app.protocols.error_body import error_object
 from app.protocols.protocol import Endpoint, HttpRequest, json_response
 from app.protocols.request_body import body_of
@@ -33,7 +34,7 @@ class ChariotV2KServe:
 
             return json_response(await engine.exchange(caller, name, decoded, encode))
 
-        return chariot_endpoints(engine, infer)
+        return chariot_endpoints(engine, Inference(handle=infer, body=WireRequest, answer=WireResponse))
 
     def error_body(self, error: InferenceError, /) -> bytes:
         return error_object(error)

@@ -1,6 +1,6 @@
 """Triton's model repository and statistics extensions over REST."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +18,13 @@ __all__ = ("repository_endpoints", "statistics_of")
 
 class _IndexRequest(msgspec.Struct, frozen=True):
     ready: bool = False
+
+
+class _IndexEntry(msgspec.Struct, frozen=True):
+    name: str
+    version: str
+    state: str
+    reason: str
 
 
 def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
@@ -50,14 +57,29 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
             found = [engine.registry.find(name, version)]
         return json_response(msgspec.json.encode({"model_stats": [statistics_of(engine, each) for each in found]}))
 
-    model = "/v2/models/{target:str}"
+    def named(action: str, handle: Callable[[HttpRequest], Awaitable[Response[bytes]]], summary: str) -> Endpoint:
+        path = f"/v2/repository/models/{{target:str}}/{action}"
+        return Endpoint(method="POST", path=path, handle=handle, summary=summary, failures=(404, 503))
+
+    def counted(path: str) -> Endpoint:
+        summary = "What models have done since the server started"
+        return Endpoint(method="GET", path=path, handle=statistics, summary=summary, failures=(404, 503))
+
     return [
-        Endpoint(method="POST", path="/v2/repository/index", handle=index),
-        Endpoint(method="POST", path="/v2/repository/models/{target:str}/load", handle=load),
-        Endpoint(method="POST", path="/v2/repository/models/{target:str}/unload", handle=unload),
-        Endpoint(method="GET", path="/v2/models/stats", handle=statistics),
-        Endpoint(method="GET", path=f"{model}/stats", handle=statistics),
-        Endpoint(method="GET", path=f"{model}/versions/{{version:str}}/stats", handle=statistics),
+        Endpoint(
+            method="POST",
+            path="/v2/repository/index",
+            handle=index,
+            summary="Every version of every model",
+            body=_IndexRequest,
+            answer=list[_IndexEntry],
+            failures=(400, 413, 501),
+        ),
+        named("load", load, "Load a model from disk anew"),
+        named("unload", unload, "Serve a model no longer"),
+        counted("/v2/models/stats"),
+        counted("/v2/models/{target:str}/stats"),
+        counted("/v2/models/{target:str}/versions/{version:str}/stats"),
     ]
 
 
@@ -98,6 +120,6 @@ def _durations(found: ModelStatistics) -> dict[str, Duration]:
     }
 
 
-def _entry(registration: Registration) -> dict[str, str]:
+def _entry(registration: Registration) -> _IndexEntry:
     source = registration.source
-    return {"name": source.name, "version": source.version, "state": registration.state, "reason": registration.reason}
+    return _IndexEntry(source.name, source.version, registration.state, registration.reason)

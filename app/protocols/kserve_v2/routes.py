@@ -14,8 +14,18 @@ from app.protocols.error_body import error_object
 from app.protocols.kserve_v2.codec import decode, encode
 from app.protocols.kserve_v2.rendering import Wanted, declared_outputs
 from app.protocols.kserve_v2.repository import repository_endpoints
-from app.protocols.kserve_v2.wire import WireMetadata, WireTensorSpec
-from app.protocols.protocol import Endpoint, HttpRequest, json_response
+from app.protocols.kserve_v2.wire import (
+    WireLive,
+    WireMetadata,
+    WireModelReady,
+    WireModels,
+    WireReady,
+    WireRequest,
+    WireResponse,
+    WireServerMetadata,
+    WireTensorSpec,
+)
+from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
 from app.protocols.request_body import body_of
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.request import InferenceRequest
@@ -66,16 +76,50 @@ class KServeV2:
             return await self._infer(engine, request)
 
         found = [
-            Endpoint(method="GET", path="/v2", handle=server_metadata),
-            Endpoint(method="GET", path="/v2/health/live", handle=live),
-            Endpoint(method="GET", path="/v2/health/ready", handle=ready),
-            Endpoint(method="GET", path="/v2/models", handle=models),
+            Endpoint(
+                method="GET", path="/v2", handle=server_metadata, summary="About the server", answer=WireServerMetadata
+            ),
+            Endpoint(
+                method="GET", path="/v2/health/live", handle=live, summary="Whether the server lives", answer=WireLive
+            ),
+            Endpoint(
+                method="GET",
+                path="/v2/health/ready",
+                handle=ready,
+                summary="Whether every model can answer",
+                answer=WireReady,
+                failures=(503,),
+            ),
+            Endpoint(method="GET", path="/v2/models", handle=models, summary="Names of the models", answer=WireModels),
         ]
         for path in (_MODEL, _VERSION):
             found += [
-                Endpoint(method="GET", path=path, handle=metadata),
-                Endpoint(method="GET", path=f"{path}/ready", handle=model_ready),
-                Endpoint(method="POST", path=f"{path}/infer", handle=infer),
+                Endpoint(
+                    method="GET",
+                    path=path,
+                    handle=metadata,
+                    summary="What a model takes and gives",
+                    answer=WireMetadata,
+                    failures=(404, 503),
+                ),
+                Endpoint(
+                    method="GET",
+                    path=f"{path}/ready",
+                    handle=model_ready,
+                    summary="Whether a model can answer",
+                    answer=WireModelReady,
+                    failures=(404, 503),
+                ),
+                Endpoint(
+                    method="POST",
+                    path=f"{path}/infer",
+                    handle=infer,
+                    summary="Infer with a model",
+                    body=WireRequest,
+                    answer=WireResponse,
+                    media_types=("application/octet-stream",),
+                    failures=INFER_FAILURES,
+                ),
             ]
         return [*found, *repository_endpoints(engine)]
 

@@ -7,11 +7,16 @@ import msgspec
 
 __all__ = (
     "WireInput",
+    "WireLive",
     "WireMetadata",
+    "WireModelReady",
+    "WireModels",
     "WireOutput",
+    "WireReady",
     "WireRequest",
     "WireRequestedOutput",
     "WireResponse",
+    "WireServerMetadata",
     "WireTensorSpec",
 )
 
@@ -79,3 +84,36 @@ class WireMetadata(msgspec.Struct, frozen=True, kw_only=True):
     platform: str
     inputs: Sequence[WireTensorSpec]
     outputs: Sequence[WireTensorSpec]
+
+
+class WireServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """What the server is."""
+
+    name: str
+    version: str
+    extensions: Sequence[str]
+
+
+class WireLive(msgspec.Struct, frozen=True):
+    """Whether the server lives."""
+
+    live: bool
+
+
+class WireReady(msgspec.Struct, frozen=True):
+    """Whether the server can answer for every model."""
+
+    ready: bool
+
+
+class WireModels(msgspec.Struct, frozen=True):
+    """The names of the models."""
+
+    models: Sequence[str]
+
+
+class WireModelReady(msgspec.Struct, frozen=True):
+    """Whether one model can answer."""
+
+    name: str
+    ready: bool

@@ -1,0 +1,54 @@
+"""The service does what it says of itself at /schema."""
+
+from itertools import cycle
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import (
+    content_type_conformance,
+    not_a_server_error,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.chariot import Client
+from tests.conftest import build_app
+
+APP = build_app(("classifier", "detector", "teller"), "chariot-v2-kserve")
+SCHEMA: Any = schemathesis.openapi.from_asgi("/schema", APP)
+CHECKS = [content_type_conformance, not_a_server_error, response_schema_conformance, status_code_conformance]
+
+# Names that a generator would not think of, so that more than 404 is seen.
+TARGETS = cycle(["m-classifier", "m-detector", "m-nobody", "classifier", "teller", "nobody"])
+
+
+@SCHEMA.parametrize()
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow], derandomize=True)
+def test_every_endpoint_answers_as_it_is_described(case: Any) -> None:
+    if "target" in case.path_parameters:
+        case.path_parameters["target"] = next(TARGETS)
+    response = case.call()
+    case.validate_response(response, checks=CHECKS)
+
+
+@pytest.mark.parametrize("path", ["/schema", "/schema/openapi.json"])
+def test_every_operation_is_described(client: Client, path: str) -> None:
+    document = client.get(path).json()
+    assert document["openapi"].startswith("3.1")
+    operations = [
+        (route, method, operation)
+        for route, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+    assert len(operations) >= 19
+    for route, method, operation in operations:
+        assert operation["summary"], (route, method)
+        assert operation["responses"]["200"], (route, method)
+
+
+def test_a_path_on_which_protocols_meet_takes_and_gives_what_both_do(client: Client) -> None:
+    operation = client.get("/schema").json()["paths"]["/v2/models/{target}/infer"]["post"]
+    assert operation["tags"] == ["chariot-v2-kserve", "kserve-v2"]
+    assert len(operation["requestBody"]["content"]["application/json"]["schema"]["anyOf"]) == 2
