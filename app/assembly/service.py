@@ -1,13 +1,15 @@
 """The service: engine, observers, protocols and application, wired."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 from litestar import Litestar
 from prometheus_client import CollectorRegistry
 
 from app.assembly.models import load
 from app.engine.engine import Engine
+from app.engine.events import InferenceObserver
 from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.observers.metrics import Metrics
@@ -17,8 +19,11 @@ from app.server.asgi import create_app
 from app.server.loading import ModelLoading
 from app.server.polling import polling
 from app.settings.model import ModelSource
-from app.settings.server import ServerSettings
+from app.settings.server import ServerSettings, SettingsError
 from tasks.exchange.limits import Limits
+
+if TYPE_CHECKING:
+    from app.observers.tracing import Tracing
 
 __all__ = ("Service",)
 
@@ -32,6 +37,7 @@ class Service:
 
     Raises:
         ModelError: when there are no models, or two of them want the same name.
+        SettingsError: when a setting needs what is not installed.
     """
 
     def __init__(self, settings: ServerSettings, discover: Callable[[], Sequence[ModelSource]]) -> None:
@@ -44,7 +50,12 @@ class Service:
             max_inputs=settings.max_inputs,
         )
         self.registry = Registry(discover())
-        observers = [RequestLog(), Metrics(metrics)]
+        observers: list[InferenceObserver] = [RequestLog(), Metrics(metrics)]
+        self._closing = ExitStack()
+        if settings.otlp_endpoint is not None:
+            tracing = _tracing(settings.otlp_endpoint)
+            self._closing.callback(tracing.close)
+            observers.append(tracing)
         repository = Repository(self.registry, discover, load)
         self.engine = Engine(repository, observers, limits, settings.worker_count, settings.max_waiting)
         self.loading = ModelLoading(self.registry, load)
@@ -60,6 +71,16 @@ class Service:
         finally:
             await self.loading.stop()
             self.engine.close()
+            self._closing.close()
+
+
+def _tracing(endpoint: str) -> "Tracing":
+    try:
+        from app.observers.tracing import Tracing, otlp_exporter
+    except ImportError as error:
+        message = f"--otlp-endpoint needs the extra otel, pip install charioteer[otel] ({error})"
+        raise SettingsError(message) from None
+    return Tracing(otlp_exporter(endpoint))
 
 
 def _other_dialects(settings: ServerSettings) -> frozenset[str]:

@@ -10,6 +10,7 @@ from app.cli.models import models
 from app.cli.predict import predict
 from app.cli.serve import serve
 from app.settings.model import ModelError
+from app.settings.server import SettingsError
 from tasks.exchange.error import InferenceError
 
 __all__ = ("main",)
@@ -29,5 +30,5 @@ def main() -> None:
     """Run the command line. What its user can mend is told in one sentence, without a traceback."""
     try:
         cli()
-    except (ModelError, InferenceError, OSError) as error:
+    except (ModelError, SettingsError, InferenceError, OSError) as error:
         sys.exit(f"charioteer: {error}")

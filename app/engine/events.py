@@ -1,6 +1,6 @@
 """What observers are told of every inference, whatever its protocol and its end."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -19,11 +19,13 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         protocol: the wire protocol's name.
         request_id: the value of X-Request-ID, given or made.
         base_id: the value of Chariot-Inference-Base-ID, when the platform sent one.
+        trace: the sender's trace context, W3C's `traceparent` and `tracestate`, as far as they came.
     """
 
     protocol: str
     request_id: str
     base_id: str | None = None
+    trace: Mapping[str, str] = {}
 
 
 class InferenceEvent(msgspec.Struct, frozen=True, kw_only=True):

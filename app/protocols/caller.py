@@ -8,10 +8,13 @@ from litestar.types import Message, Scope
 
 from app.engine.events import Caller
 
-__all__ = ("BASE_ID_HEADER", "REQUEST_ID_HEADER", "caller_of", "return_ids")
+__all__ = ("BASE_ID_HEADER", "REQUEST_ID_HEADER", "TRACE_HEADERS", "caller_of", "return_ids")
 
 REQUEST_ID_HEADER = "x-request-id"
 BASE_ID_HEADER = "chariot-inference-base-id"
+
+TRACE_HEADERS = ("traceparent", "tracestate")
+"""W3C Trace Context."""
 
 _STATE_KEY = "charioteer_request_id"
 
@@ -21,8 +24,8 @@ def caller_of(request: Request[Any, Any, Any], protocol: str) -> Caller:
     headers = request.headers
     request_id = headers.get(REQUEST_ID_HEADER) or str(uuid.uuid4())
     request.scope["state"][_STATE_KEY] = request_id
-    base_id = headers.get(BASE_ID_HEADER)
-    return Caller(protocol=protocol, request_id=request_id, base_id=base_id)
+    trace = {name: headers[name] for name in TRACE_HEADERS if name in headers}
+    return Caller(protocol=protocol, request_id=request_id, base_id=headers.get(BASE_ID_HEADER), trace=trace)
 
 
 async def return_ids(message: Message, scope: Scope) -> None:

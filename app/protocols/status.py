@@ -1,16 +1,18 @@
-"""What each kind of failure is called on HTTP."""
+"""What each kind of failure is called on HTTP and gRPC."""
 
 from typing import assert_never
 
+import grpc
+
 from tasks.exchange.error import ErrorKind
 
-__all__ = ("http_status",)
+__all__ = ("grpc_status", "http_status")
 
 
 def http_status(kind: ErrorKind) -> int:
     """The HTTP status code (RFC 9110) of `kind`."""
     match kind:
-        case ErrorKind.INVALID_REQUEST:
+        case ErrorKind.INVALID_REQUEST | ErrorKind.UNSUPPORTED:
             return 400
         case ErrorKind.UNAUTHENTICATED:
             return 401
@@ -22,11 +24,36 @@ def http_status(kind: ErrorKind) -> int:
             return 429
         case ErrorKind.MODEL_FAILED | ErrorKind.INTERNAL:
             return 500
-        case ErrorKind.UNSUPPORTED:
-            return 501
         case ErrorKind.MODEL_NOT_READY:
             return 503
         case ErrorKind.DEADLINE_EXCEEDED:
             return 504
+        case _:
+            assert_never(kind)
+
+
+def grpc_status(kind: ErrorKind) -> grpc.StatusCode:
+    """The gRPC status code of `kind`.
+
+    What is too large can never be answered, so that it is an argument that is wrong: clients wait and try again after
+    RESOURCE_EXHAUSTED. Only a message beyond the limit of bytes has that code as well, because gRPC itself refuses it.
+    """
+    match kind:
+        case ErrorKind.INVALID_REQUEST | ErrorKind.TOO_LARGE:
+            return grpc.StatusCode.INVALID_ARGUMENT
+        case ErrorKind.UNAUTHENTICATED:
+            return grpc.StatusCode.UNAUTHENTICATED
+        case ErrorKind.MODEL_NOT_FOUND:
+            return grpc.StatusCode.NOT_FOUND
+        case ErrorKind.OVERLOADED:
+            return grpc.StatusCode.RESOURCE_EXHAUSTED
+        case ErrorKind.MODEL_FAILED | ErrorKind.INTERNAL:
+            return grpc.StatusCode.INTERNAL
+        case ErrorKind.UNSUPPORTED:
+            return grpc.StatusCode.UNIMPLEMENTED
+        case ErrorKind.MODEL_NOT_READY:
+            return grpc.StatusCode.UNAVAILABLE
+        case ErrorKind.DEADLINE_EXCEEDED:
+            return grpc.StatusCode.DEADLINE_EXCEEDED
         case _:
             assert_never(kind)

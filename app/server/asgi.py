@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from litestar import Litestar, Response, get
+from litestar.config.compression import CompressionConfig
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from app.engine.engine import Engine
@@ -15,6 +16,10 @@ from app.server.errors import routing_errors
 from app.server.openapi import describe_service
 
 __all__ = ("create_app",)
+
+_WORTH_COMPRESSING = 16 * 1024
+_STREAMED = "generate_stream"
+"""Paths whose answers are events: compressing would hold them back."""
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 
@@ -53,6 +58,9 @@ def create_app(
         route_handlers=[*handlers(protocols, engine), alive, show_metrics, show_schema],
         exception_handlers=routing_errors(),
         before_send=[return_ids],
+        compression_config=CompressionConfig(
+            backend="gzip", minimum_size=_WORTH_COMPRESSING, gzip_compress_level=1, exclude=_STREAMED
+        ),
         request_max_body_size=max_request_bytes,
         lifespan=[lifespan] if lifespan else [],
         openapi_config=None,

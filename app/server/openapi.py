@@ -28,7 +28,6 @@ _REASONS = {
     413: "The request is larger than a limit",
     429: "As many requests wait as may",
     500: "The model, or the server, failed",
-    501: "The content encoding is not supported",
     503: "The model is not ready",
 }
 

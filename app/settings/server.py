@@ -10,7 +10,11 @@ from cyclopts import Parameter
 from cyclopts.types import PositiveFloat, PositiveInt
 from cyclopts.validators import Number
 
-__all__ = ("ModelOptions", "ServerSettings")
+__all__ = ("ModelOptions", "ServerSettings", "SettingsError")
+
+
+class SettingsError(Exception):
+    """Settings that the server cannot be run with, with a sentence for its operator."""
 
 
 def _environment(*names: str) -> Parameter:
@@ -81,6 +85,9 @@ class ServerSettings:
 
     drain_timeout: Annotated[PositiveInt, _environment("CHARIOTEER_DRAIN_TIMEOUT")] = 30
     """Seconds that requests in flight are given to finish when the server is told to stop."""
+
+    otlp_endpoint: Annotated[str | None, _environment("CHARIOTEER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")] = None
+    """Where to send traces: the base address of an OTLP collector over HTTP. Needs the extra otel."""
 
     log_format: Annotated[Literal["console", "json"] | None, _environment("CHARIOTEER_LOG_FORMAT")] = None
     """Log lines for people or for machines; for people when absent and the log goes to a terminal."""

@@ -5,27 +5,33 @@ from typing import Any
 
 import pytest
 import schemathesis
+import schemathesis.checks
 from hypothesis import HealthCheck, settings
-from schemathesis.checks import (
-    content_type_conformance,
-    not_a_server_error,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from tests.chariot import Client
 from tests.conftest import build_app
 
 APP = build_app(("classifier", "detector", "teller"), "chariot-v2-kserve")
 SCHEMA: Any = schemathesis.openapi.from_asgi("/schema", APP)
-CHECKS = [content_type_conformance, not_a_server_error, response_schema_conformance, status_code_conformance]
+LIBRARY: Any = schemathesis.checks
+CHECKS = [
+    LIBRARY.content_type_conformance,
+    LIBRARY.not_a_server_error,
+    LIBRARY.response_schema_conformance,
+    LIBRARY.status_code_conformance,
+]
 
 # Names that a generator would not think of, so that more than 404 is seen.
 TARGETS = cycle(["m-classifier", "m-detector", "m-nobody", "classifier", "teller", "nobody"])
 
 
 @SCHEMA.parametrize()
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow], derandomize=True)
+@settings(
+    max_examples=15,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
 def test_every_endpoint_answers_as_it_is_described(case: Any) -> None:
     if "target" in case.path_parameters:
         case.path_parameters["target"] = next(TARGETS)

@@ -5,6 +5,7 @@ import gzip
 import json
 import zlib
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from app.protocols.request_body import decompressed
 from tasks.exchange.error import ErrorKind, InferenceError
 from tests.chariot import Client, image_input, items
 from tests.conftest import MAX_REQUEST_BYTES
+from tests.pictures import base64_text, encoded
 
 BODY = json.dumps({"inputs": [image_input()]}).encode()
 
@@ -37,7 +39,7 @@ def test_compressed_bodies_are_read(client: Client, encoding: str, body: bytes) 
         ("gzip", BODY, 400, "not gzip"),
         ("gzip", gzip.compress(BODY)[:-9], 400, "cut short"),
         ("deflate", gzip.compress(BODY), 400, "not deflate"),
-        ("br", b"x", 501, "'br'"),
+        ("br", b"x", 400, "'br'"),
         ("gzip", gzip.compress(b" " * (MAX_REQUEST_BYTES + 1)), 413, "after decompression"),
     ],
 )
@@ -59,3 +61,15 @@ def test_a_bomb_is_not_unfolded_further_than_the_limit() -> None:
 def test_any_bytes_are_content_or_a_sentence(body: bytes, encoding: str) -> None:
     with contextlib.suppress(InferenceError):
         assert len(decompressed(body, encoding, 1000)) <= 1000
+
+
+def test_long_answers_are_compressed_for_those_who_accept_it(client: Client) -> None:
+    noise = np.random.default_rng(1).integers(0, 2, (60, 60, 1), np.uint8).repeat(3, axis=2) * np.uint8(255)
+    body = {"inputs": [image_input(base64_text(encoded(noise)))]}
+    answers = {
+        encoding: client.post("/v2/models/m-segmenter/infer", json=body, headers={"Accept-Encoding": encoding})
+        for encoding in ("identity", "gzip")
+    }
+    assert answers["gzip"].headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in answers["identity"].headers
+    assert items(answers["gzip"]) == items(answers["identity"])

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.chariot import image_input
+from tests.collector import collector
 from tests.pictures import base64_text
 from tests.server_process import ROOT, serving
 
@@ -112,3 +113,14 @@ def test_requests_in_flight_are_finished_when_the_server_is_told_to_stop() -> No
             connection.sendall(body)
             assert answer.readline().startswith(b"HTTP/1.1 200")
         assert server.wait() == 0
+
+
+def test_traces_go_from_the_sender_to_the_collector() -> None:
+    received: list[tuple[str, bytes]] = []
+    trace = bytes(range(16))
+    with collector(received) as endpoint, serving("--model", str(DETECTOR), "--otlp-endpoint", endpoint) as server:
+        body = {"inputs": [image_input(base64_text(SCENE.read_bytes()))]}
+        headers = {"traceparent": f"00-{trace.hex()}-{bytes(range(8)).hex()}-01"}
+        assert httpx.post(f"{server.address}/infer", json=body, headers=headers).status_code == 200
+        assert server.stop() == 0
+    assert any(trace in content for _, content in received)

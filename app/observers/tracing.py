@@ -1,0 +1,77 @@
+"""OpenTelemetry spans of inferences (the extra ``otel``)."""
+
+import time
+
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from app import __version__
+from app.engine.events import InferenceEvent
+
+__all__ = ("Tracing", "otlp_exporter")
+
+_PROPAGATOR = TraceContextTextMapPropagator()
+
+
+def otlp_exporter(endpoint: str) -> SpanExporter:
+    """Sends spans to an OTLP collector over HTTP; `endpoint` is its base, such as ``http://127.0.0.1:4318``."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    return OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
+
+
+class Tracing:
+    """Writes one span for each inference, under the sender's, and one for each step within it.
+
+    An observer is told when an inference has ended, so that the spans are written with the times that it was told.
+
+    Args:
+        exporter: where spans go, in batches and from a thread of their own.
+    """
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        resource = Resource.create({SERVICE_NAME: "charioteer", "service.version": __version__})
+        self._provider = TracerProvider(resource=resource)
+        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self._tracer = self._provider.get_tracer("charioteer", __version__)
+
+    def observe(self, event: InferenceEvent, /) -> None:
+        ended = time.time_ns()
+        begun = ended - event.total
+        attributes = {
+            "request.id": event.caller.request_id,
+            "protocol": event.caller.protocol,
+            "model.name": event.model_name,
+            "model.version": event.model_version,
+            "batch.size": event.batch_size,
+            "outcome": event.outcome.value if event.outcome else "ok",
+        }
+        span = self._tracer.start_span(
+            "inference",
+            _PROPAGATOR.extract(event.caller.trace),
+            SpanKind.SERVER,
+            attributes,
+            start_time=begun,
+        )
+        if event.outcome is not None:
+            span.set_status(Status(StatusCode.ERROR, event.error))
+        inside, position = set_span_in_context(span), begun
+        steps = (
+            ("queue", event.queue),
+            ("decode", event.timings.decode),
+            ("model", event.timings.model),
+            ("refine", event.timings.refine),
+        )
+        for name, nanoseconds in steps:
+            if nanoseconds:
+                step = self._tracer.start_span(name, inside, start_time=position)
+                position += nanoseconds
+                step.end(position)
+        span.end(ended)
+
+    def close(self) -> None:
+        """Send what has not been sent."""
+        self._provider.shutdown()
