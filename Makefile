@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check format bench fixtures evaluate-fixtures clean
+.PHONY: help serve test check format bench proto fixtures evaluate-fixtures clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -30,6 +30,10 @@ format: $(VENV)/.check ## format the code
 
 bench: $(VENV)/.test ## measure what the server adds to the work itself
 	@$(BIN)/python benchmarks/overhead.py
+
+proto: $(VENV)/.test ## compile the gRPC protocols' descriptors again
+	@$(BIN)/python -m grpc_tools.protoc -Iproto --descriptor_set_out=app/protocols/pb/inference.binpb \
+		app/protocols/pb/inference.proto
 
 fixtures: $(VENV)/.fixtures ## train the fixture models again (up to half an hour)
 	@$(BIN)/python -m fixtures.train

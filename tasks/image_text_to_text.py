@@ -1,7 +1,7 @@
 """IMAGE_TEXT_TO_TEXT: questions about a picture, answered in words."""
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Self
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Protocol, Self, runtime_checkable
 
 import msgspec
 
@@ -11,7 +11,7 @@ from tasks.exchange.parameters import Fraction, Positive, TextList, read_paramet
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.stacking import counts, stacked_text
 from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
-from tasks.task import InputGroup, Model, TaskType
+from tasks.task import InputGroup, Model, TaskType, TextPiece
 from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, PixelBudget, check_count, read_images
 
@@ -22,7 +22,9 @@ __all__ = (
     "GenerationParameters",
     "ImageTextToText",
     "PromptedImage",
+    "StreamingModel",
     "VisionLanguageModel",
+    "stripped",
 )
 
 DEFAULT_PROMPT = "What is in the picture?"
@@ -97,6 +99,21 @@ class PromptedImage(msgspec.Struct, frozen=True, eq=False):
 VisionLanguageModel = Model[PromptedImage, Answers]
 
 
+@runtime_checkable
+class StreamingModel(Protocol):
+    """A vision-language model that can tell an answer while it makes it."""
+
+    def stream(self, inputs: Sequence[PromptedImage], /) -> Generator[TextPiece]:
+        """Answer `inputs` and their prompts in their order, as its call does, the last piece of each answer marked.
+
+        Called from several threads at once; what it returns is read from one thread at a time.
+
+        Raises:
+            InferenceError: INVALID_REQUEST for a prompt that the model cannot use, before any picture is looked at.
+        """
+        ...
+
+
 class ImageTextToText:
     """Prompts come as the `prompts` parameter of an image, or as text inputs, put to every image without its own.
 
@@ -145,6 +162,33 @@ class ImageTextToText:
     def refine(self, item: PromptedImage, prediction: Answers, /) -> Answers:
         del item
         return prediction
+
+    def stream(self, items: Sequence[PromptedImage], model: VisionLanguageModel, /) -> Generator[TextPiece]:
+        """Answer `items` piece by piece; a model that cannot do so gives each answer in one piece."""
+        return model.stream(items) if isinstance(model, StreamingModel) else _whole_answers(items, model)
+
+
+def stripped(pieces: Iterable[str]) -> Iterator[str]:
+    """`pieces` without the white space around the whole: joined, what `str.strip` leaves of the joined `pieces`.
+
+    White space is held back until something follows it; no piece is empty.
+    """
+    held = ""
+    begun = False
+    for piece in pieces:
+        text = held + piece if begun else piece.lstrip()
+        kept = text.rstrip()
+        held = text[len(kept) :]
+        if kept:
+            begun = True
+            yield kept
+
+
+def _whole_answers(items: Sequence[PromptedImage], model: VisionLanguageModel) -> Generator[TextPiece]:
+    for index, item in enumerate(items):
+        (found,) = model([item])
+        for prompt, answer in zip(range(len(item.prompts)), found.answers, strict=True):
+            yield TextPiece(item=index, prompt=prompt, text=answer, final=True)
 
 
 def _is_text(tensor: InputTensor) -> bool:

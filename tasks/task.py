@@ -1,8 +1,8 @@
 """What a task type, and a model of it, have to offer the engine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from enum import StrEnum
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -11,7 +11,7 @@ from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import Prediction
 from tasks.exchange.tensor import TensorSpec
 
-__all__ = ("InputGroup", "Model", "Task", "TaskType")
+__all__ = ("InputGroup", "Model", "StreamingTask", "Task", "TaskType", "TextPiece")
 
 
 class TaskType(StrEnum):
@@ -84,4 +84,32 @@ class Task(Protocol[InputT, PredictionT]):
 
     def refine(self, item: InputT, prediction: PredictionT, /) -> PredictionT:
         """Apply the thresholds, label filter, limits and order that `item` asks for."""
+        ...
+
+
+class TextPiece(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of one answer in text. Joined, the pieces of an answer are the answer that the model's call gives.
+
+    Attributes:
+        item: which of the model's inputs it answers.
+        prompt: which prompt of that input.
+        text: may be empty.
+        final: whether the answer ends with it.
+    """
+
+    item: int
+    prompt: int = 0
+    text: str
+    final: bool = False
+
+
+@runtime_checkable
+class StreamingTask(Protocol[InputT_contra]):
+    """A task whose answers are texts, which can be told while they are made."""
+
+    def stream(self, items: Sequence[InputT_contra], model: object, /) -> Generator[TextPiece]:
+        """Answer `items` one after the other with `model`, which is a model of the task.
+
+        What can be refused without the model is refused by the call itself, before the first piece.
+        """
         ...

@@ -114,7 +114,7 @@ def _checked(tensor: InputTensor, spec: TensorSpec, path: str) -> NDArray[Any]:
 
 
 def _elements(tensor: BytesTensor, path: str) -> NDArray[Any]:
-    if math.prod(tensor.shape) != len(tensor.elements):
+    if math.prod(tensor.shape) != len(tensor.elements) or any(size < 0 for size in tensor.shape):
         message = f"Expected a shape for the {len(tensor.elements)} elements in data, got {list(tensor.shape)}"
         raise invalid(message, f"{path}.shape")
     array = np.empty(len(tensor.elements), object)
@@ -123,7 +123,11 @@ def _elements(tensor: BytesTensor, path: str) -> NDArray[Any]:
             array[index] = element.text()
         except InferenceError as error:
             raise error.under(f"{path}.data[{index}]") from None
-    return array.reshape(tensor.shape)
+    try:
+        return array.reshape(tensor.shape)
+    except (ValueError, OverflowError):
+        message = f"Expected sizes whose product can be counted, got {list(tensor.shape)}"
+        raise invalid(message, f"{path}.shape") from None
 
 
 def _plain(values: NDArray[Any]) -> list[Any]:

@@ -1,9 +1,11 @@
 """What every test may ask for: pictures, stand-in models, and the application over them."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from litestar import Litestar
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
@@ -18,6 +20,10 @@ from app.server.asgi import create_app
 from app.settings.model import ModelSettings, ModelSource
 from tasks.exchange.limits import Limits
 from tests.stand_ins import STAND_INS, load_stand_in
+
+# A busy machine is no reason for a property to fail, and a run that gates a change looks at the same examples each time.
+settings.register_profile("steady", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("steady")
 
 MAX_REQUEST_BYTES = 2_000_000
 
@@ -34,7 +40,8 @@ def build_app(names: tuple[str, ...], protocol: str, *, limits: Limits | None = 
             registry.load(source, load_stand_in)
     metrics = CollectorRegistry()
     repository = Repository(registry, lambda: sources, load_stand_in)
-    engine = Engine(repository, [RequestLog(), Metrics(metrics)], limits or Limits(max_inputs=64, max_request_bytes=MAX_REQUEST_BYTES), workers=2)
+    limits = limits or Limits(max_inputs=64, max_request_bytes=MAX_REQUEST_BYTES)
+    engine = Engine(repository, [RequestLog(), Metrics(metrics)], limits, workers=2)
     protocols = [each for each in PROTOCOLS if each.name in (protocol, "kserve-v2")]
     return create_app(engine, protocols, metrics, MAX_REQUEST_BYTES)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 _ADDRESS = re.compile(r"Charioteer answers at (http://\S+)")
+_GRPC_ADDRESS = re.compile(r"^  gRPC +(\S+)$", re.MULTILINE)
 
 
 class ServerProcess:
@@ -20,6 +21,8 @@ class ServerProcess:
         command = [sys.executable, "-m", "app", "serve", "--log-format", "json", *arguments]
         if "--port" not in arguments:
             command += ["--port", "0"]
+        if "--grpc-port" not in arguments:
+            command += ["--grpc-port", "0"]
         self.process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=environment)
         self.log: list[str] = []
         self._announced = threading.Event()
@@ -33,6 +36,13 @@ class ServerProcess:
         assert self._announced.wait(60), "the server said nothing"
         assert self._address, "".join(self.log)
         return self._address
+
+    @property
+    def grpc_address(self) -> str:
+        """Where it listens for gRPC. To be asked for once something else has answered: the line comes second."""
+        found = _GRPC_ADDRESS.search("".join(self.log))
+        assert found, "".join(self.log)
+        return found[1]
 
     def stop(self) -> int:
         """Ask it to end, and wait: its exit status."""

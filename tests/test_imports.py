@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-HEAVY = ("torch", "transformers", "onnxruntime", "litestar", "tokenizers", "jinja2")
+HEAVY = ("torch", "transformers", "onnxruntime", "litestar", "grpc", "tokenizers", "jinja2")
 
 
 def test_the_command_line_imports_no_framework() -> None:

@@ -14,8 +14,9 @@ from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.observers.metrics import Metrics
 from app.observers.request_log import RequestLog
-from app.protocols import PROTOCOLS
+from app.protocols import GRPC_PROTOCOLS, PROTOCOLS
 from app.server.asgi import create_app
+from app.server.grpc import GrpcServer
 from app.server.loading import ModelLoading
 from app.server.polling import polling
 from app.settings.model import ModelSource
@@ -60,18 +61,34 @@ class Service:
         self.engine = Engine(repository, observers, limits, settings.worker_count, settings.max_waiting)
         self.loading = ModelLoading(self.registry, load)
         protocols = [each for each in PROTOCOLS if each.name not in _other_dialects(settings)]
+        self.grpc = _grpc_server(self.engine, settings) if settings.grpc else None
         self.app = create_app(self.engine, protocols, metrics, settings.max_request_bytes, self._lifespan)
 
     @asynccontextmanager
     async def _lifespan(self, _: Litestar) -> AsyncGenerator[None]:
+        if self.grpc is not None:
+            await self.grpc.start()
         self.loading.start()
         try:
             async with polling(self.engine.repository, self._poll_seconds):
                 yield
         finally:
+            if self.grpc is not None:
+                await self.grpc.stop()
             await self.loading.stop()
             self.engine.close()
             self._closing.close()
+
+
+def _grpc_server(engine: Engine, settings: ServerSettings) -> GrpcServer:
+    return GrpcServer(
+        engine,
+        GRPC_PROTOCOLS,
+        host=settings.host,
+        port=settings.grpc_port,
+        max_request_bytes=settings.max_request_bytes,
+        drain_timeout=settings.drain_timeout,
+    )
 
 
 def _tracing(endpoint: str) -> "Tracing":

@@ -13,7 +13,7 @@ __all__ = ("serve",)
 
 
 def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = ServerSettings()) -> None:  # noqa: B008
-    """Serve models over HTTP until told to stop.
+    """Serve models over HTTP and gRPC until told to stop.
 
     Args:
         options: which models.
@@ -21,17 +21,20 @@ def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = Ser
     """
     from app.assembly.models import sources
     from app.assembly.service import Service
+    from app.server.listening import ListenError
     from app.server.log_output import configure_logging
-    from app.server.process import ListenError, run
+    from app.server.process import run
     from app.server.tuning import tune_process
 
     configure_logging(settings.log_format)
     tune_process()
     service = Service(settings, lambda: sources(options))
 
-    def announce(address: str) -> None:
+    def announce(address: str, grpc_address: str | None) -> None:
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         console.print(f"Charioteer answers at [bold]{address}[/bold] ({settings.chariot_protocol})")
+        if grpc_address is not None:
+            console.print(f"  {'gRPC':<27} {grpc_address}")
         for each in service.registry.registrations:
             if each.servable is None:
                 console.print(f"  [red]not served[/red] {escape(each.source.name)}: {escape(each.reason)}")
@@ -40,7 +43,7 @@ def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = Ser
                 console.print(f"  {task_type:<27} {address}/v2/models/m-{escape(each.chariot_id)}/infer")
 
     try:
-        usable = run(service.app, settings, service.loading, announce)
+        usable = run(service.app, settings, service.loading, service.grpc, announce)
     except ListenError as error:
         sys.exit(f"charioteer: {error}")
     if service.engine.busy:

@@ -3,18 +3,20 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
 
 import msgspec
 
 from app.engine.events import Caller, InferenceObserver
 from app.engine.registry import Registration
 from app.engine.repository import Repository
-from app.engine.servable import Answered
+from app.engine.servable import Answered, Servable, Timings
 from app.engine.statistics import Statistics
 from app.engine.story import Story
+from app.engine.streaming import Piece, Pump, TextStream
 from metadata.rule import annotate
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.limits import Limits
@@ -81,10 +83,7 @@ class Engine:
         Raises:
             InferenceError: whatever went wrong; nothing else leaves this method but cancellation.
         """
-        if self._taken >= self._places:
-            message = f"The server has {self._taken} requests in hand and takes no more; try again later"
-            raise self.refused(caller, InferenceError(ErrorKind.OVERLOADED, message), model_name)
-        story = Story(caller, model_name)
+        story = self._admitted(caller, model_name)
         try:
             work = self._workers.submit(self._exchange, story, decode, encode)
         except RuntimeError:
@@ -96,7 +95,45 @@ class Engine:
         try:
             return await asyncio.wrap_future(work)
         finally:
-            work.add_done_callback(self._leave)
+            work.add_done_callback(lambda _: self._leave())
+
+    async def stream(
+        self, caller: Caller, model_name: str, decode: Callable[[], InferenceRequest]
+    ) -> AsyncGenerator[Piece]:
+        """Answer one wire request piece by piece, with a model that `Servable.streams`.
+
+        Nothing happens before the first piece is asked for. A worker makes the pieces, a few ahead of whoever reads
+        them, and is free again at the next token when the generator is closed: close it (`contextlib.aclosing`) when
+        the sender is gone. One request is observed once, at its end; that its sender left is no failure of it.
+
+        Args:
+            caller: where the request comes from.
+            model_name: the model it is addressed to; empty where only its body says so.
+            decode: reads it, in the worker.
+
+        Yields:
+            The pieces of every answer, one answer after the other.
+
+        Raises:
+            InferenceError: whatever went wrong; in place of the first piece for all that can be known by then, later
+                when the model fails on the way.
+        """
+        story = self._admitted(caller, model_name)
+
+        def ended(error: InferenceError | None) -> None:
+            story.error = story.error or error
+            self._observe(story)
+            self._leave()
+
+        with self._lock:
+            self._taken += 1
+        pump = Pump(self._pieces(story, decode), self._workers.submit, ended)
+        pump.start()
+        try:
+            while (piece := await pump.take()) is not None:
+                yield piece
+        finally:
+            pump.leave()
 
     def refused(self, caller: Caller, error: InferenceError, model_name: str = "") -> InferenceError:
         """Tell observers of a request that was refused before it was read; gives `error` back, to be raised."""
@@ -118,24 +155,49 @@ class Engine:
         """Take no more requests, and drop those that wait."""
         self._workers.shutdown(wait=False, cancel_futures=True)
 
-    def _leave(self, _: Future[Any]) -> None:
+    def _admitted(self, caller: Caller, model_name: str) -> Story:
+        if self._taken >= self._places:
+            message = f"The server has {self._taken} requests in hand and takes no more; try again later"
+            raise self.refused(caller, InferenceError(ErrorKind.OVERLOADED, message), model_name)
+        return Story(caller, model_name)
+
+    def _leave(self) -> None:
         with self._lock:
             self._taken -= 1
 
     def _answer(self, registration: Registration, request: InferenceRequest) -> Answered:
-        if registration.servable is None:
-            raise InferenceError(ErrorKind.MODEL_NOT_READY, registration.reason)
-        return registration.servable.answer(request, self.limits)
+        return _servable(registration).answer(request, self.limits)
 
     def _exchange(
         self, story: Story, decode: Callable[[], InferenceRequest], encode: Callable[[InferenceResponse], WireT]
     ) -> WireT:
         story.begin()
         try:
+            with self._failures(story):
+                story.request = request = decode()
+                story.registration = registration = self.registry.find(request.model_name, request.model_version)
+                story.answered = answered = self._answer(registration, request)
+                return encode(_response(request, registration, answered))
+        finally:
+            self._observe(story)
+
+    def _pieces(self, story: Story, decode: Callable[[], InferenceRequest]) -> Generator[Piece]:
+        story.begin()
+        with self._failures(story):
             story.request = request = decode()
             story.registration = registration = self.registry.find(request.model_name, request.model_version)
-            story.answered = answered = self._answer(registration, request)
-            return encode(_response(request, registration, answered))
+            stream = _servable(registration).stream(request, self.limits)
+            try:
+                yield from _located(request, registration, stream)
+            finally:
+                timings = Timings(decode=stream.decode, model=stream.model)
+                story.answered = Answered(outputs=(), batch_size=len(stream.places), timings=timings)
+
+    @contextmanager
+    def _failures(self, story: Story) -> Generator[None]:
+        """Whatever goes wrong inside is told to `story`, and leaves as an `InferenceError`."""
+        try:
+            yield
         except InferenceError as error:
             if error.kind in (ErrorKind.MODEL_FAILED, ErrorKind.INTERNAL):
                 _logger.exception("inference failed", extra={"request_id": story.caller.request_id})
@@ -146,8 +208,6 @@ class Engine:
             message = f"Something went wrong in the server; its log tells what, under request {story.caller.request_id}"
             story.error = InferenceError(ErrorKind.INTERNAL, message)
             raise story.error from error
-        finally:
-            self._observe(story)
 
     def _observe(self, story: Story) -> None:
         for observer in self._observers:
@@ -165,3 +225,26 @@ def _response(request: InferenceRequest, registration: Registration, answered: A
         model_version=registration.source.version,
         outputs=outputs,
     )
+
+
+def _servable(registration: Registration) -> Servable:
+    if registration.servable is None:
+        raise InferenceError(ErrorKind.MODEL_NOT_READY, registration.reason)
+    return registration.servable
+
+
+def _located(request: InferenceRequest, registration: Registration, stream: TextStream) -> Generator[Piece]:
+    parameters = [annotate(place.parameters) for place in stream.places]
+    for each in stream:
+        place = stream.places[each.item]
+        yield Piece(
+            id=request.id,
+            model_name=registration.source.name,
+            model_version=registration.source.version,
+            input=place.input,
+            image=place.image,
+            prompt=each.prompt,
+            text=each.text,
+            final=each.final,
+            parameters=parameters[each.item],
+        )

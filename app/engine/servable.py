@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, cast
 
 import msgspec
 
 from app.engine.description import ModelDescription
+from app.engine.streaming import Place, TextStream
 from app.settings.model import ModelError
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.limits import Limits
@@ -14,7 +15,7 @@ from tasks.exchange.parameters import read_parameters
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceOutput, Prediction
 from tasks.exchange.tensor import TensorSpec
-from tasks.task import Model, Task
+from tasks.task import Model, StreamingTask, Task
 
 __all__ = ("Answered", "BoundServable", "Servable", "Timings")
 
@@ -68,6 +69,19 @@ class Servable(Protocol):
         """
         ...
 
+    @property
+    def streams(self) -> bool:
+        """Whether its answers are texts, which `stream` tells while they are made."""
+        ...
+
+    def stream(self, request: InferenceRequest, limits: Limits, /) -> TextStream:
+        """Begin to answer every input of `request` piece by piece.
+
+        Raises:
+            InferenceError: for a request that cannot be read, UNSUPPORTED when the model `streams` nothing.
+        """
+        ...
+
 
 class BoundServable(Generic[InputT, PredictionT]):
     """The servable of any task.
@@ -96,6 +110,8 @@ class BoundServable(Generic[InputT, PredictionT]):
         self._task = task
         self._model = model
         self._defaults = defaults
+        self._streaming = cast("StreamingTask[InputT]", task) if isinstance(task, StreamingTask) else None
+        self.streams = self._streaming is not None
         self.description = description
         self.inputs = task.inputs
         self.outputs = task.outputs
@@ -116,6 +132,17 @@ class BoundServable(Generic[InputT, PredictionT]):
         ]
         timings = Timings(decode=decoded - started, model=modelled - decoded, refine=time.perf_counter_ns() - modelled)
         return Answered(outputs=outputs, batch_size=len(items), timings=timings)
+
+    def stream(self, request: InferenceRequest, limits: Limits, /) -> TextStream:
+        if self._streaming is None:
+            message = f"Model {request.model_name!r} ({self._task.task_type}) does not answer in text; ask it to infer"
+            raise InferenceError(ErrorKind.UNSUPPORTED, message)
+        started = time.perf_counter_ns()
+        groups = self._task.decode(request, self._defaults, limits)
+        places = [Place(group.name, index, group.parameters) for group in groups for index in range(len(group.items))]
+        items = [item for group in groups for item in group.items]
+        decoded = time.perf_counter_ns()
+        return TextStream(self._streaming.stream(items, self._model), places, decoded - started)
 
     def _predict(self, items: Sequence[InputT]) -> Sequence[PredictionT]:
         try:

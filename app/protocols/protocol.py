@@ -16,7 +16,7 @@ HttpRequest = Request[Any, Any, Any]
 Method = Literal["GET", "POST"]
 
 
-INFER_FAILURES = (400, 404, 413, 429, 500, 501, 503)
+INFER_FAILURES = (400, 404, 413, 429, 500, 503)
 """How an inference can be refused (`app.protocols.status`), or fail."""
 
 
@@ -26,7 +26,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         method: HTTP's.
         path: in Litestar's notation; a parameter called `target` is the segment that names a model.
-        handle: answers a request, or raises an `InferenceError`, to which the server gives its protocol's shape.
+        handle: answers a request, with bytes or a stream of them, or raises an `InferenceError`, to which the server
+            gives its protocol's shape.
         summary: what it does, for the service's own description (OpenAPI).
         body: the type of a JSON body, None where there is none or it is not JSON.
         answer: the type of a JSON answer, None where it is any object.
@@ -37,7 +38,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     method: Method
     path: str
-    handle: Callable[[HttpRequest], Awaitable[Response[bytes]]]
+    handle: Callable[[HttpRequest], Awaitable[Response[Any]]]
     summary: str = ""
     body: Any = None
     answer: Any = None

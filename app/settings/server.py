@@ -56,6 +56,14 @@ class ServerSettings:
     ] = 8080
     """Port to listen on; 0 for any free one."""
 
+    grpc: Annotated[bool, _environment("CHARIOTEER_GRPC")] = True
+    """Whether to listen for gRPC too."""
+
+    grpc_port: Annotated[int, _environment("CHARIOTEER_GRPC_PORT"), Parameter(validator=Number(gte=0, lte=65535))] = (
+        8081
+    )
+    """Port to listen on for gRPC; 0 for any free one."""
+
     chariot_protocol: Annotated[
         Literal["chariot-v2-kserve", "chariot-v2"],
         _environment("CHARIOTEER_CHARIOT_PROTOCOL", "CHARIOT_INFERENCE_PROTOCOL"),

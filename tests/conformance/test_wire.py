@@ -2,10 +2,11 @@
 
 A case is a folder ``fixtures/wire/<protocol>/<case>`` with
 
-- ``request.json`` or ``request.bin``, the body;
+- ``request.json`` or ``request.bin``, the body; ``request.json`` and ``request.bin`` together are V2's JSON with the
+  bytes of tensors behind it, and the header that says where one ends;
 - ``response.json``, or ``response.jsonl`` for an answer of several lines. The order of names counts, white space does
-  not, and floating-point numbers may differ by a millionth;
-- ``case.toml``: ``method``, ``path``, ``status``, ``models`` (of ``tests.stand_ins``), and where they matter
+  not, and floating-point numbers may differ by a millionth. ``response.bin`` beside it is what has to follow the JSON;
+- ``case.toml``: ``method``, ``path``, ``status``, ``models`` (of ``tests.conformance.served``), and where they matter
   ``content_type``, ``headers`` and ``response_headers``.
 """
 
@@ -20,10 +21,11 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from tests.conftest import build_app
+from tests.conformance.served import build
 
 WIRE = Path(__file__).parents[2] / "fixtures" / "wire"
 CASES = sorted(each.parent for each in WIRE.glob("*/*/case.toml"))
+HEADER_LENGTH = "inference-header-content-length"
 FIELDS = {"method", "path", "status", "models", "content_type", "headers", "response_headers"}
 
 Clients = Callable[[str, tuple[str, ...]], TestClient[Litestar]]
@@ -37,15 +39,19 @@ def clients() -> Iterator[Clients]:
 
         def client(protocol: str, models: tuple[str, ...]) -> TestClient[Litestar]:
             if (protocol, models) not in started:
-                started[protocol, models] = stack.enter_context(TestClient(build_app(models, protocol)))
+                started[protocol, models] = stack.enter_context(TestClient(build(models, protocol)))
             return started[protocol, models]
 
         yield client
 
 
-def body_of(case: Path) -> bytes:
-    (request,) = case.glob("request.*")
-    return request.read_bytes()
+def body_of(case: Path) -> tuple[bytes, dict[str, str]]:
+    """The body, and the header that it needs."""
+    parts = [part.read_bytes() for part in sorted(case.glob("request.*"), reverse=True)]
+    if len(parts) < 2:
+        return b"".join(parts), {}
+    json_part, binary = parts
+    return json_part + binary, {HEADER_LENGTH: str(len(json_part))}
 
 
 def pairs(text: str) -> object:
@@ -70,24 +76,30 @@ def assert_same(actual: object, expected: object, path: str = "$") -> None:
         assert actual == expected, path
 
 
-def test_there_are_cases_for_every_chariot_protocol() -> None:
-    assert {case.parent.name for case in CASES} >= {"chariot-v2", "chariot-v2-kserve"}
+def test_there_are_cases_for_every_protocol() -> None:
+    assert {case.parent.name for case in CASES} >= {"chariot-v2", "chariot-v2-kserve", "kserve-v2"}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.parent.name}/{case.name}")
 def test_case(case: Path, clients: Clients) -> None:
     told = tomllib.loads((case / "case.toml").read_text())
     assert set(told) <= FIELDS, "a name in case.toml that nothing reads"
-    headers = dict(told.get("headers", {}))
+    body, headers = body_of(case)
+    headers |= told.get("headers", {})
     if "content_type" in told:
         headers["content-type"] = told["content_type"]
     client = clients(case.parent.name, tuple(told["models"]))
-    response = client.request(told["method"], told["path"], content=body_of(case), headers=headers)
+    response = client.request(told["method"], told["path"], content=body, headers=headers)
     assert response.status_code == told["status"], response.text
     for name, value in told.get("response_headers", {}).items():
         assert response.headers[name] == value
-    (expected,) = case.glob("response.*")
-    if expected.suffix == ".jsonl":
+    assert (HEADER_LENGTH in response.headers) is (case / "response.bin").exists()
+    (expected,) = case.glob("response.json*")
+    if HEADER_LENGTH in response.headers:
+        length = int(response.headers[HEADER_LENGTH])
+        assert_same(pairs(response.content[:length].decode()), pairs(expected.read_text()))
+        assert response.content[length:] == (case / "response.bin").read_bytes()
+    elif expected.suffix == ".jsonl":
         actual_lines, expected_lines = response.text.splitlines(), expected.read_text().splitlines()
         assert_same([pairs(line) for line in actual_lines], [pairs(line) for line in expected_lines])
     else:

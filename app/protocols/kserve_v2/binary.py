@@ -13,7 +13,7 @@ import numpy as np
 import pybase64
 from numpy.typing import NDArray
 
-from tasks.exchange.error import invalid
+from tasks.exchange.error import brief, invalid
 from tasks.exchange.tensor import Datatype, Element, Tensor
 
 __all__ = ("SniffedElement", "pack", "split_body", "unpack_bytes", "unpack_numbers")
@@ -77,7 +77,12 @@ def unpack_numbers(data: memoryview | bytes, datatype: Datatype, shape: Sequence
     expected = math.prod(shape) * dtype.itemsize
     if len(data) != expected:
         raise invalid(f"Expected {expected} bytes for {datatype} of shape {list(shape)}, got {len(data)}", path)
-    return np.frombuffer(data, dtype.newbyteorder("<")).reshape(tuple(shape))
+    if datatype is Datatype.BOOL and np.any(np.frombuffer(data, np.uint8) > 1):
+        raise invalid("Expected bytes of 0 or 1, got another", path)
+    try:
+        return np.frombuffer(data, dtype.newbyteorder("<")).reshape(tuple(shape))
+    except (ValueError, OverflowError):
+        raise invalid(f"Expected sizes that can be counted, got {brief(list(shape))}", path) from None
 
 
 def unpack_bytes(data: memoryview | bytes, path: str) -> list[Element]:

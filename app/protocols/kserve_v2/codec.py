@@ -1,13 +1,14 @@
 """REST bodies of the Open Inference Protocol to the neutral exchange and back."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from app.engine.servable import Servable
-from app.protocols.bytes_elements import string_elements
+from app.protocols.bytes_elements import StringElement, string_elements
 from app.protocols.json_body import read_json
 from app.protocols.json_parameters import read_parameters_object
 from app.protocols.json_tensors import numeric_tensor, read_datatype
@@ -18,11 +19,12 @@ from tasks.exchange.error import invalid
 from tasks.exchange.parameters import Positive, convert
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceResponse
-from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor
+from tasks.exchange.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor
 
 __all__ = ("decode", "encode")
 
 _BINARY_SIZE = "binary_data_size"
+_PEEK = 64
 _encoder = msgspec.json.Encoder()
 
 
@@ -124,6 +126,8 @@ def _requested(wire: WireRequestedOutput, index: int) -> RequestedOutput:
 
 def _tensor(wire: WireInput, binary: memoryview, position: int, path: str) -> tuple[InputTensor, int]:
     """One input, and where in the binary part the next one begins."""
+    if wire.datatype == "BF16":
+        raise invalid("BF16 is not supported; send FP16 or FP32", f"{path}.datatype")
     datatype = read_datatype(wire.datatype, f"{path}.datatype")
     if any(size < 0 for size in wire.shape):
         raise invalid(f"Expected sizes of 0 or more, got {wire.shape}", f"{path}.shape")
@@ -155,11 +159,23 @@ def _from_json(
     wire: WireInput, datatype: Datatype, data: msgspec.Raw, parameters: Mapping[str, object], path: str
 ) -> InputTensor:
     if datatype is Datatype.BYTES:
-        elements = string_elements(data, f"{path}.data")
+        elements = _strings(data, f"{path}.data")
         return BytesTensor(name=wire.name, shape=tuple(wire.shape), elements=elements, parameters=parameters)
     if datatype is Datatype.FP16:
         raise invalid("FP16 has no form in JSON; send it with the binary extension", f"{path}.datatype")
     return numeric_tensor(wire.name, datatype, wire.shape, data, parameters, path)
+
+
+def _strings(data: msgspec.Raw, path: str) -> Sequence[Element]:
+    """BYTES elements, which may be in nested rows as numbers may."""
+    if not bytes(memoryview(data)[1:_PEEK]).lstrip().startswith(b"["):
+        return string_elements(data, path)
+    level = read_json(data, list[Any], path)
+    while level and all(isinstance(each, list) for each in level):
+        level = list(chain.from_iterable(level))
+    if not all(isinstance(each, str) for each in level):
+        raise invalid("Expected texts, flat or in nested rows that are all of one depth", path)
+    return [StringElement(each) for each in level]
 
 
 def _raw_input(data: memoryview, servable: Servable) -> InputTensor:

@@ -1,5 +1,6 @@
 """Answers as the tensors that a V2 request asked for, the same over REST and gRPC."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -108,12 +109,12 @@ def _classified(tensor: Tensor, siblings: Mapping[str, Tensor], wanted: Requeste
     if tensor.datatype is Datatype.BYTES or not tensor.shape:
         raise invalid(f"Expected an output of numbers to classify, {tensor.name!r} is {tensor.datatype}", wanted.path)
     labels = siblings.get("labels")
-    rows = tensor.data.reshape(-1, tensor.shape[-1])
+    rows = tensor.data.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])
     count = min(wanted.classification, rows.shape[1])
     best = np.argsort(-rows.astype(np.float64), axis=1, kind="stable")[:, :count]
     written = np.empty(best.shape, object)
     for row, indices in enumerate(best.tolist()):
-        names = labels.data.reshape(rows.shape)[row] if labels is not None and labels.data.size == rows.size else None
+        names = labels.data.reshape(rows.shape)[row] if labels is not None and labels.shape == tensor.shape else None
         written[row] = [_class_text(rows[row], index, names) for index in indices]
     return Tensor(name=tensor.name, datatype=Datatype.BYTES, data=written.reshape(*tensor.shape[:-1], count))
 

@@ -73,7 +73,7 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
             summary="Every version of every model",
             body=_IndexRequest,
             answer=list[_IndexEntry],
-            failures=(400, 413, 501),
+            failures=(400, 413),
         ),
         named("load", load, "Load a model from disk anew"),
         named("unload", unload, "Serve a model no longer"),

@@ -12,6 +12,7 @@ from app.engine.servable import Servable
 from app.protocols.caller import caller_of
 from app.protocols.error_body import error_object
 from app.protocols.kserve_v2.codec import decode, encode
+from app.protocols.kserve_v2.generate import generate_endpoints
 from app.protocols.kserve_v2.rendering import Wanted, declared_outputs
 from app.protocols.kserve_v2.repository import repository_endpoints
 from app.protocols.kserve_v2.wire import (
@@ -121,7 +122,7 @@ class KServeV2:
                     failures=INFER_FAILURES,
                 ),
             ]
-        return [*found, *repository_endpoints(engine)]
+        return [*found, *generate_endpoints(engine), *repository_endpoints(engine)]
 
     def error_body(self, error: InferenceError, /) -> bytes:
         return error_object(error)

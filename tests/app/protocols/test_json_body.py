@@ -134,9 +134,11 @@ def test_a_parameter_that_cannot_be_read_is_named() -> None:
 @pytest.mark.parametrize("kind", ErrorKind)
 def test_every_kind_of_error_has_a_status_that_fits(kind: ErrorKind) -> None:
     of_the_server = {
-        ErrorKind.MODEL_FAILED, ErrorKind.INTERNAL, ErrorKind.UNSUPPORTED, ErrorKind.MODEL_NOT_READY,
+        ErrorKind.MODEL_FAILED,
+        ErrorKind.INTERNAL,
+        ErrorKind.MODEL_NOT_READY,
         ErrorKind.DEADLINE_EXCEEDED,
-    }  # fmt: skip
+    }
     assert http_status(kind) // 100 == (5 if kind in of_the_server else 4)
 
 

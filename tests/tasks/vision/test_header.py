@@ -52,11 +52,14 @@ def test_a_damaged_file_is_decoded_or_refused(file_format: str, data: st.DataObj
     whole = bytearray(encoded(rectangle(32, 24), file_format))
     for _ in range(data.draw(st.integers(1, 3))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    size = outcome(lambda: image_size(bytes(whole)))
+    if isinstance(size, InferenceError) or size[0] * size[1] > 100_000:
+        return
     found = outcome(lambda: decode_image(bytes(whole)))
     if isinstance(found, InferenceError):
-        assert found.kind in (ErrorKind.INVALID_REQUEST, ErrorKind.TOO_LARGE)
+        assert found.kind is ErrorKind.INVALID_REQUEST
     else:
-        assert found.pixels.size <= 300_000
+        assert found.width * found.height == size[0] * size[1], "what the header says is what is decoded"
 
 
 def jpeg(*segments: bytes) -> bytes:

@@ -1,6 +1,6 @@
 """A vision-language model: pictures and questions to answers."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +14,8 @@ from app.runtimes.onnxruntime.image_text_to_text.sampling import Sampler
 from app.runtimes.onnxruntime.image_text_to_text.tokenizer import Tokenizer
 from app.runtimes.onnxruntime.image_text_to_text.vision import VisionEncoder
 from tasks.exchange.error import ErrorKind, InferenceError, invalid
-from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage
+from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage, stripped
+from tasks.task import TextPiece
 from tasks.vision.image import Image
 
 __all__ = ("EncodedImage", "VisionLanguage")
@@ -58,12 +59,16 @@ class VisionLanguage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     positions: int | None
 
     def __call__(self, inputs: Sequence[PromptedImage], /) -> list[Answers]:
-        # Every question is read before the first picture is looked at, which takes a thousand times longer.
-        questions = [
-            [self.prompts.encode(text, _path(item, index)) for index, text in enumerate(item.prompts)]
-            for item in inputs
-        ]
+        questions = self._read(inputs)
         return [self._answer(item, read) for item, read in zip(inputs, questions, strict=True)]
+
+    def stream(self, inputs: Sequence[PromptedImage], /) -> Generator[TextPiece]:
+        """The same answers token by token; each ends with an empty piece, because no token knows that it is the last.
+
+        Raises:
+            InferenceError: INVALID_REQUEST for a question that the model cannot use.
+        """
+        return self._stream(inputs, self._read(inputs))
 
     def look(self, image: Image) -> EncodedImage:
         """Run the vision encoder.
@@ -109,13 +114,32 @@ class VisionLanguage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             most = min(most, self.positions - len(ids))
         return self.tokenizer.pieces(self._tokens(ids, image, Sampler(parameters), most))
 
+    def _read(self, inputs: Sequence[PromptedImage]) -> list[list[PromptIds]]:
+        # Every question is read before the first picture is looked at, which takes a thousand times longer.
+        return [
+            [self.prompts.encode(text, _path(item, index)) for index, text in enumerate(item.prompts)]
+            for item in inputs
+        ]
+
     def _answer(self, item: PromptedImage, questions: Sequence[PromptIds]) -> Answers:
+        answers = ["".join(pieces).strip() for pieces in self._begin(item, questions)]
+        return Answers(prompts=item.prompts, answers=answers)
+
+    def _stream(
+        self, inputs: Sequence[PromptedImage], questions: Sequence[Sequence[PromptIds]]
+    ) -> Generator[TextPiece]:
+        for index, (item, read) in enumerate(zip(inputs, questions, strict=True)):
+            for prompt, pieces in enumerate(self._begin(item, read)):
+                for text in stripped(pieces):
+                    yield TextPiece(item=index, prompt=prompt, text=text)
+                yield TextPiece(item=index, prompt=prompt, text="", final=True)
+
+    def _begin(self, item: PromptedImage, questions: Sequence[PromptIds]) -> list[Iterator[str]]:
         image = self.look(item.image)
-        streams = [
+        return [
             self.generate(image, question, item.parameters, _path(item, index))
             for index, question in enumerate(questions)
         ]
-        return Answers(prompts=item.prompts, answers=["".join(pieces).strip() for pieces in streams])
 
     def _tokens(self, ids: list[int], image: EncodedImage, sampler: Sampler, most: int) -> Iterator[int]:
         yield from self.decoder.tokens(self._embed(ids, image), sampler, self.ends, most)

@@ -1,0 +1,86 @@
+"""What a gRPC protocol offers the server, and what all of them do with callers and errors."""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeAlias, cast
+
+import grpc
+from google.protobuf.descriptor import ServiceDescriptor
+
+from app.engine.engine import Engine
+from app.engine.events import Caller
+from app.protocols.caller import BASE_ID_HEADER, REQUEST_ID_HEADER, TRACE_HEADERS
+from app.protocols.status import grpc_status
+from tasks.exchange.error import ErrorKind, InferenceError
+
+__all__ = ("Call", "GrpcProtocol", "Handler", "call_ended", "caller_of_call", "metadata_of", "unary")
+
+# Quoted, because grpc's classes are generic to type checkers alone.
+Call: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
+Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
+
+_LONGEST_DETAILS = 2000
+"""Bytes of UTF-8. Details travel percent-encoded in headers, which clients begin to refuse at 8 KiB altogether."""
+
+_logger = logging.getLogger(__name__)
+
+
+class GrpcProtocol(Protocol):
+    """One service: its name for settings and logs, its descriptor for reflection, and its methods over an engine."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def service(self) -> ServiceDescriptor: ...
+
+    def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
+        """The methods by name, serialized messages in and out. Streams end early once the server is `stopping`."""
+        ...
+
+
+def metadata_of(context: Call) -> Mapping[str, str]:
+    """What came beside the messages; of a key that came twice, the last."""
+    pairs = cast("tuple[tuple[str, str | bytes], ...]", context.invocation_metadata() or ())
+    return {key: value for key, value in pairs if isinstance(value, str)}
+
+
+def caller_of_call(context: Call, protocol: str) -> Caller:
+    """The sender; one without a request id is given one. Either id goes back in the trailing metadata."""
+    metadata = metadata_of(context)
+    request_id = metadata.get(REQUEST_ID_HEADER) or str(uuid.uuid4())
+    base_id = metadata.get(BASE_ID_HEADER)
+    returned = [(REQUEST_ID_HEADER, request_id)]
+    if base_id:
+        returned.append((BASE_ID_HEADER, base_id))
+    context.set_trailing_metadata(tuple(returned))
+    trace = {name: metadata[name] for name in TRACE_HEADERS if name in metadata}
+    return Caller(protocol=protocol, request_id=request_id, base_id=base_id, trace=trace)
+
+
+def unary(protocol: str, answer: Callable[[bytes, Caller], Awaitable[bytes]]) -> Handler:
+    """The method that `answer` answers; what it raises ends the call with the status of its kind."""
+
+    async def handle(data: bytes, context: Call) -> bytes:
+        caller = caller_of_call(context, protocol)
+        try:
+            return await answer(data, caller)
+        except Exception as error:  # noqa: BLE001  grpc would tell the sender whatever it is
+            failure = error
+        return await call_ended(context, caller, failure)
+
+    return cast("Handler", grpc.unary_unary_rpc_method_handler(cast("Any", handle)))
+
+
+async def call_ended(context: Call, caller: Caller, failure: Exception) -> bytes:
+    """End a call because of `failure`. Nothing but an `InferenceError` is told to the sender; the rest is logged."""
+    if not isinstance(failure, InferenceError):
+        _logger.error("call failed", exc_info=failure, extra={"request_id": caller.request_id})
+        message = f"Something went wrong in the server; its log tells what, under request {caller.request_id}"
+        failure = InferenceError(ErrorKind.INTERNAL, message)
+    details = str(failure).encode(errors="replace")
+    if len(details) > _LONGEST_DETAILS:
+        details = details[:_LONGEST_DETAILS] + b"..."
+    return await context.abort(grpc_status(failure.kind), details.decode(errors="ignore"))

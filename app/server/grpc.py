@@ -1,0 +1,124 @@
+"""The gRPC server: every protocol's service, health, reflection, limits."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+from google.protobuf.descriptor_pool import DescriptorPool
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection, reflection_pb2
+
+from app.engine.engine import Engine
+from app.protocols.grpc_protocol import GrpcProtocol
+from app.server.health import HEALTH, Health
+from app.server.listening import ListenError, listener
+
+__all__ = ("GrpcServer",)
+
+
+class GrpcServer:
+    """Serves until stopped. Everything but its making happens in the event loop.
+
+    Args:
+        engine: answers the inferences.
+        protocols: whose services to serve.
+        host: address to listen on.
+        port: port to listen on; 0 for any free one.
+        max_request_bytes: gRPC refuses a larger message with RESOURCE_EXHAUSTED, compressed ones by their real size.
+        drain_timeout: seconds that calls in flight are given at the end.
+
+    Attributes:
+        port: what it listens on, the real one once started.
+        failure: why it could not be started, if so.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        protocols: Sequence[GrpcProtocol],
+        *,
+        host: str,
+        port: int,
+        max_request_bytes: int,
+        drain_timeout: float,
+    ) -> None:
+        self.port = port
+        self.failure: ListenError | None = None
+        self._engine = engine
+        self._protocols = protocols
+        self._host = host
+        self._max_request_bytes = max_request_bytes
+        self._drain_timeout = drain_timeout
+        self._server: grpc.aio.Server | None = None
+        self._stopping: asyncio.Event | None = None
+
+    def check(self) -> None:
+        """See whether the address is free, before anything is started.
+
+        Raises:
+            ListenError: when it is not.
+        """
+        listener(self._host, self.port).close()
+
+    async def start(self) -> None:
+        """Listen and answer.
+
+        Raises:
+            ListenError: when the address cannot be listened on.
+        """
+        self._stopping = stopping = asyncio.Event()
+        server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", self._max_request_bytes),
+                ("grpc.max_send_message_length", -1),
+                # Two servers on one port would share the calls between them, unnoticed.
+                ("grpc.so_reuseport", 0),
+            ]
+        )
+        names = [each.service.full_name for each in self._protocols]
+        for protocol in self._protocols:
+            methods = protocol.handlers(self._engine, stopping)
+            server.add_generic_rpc_handlers(
+                (grpc.method_handlers_generic_handler(protocol.service.full_name, dict(methods)),)
+            )
+        server.add_generic_rpc_handlers((Health(self._engine.registry, names, stopping).handler,))
+        described = [*names, HEALTH, reflection.SERVICE_NAME]
+        reflection.enable_server_reflection(described, server, pool=_described(self._protocols))
+        self.port = self._bound(server)
+        await server.start()
+        self._server = server
+
+    async def stop(self) -> None:
+        """Take no more calls, let those in flight finish within the drain timeout, and cut off the rest."""
+        if self._server is None or self._stopping is None:
+            return
+        self._stopping.set()
+        await self._server.stop(self._drain_timeout)
+        self._server = None
+
+    def _bound(self, server: grpc.aio.Server) -> int:
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        try:
+            return server.add_insecure_port(f"{host}:{self.port}")
+        except RuntimeError:
+            self.failure = ListenError(f"Cannot listen on {self._host}:{self.port} for gRPC")
+            raise self.failure from None
+
+
+def _described(protocols: Sequence[GrpcProtocol]) -> DescriptorPool:
+    """Everything that reflection tells of, from whatever pools the protocols keep it in."""
+    pool = DescriptorPool()
+    added: set[str] = set()
+
+    def add(file: Any) -> None:
+        if file.name in added:
+            return
+        added.add(file.name)
+        for each in file.dependencies:
+            add(each)
+        pool.AddSerializedFile(file.serialized_pb)
+
+    for file in (*(each.service.file for each in protocols), health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR):
+        add(file)
+    return pool

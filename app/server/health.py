@@ -1,0 +1,72 @@
+"""The standard health service (grpc.health.v1), told from the registry at the moment of asking."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection
+from contextlib import suppress
+from typing import Any, TypeAlias, cast
+
+import grpc
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+
+from app.engine.registry import Registry
+
+__all__ = ("HEALTH", "Health")
+
+HEALTH = "grpc.health.v1.Health"
+"""The service's name."""
+
+_Context: TypeAlias = "grpc.aio.ServicerContext[HealthCheckRequest, HealthCheckResponse]"
+
+
+class Health:
+    """Serving while every model can answer, and the server is not stopping.
+
+    Args:
+        registry: of the models.
+        services: the names that may be asked after, beside the empty one for the whole server.
+        stopping: set when the server stops, which ends every watch.
+        interval: seconds between two looks of a watch.
+    """
+
+    def __init__(
+        self, registry: Registry, services: Collection[str], stopping: asyncio.Event, interval: float = 1.0
+    ) -> None:
+        self._registry = registry
+        self._services = {"", *services}
+        self._stopping = stopping
+        self._interval = interval
+
+    @property
+    def handler(self) -> grpc.GenericRpcHandler:
+        """The service."""
+        read, write = HealthCheckRequest.FromString, HealthCheckResponse.SerializeToString
+        methods = {
+            "Check": grpc.unary_unary_rpc_method_handler(cast("Any", self._check), read, write),
+            "Watch": grpc.unary_stream_rpc_method_handler(cast("Any", self._watch), read, write),
+        }
+        return grpc.method_handlers_generic_handler(HEALTH, methods)
+
+    async def _check(self, request: HealthCheckRequest, context: _Context) -> HealthCheckResponse:
+        if request.service not in self._services:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"No service here is called {request.service[:80]!r}")
+        return HealthCheckResponse(status=self._status(request.service))
+
+    async def _watch(self, request: HealthCheckRequest, context: _Context) -> AsyncGenerator[HealthCheckResponse]:
+        del context
+        told = None
+        while True:
+            ending, status = self._stopping.is_set(), self._status(request.service)
+            if status != told:
+                told = status
+                yield HealthCheckResponse(status=status)
+            if ending:
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), self._interval)
+
+    def _status(self, service: str) -> HealthCheckResponse.ServingStatus:
+        if service not in self._services:
+            return HealthCheckResponse.SERVICE_UNKNOWN
+        if self._registry.ready and not self._stopping.is_set():
+            return HealthCheckResponse.SERVING
+        return HealthCheckResponse.NOT_SERVING

@@ -1,0 +1,158 @@
+"""A streamed answer while it is made: events sent at once, clients that go away, and clients that do not read."""
+
+import asyncio
+import json
+import threading
+from typing import Any, cast
+
+import pytest
+from litestar import Litestar
+from litestar.types import HTTPScope, Message
+from prometheus_client import CollectorRegistry
+
+from app.engine.engine import Engine
+from app.protocols.kserve_v2.routes import KServeV2
+from app.server.asgi import create_app
+from tests.pictures import base64_text, encoded, rectangle
+from tests.speaker import Gate, Seen, Speaker, speaking
+
+ASKED = {"text_input": "what?", "image": base64_text(encoded(rectangle()))}
+
+
+def app_over(engine: Engine) -> Litestar:
+    return create_app(engine, [KServeV2()], CollectorRegistry(), 2_000_000)
+
+
+class Connection:
+    """One HTTP request put to the application directly, so that what is sent can be seen when it is sent."""
+
+    def __init__(self, app: Litestar, path: str, body: object) -> None:
+        self._app = app
+        self._path = path
+        self._body = json.dumps(body).encode()
+        self._received = False
+        self.gone = asyncio.Event()
+        self.sent: asyncio.Queue[Message] = asyncio.Queue()
+
+    async def receive(self) -> Any:
+        if not self._received:
+            self._received = True
+            return {"type": "http.request", "body": self._body, "more_body": False}
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        await self.sent.put(message)
+        if message["type"] == "http.response.body" and not message["more_body"]:
+            self.gone.set()
+
+    async def run(self) -> None:
+        scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "method": "POST",
+            "scheme": "http",
+            "path": self._path,
+            "raw_path": self._path.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "headers": [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(self._body))],
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 80),
+            "state": {},
+        }
+        await self._app(cast("HTTPScope", scope), self.receive, self.send)
+
+    async def event(self) -> dict[str, Any]:
+        """The next event."""
+        message = await self.sent.get()
+        assert message["type"] == "http.response.body"
+        assert message["more_body"]
+        head, rest = message["body"].split(b"\n\n")
+        assert rest == b""
+        return json.loads(head.removeprefix(b"data: "))
+
+
+def test_an_event_is_sent_before_the_next_is_made() -> None:
+    gate = Gate()
+    app = app_over(speaking(Speaker("a", "b", "c", gate=gate)))
+
+    async def run() -> None:
+        connection = Connection(app, "/v2/models/speaker/generate_stream", ASKED)
+        running = asyncio.create_task(connection.run())
+        for index, expected in enumerate(("a", "b", "c")):
+            gate.open()
+            if index == 0:
+                assert (await connection.sent.get())["type"] == "http.response.start"
+            assert (await connection.event())["text_output"] == expected
+        last: Any = await connection.sent.get()
+        assert (last["body"], last["more_body"]) == (b"", False)
+        await running
+
+    asyncio.run(run())
+
+
+def test_two_streams_at_once() -> None:
+    both = threading.Barrier(2, timeout=60)
+    app = app_over(speaking(Speaker("a", "b", "c", gate=both.wait)))
+
+    async def run() -> None:
+        connections = [Connection(app, "/v2/models/speaker/generate_stream", ASKED) for _ in range(2)]
+        await asyncio.gather(*(each.run() for each in connections))
+        for each in connections:
+            assert (await each.sent.get())["type"] == "http.response.start"
+            assert [(await each.event())["text_output"] for _ in range(3)] == ["a", "b", "c"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_client_that_goes_away_frees_the_worker(begun: bool) -> None:
+    seen, gate = Seen(), Gate(opened=1)
+    speaker = Speaker(*"abcdef", gate=gate)
+    engine = speaking(speaker, seen, workers=1)
+    app = app_over(engine)
+
+    async def run() -> None:
+        connection = Connection(app, "/v2/models/speaker/generate_stream", ASKED)
+        if not begun:
+            connection.gone.set()
+        running = asyncio.create_task(connection.run())
+        assert (await connection.sent.get())["type"] == "http.response.start"
+        if begun:
+            assert (await connection.event())["text_output"] == "a"
+            for _ in "ab":
+                await asyncio.to_thread(gate.await_step)
+            connection.gone.set()
+        await running
+        gate.open()
+        assert await asyncio.to_thread(speaker.closed.wait, 60)
+        other = Connection(app, "/v2/models/teller/generate", ASKED)
+        await other.run()
+
+    asyncio.run(run())
+    assert speaker.made == 2 if begun else speaker.made <= 2, "it is freed at the next token"
+    assert not engine.busy
+    assert [(event.model_name, event.outcome) for event in seen.events] == [("speaker", None), ("teller", None)]
+
+
+def test_a_client_that_does_not_read_holds_no_worker() -> None:
+    speaker = Speaker(*(f"{number} " for number in range(1000)))
+    engine = speaking(speaker, workers=1)
+    app = app_over(engine)
+
+    async def run() -> None:
+        connection = Connection(app, "/v2/models/speaker/generate_stream", ASKED)
+        connection.sent = asyncio.Queue(maxsize=2)
+        running = asyncio.create_task(connection.run())
+        assert (await connection.sent.get())["type"] == "http.response.start"
+        await Connection(app, "/v2/models/teller/generate", ASKED).run()
+        assert speaker.made < 100
+        told = [(await connection.event())["text_output"] for _ in range(1000)]
+        assert "".join(told) == "".join(f"{number} " for number in range(1000))
+        await connection.sent.get()
+        await running
+
+    asyncio.run(run())
+    assert not engine.busy

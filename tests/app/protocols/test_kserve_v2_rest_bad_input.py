@@ -1,0 +1,208 @@
+"""Bad input to the Open Inference Protocol over REST: each is refused with a sentence, and the server goes on."""
+
+import json
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from litestar import Litestar
+from litestar.testing import TestClient
+
+from tests.chariot import PICTURE, Client, image_input
+from tests.conformance.served import ECHOES, MAX_REQUEST_BYTES, TENSOR_FIXTURES, build
+
+HEADER = "inference-header-content-length"
+
+DEEP = "[" * 2000 + "]" * 2000
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient[Litestar]]:
+    with TestClient(build(("classifier", "detector", "teller", *ECHOES, *TENSOR_FIXTURES))) as client:
+        yield client
+
+
+def one_input(**fields: object) -> dict[str, Any]:
+    """A request of one tensor, some of whose fields are replaced."""
+    return {"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1, 2], **fields}]}
+
+
+def without(field: str) -> dict[str, Any]:
+    """A request of one tensor that lacks a field."""
+    return {"inputs": [{key: value for key, value in one_input()["inputs"][0].items() if key != field}]}
+
+
+def assert_refused(response: httpx.Response, said: str, status: int = 400) -> None:
+    assert response.status_code == status, response.text
+    assert list(response.json()) == ["error"]
+    assert said in response.json()["error"]
+
+
+def assert_goes_on(client: Client) -> None:
+    response = client.post("/v2/models/half_plus_two/infer", json=one_input())
+    assert response.json()["outputs"][0]["data"] == [2.5, 3.0]
+
+
+JSON: list[tuple[str, object, str]] = [
+    ("empty body", b"", "empty body"),
+    ("bad JSON", b'{"inputs": [', "JSON"),
+    ("not an object", b"[]", "object"),
+    ("not UTF-8", b'{"inputs": [{"name": "\xff"}]}', "UTF-8"),
+    ("deep", b'{"inputs":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "inputs[0]"),
+    ("deep data", json.dumps(one_input(data=7)).replace("7", DEEP).encode(), "deep"),
+    ("deep text", json.dumps(one_input(datatype="BYTES", data=7)).replace("7", DEEP).encode(), "deep"),
+    ("NaN", json.dumps(one_input(data=[float("nan"), 1])).encode(), "inputs[0].data[0]"),
+    ("infinity", json.dumps(one_input(data=[1, float("-inf")])).encode(), "inputs[0].data[1]"),
+    ("overflow", json.dumps(one_input()).replace("[1, 2]", "[1e999, 2]").encode(), "inputs[0].data"),
+    ("lone surrogate", b'{"inputs": [{"name": "\\ud800"}]}', "inputs[0].name"),
+    ("no inputs", {}, "inputs"),
+    ("empty inputs", {"inputs": []}, "inputs"),
+    ("inputs of another type", {"inputs": "x"}, "inputs"),
+    ("id of another type", {**one_input(), "id": 5}, "id"),
+    *[(f"no {field}", without(field), field) for field in ("name", "shape", "datatype", "data")],
+    ("null data", one_input(data=None), "inputs[0].data"),
+    ("bare number", one_input(data=1), "inputs[0].data"),
+    ("text for numbers", one_input(data="12"), "inputs[0].data"),
+    ("unknown input", one_input(name="z"), "inputs[0].name"),
+    ("unknown datatype", one_input(datatype="FP8"), "inputs[0].datatype"),
+    ("negative shape", one_input(shape=[-2]), "inputs[0].shape"),
+    ("free shape", one_input(shape=[-1]), "inputs[0].shape"),
+    ("overflowing shape", one_input(shape=[2**63]), "inputs[0].shape"),
+    ("product past counting", one_input(shape=[2**62, 2**62]), "inputs[0].shape"),
+    ("fraction in shape", one_input(shape=[1.5]), "inputs[0].shape[0]"),
+    ("parameters of another type", one_input(parameters=[1]), "inputs[0].parameters"),
+    ("data and bytes", one_input(parameters={"binary_data_size": 8}), "inputs[0]"),
+    ("data twice", {"inputs": one_input()["inputs"] * 2}, "inputs[1].name"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "said"), [case[1:] for case in JSON], ids=[case[0] for case in JSON])
+def test_bad_json(client: Client, body: object, said: str) -> None:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    assert_refused(client.post("/v2/models/half_plus_two/infer", content=content), said)
+    assert_goes_on(client)
+
+
+def binary(size: object = 8, datatype: str = "FP32", shape: object = (2,), name: str = "x") -> dict[str, Any]:
+    """A request of one tensor whose data follow the JSON."""
+    tensor = {"name": name, "datatype": datatype, "shape": shape, "parameters": {"binary_data_size": size}}
+    return {"inputs": [tensor]}
+
+
+BLOCK = struct.pack("<2f", 1, 2)
+
+
+@pytest.mark.parametrize(
+    "length", [b"-1", b"1e3", b"abc", b"12.0", b"+5", b"0x10", b"\xd9\xa1", b"\xb2", b"9" * 20, b"9" * 5000]
+)
+def test_a_header_that_is_no_length_of_this_body(client: Client, length: bytes) -> None:
+    content = json.dumps(binary()).encode() + BLOCK
+    response = client.post("/v2/models/half_plus_two/infer", content=content, headers={HEADER.encode(): length})
+    assert_refused(response, "Inference-Header-Content-Length")
+    assert_goes_on(client)
+
+
+@pytest.mark.parametrize("length", ["", " "])
+def test_a_header_that_is_empty(client: Client, length: str) -> None:
+    content = json.dumps(binary()).encode() + BLOCK
+    response = client.post("/v2/models/half_plus_two/infer", content=content, headers={HEADER: length})
+    assert response.status_code == 400
+
+
+def test_a_header_that_is_off_by_one(client: Client) -> None:
+    head = json.dumps(binary()).encode()
+    for off in (-1, 1):
+        response = client.post(
+            "/v2/models/half_plus_two/infer", content=head + BLOCK, headers={HEADER: str(len(head) + off)}
+        )
+        assert_refused(response, "")
+
+
+def test_bytes_without_the_header(client: Client) -> None:
+    assert_refused(client.post("/v2/models/half_plus_two/infer", content=json.dumps(binary()).encode() + BLOCK), "JSON")
+    assert_refused(client.post("/v2/models/half_plus_two/infer", json=binary()), "binary_data_size")
+
+
+def test_two_headers_that_differ(client: Client) -> None:
+    head = json.dumps(binary()).encode()
+    headers = [(HEADER, str(len(head))), (HEADER, "3")]
+    response = client.post("/v2/models/half_plus_two/infer", content=head + BLOCK, headers=headers)
+    assert response.status_code in (200, 400)
+
+
+BINARY: list[tuple[str, str, dict[str, Any], bytes, str]] = [
+    ("too few bytes", "half_plus_two", binary(), BLOCK[:-1], "binary_data_size"),
+    ("no bytes", "half_plus_two", binary(), b"", "binary_data_size"),
+    ("left over", "half_plus_two", binary(), BLOCK + b"x", "9"),
+    ("negative size", "half_plus_two", binary(-8), BLOCK, "binary_data_size"),
+    ("size as text", "half_plus_two", binary("8"), BLOCK, "binary_data_size"),
+    ("size as bool", "half_plus_two", binary(True), BLOCK, "binary_data_size"),
+    ("size as fraction", "half_plus_two", binary(8.5), BLOCK, "binary_data_size"),
+    ("null size", "half_plus_two", binary(None), BLOCK, "binary_data_size"),
+    ("huge size", "half_plus_two", binary(2**70), BLOCK, "binary_data_size"),
+    ("size of another shape", "half_plus_two", binary(shape=(3,)), BLOCK, "12 bytes"),
+    ("size of another datatype", "echo-fp64", binary(datatype="FP64", shape=(1, 2)), BLOCK, "16 bytes"),
+    ("negative shape", "half_plus_two", binary(shape=(-2,)), BLOCK, "shape"),
+    ("two negatives", "echo-fp32", binary(shape=(-1, -2)), BLOCK, "shape"),
+    ("overflowing shape", "half_plus_two", binary(shape=(2**64,)), BLOCK, "inputs[0]"),
+    ("product past counting", "echo-fp32", binary(shape=(2**62, 2**62)), BLOCK, "inputs[0]"),
+    ("nothing past counting", "echo-fp32", binary(0, shape=(0, 2**64)), b"", "inputs[0]"),
+    ("nothing times all there is", "echo-fp32", binary(0, shape=(2**62, 2**62, 0)), b"", "inputs[0]"),
+    ("seventy dimensions", "echo-deep", binary(1, "INT8", (1,) * 70), b"x", "inputs[0]"),
+    ("unknown datatype", "half_plus_two", binary(datatype="FP8"), BLOCK, "inputs[0].datatype"),
+    ("BF16", "half_plus_two", binary(4, "BF16"), BLOCK[:4], "BF16 is not supported"),
+    ("neither 0 nor 1", "echo-bool", binary(2, "BOOL", (1, 2)), b"\x01\x07", "inputs[0].data"),
+    ("length past the end", "echo-bytes", binary(6, "BYTES", (1, 1)), b"\x03\0\0\0ab", "inputs[0].data"),
+    ("huge length", "echo-bytes", binary(6, "BYTES", (1, 1)), b"\xff\xff\xff\xffab", "inputs[0].data"),
+    ("length cut short", "echo-bytes", binary(3, "BYTES", (1, 1)), b"\x01\0\0", "inputs[0].data"),
+    ("too few elements", "echo-bytes", binary(5, "BYTES", (1, 2)), b"\x01\0\0\0a", "inputs[0].shape"),
+    ("not UTF-8", "echo-bytes", binary(5, "BYTES", (1, 1)), b"\x01\0\0\0\xff", "UTF-8"),
+    ("not UTF-8 for a graph", "greeter", binary(5, "BYTES", (1,), "text"), b"\x01\0\0\0\xff", "UTF-8"),
+    ("no image", "detector", binary(5, "BYTES", (1,)), b"\x01\0\0\0a", "inputs[0].data[0]"),
+    ("an empty image", "detector", binary(4, "BYTES", (1,)), b"\0\0\0\0", "inputs[0].data[0]"),
+    ("no pixels", "detector", binary(8, "FP32", (1, 2)), struct.pack("<2f", float("nan"), 1), "inputs[0]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("model", "body", "blocks", "said"), [case[1:] for case in BINARY], ids=[case[0] for case in BINARY]
+)
+def test_bad_bytes(client: Client, model: str, body: dict[str, Any], blocks: bytes, said: str) -> None:
+    head = json.dumps(body).encode()
+    response = client.post(f"/v2/models/{model}/infer", content=head + blocks, headers={HEADER: str(len(head))})
+    assert_refused(response, said)
+    assert_goes_on(client)
+
+
+@given(data=st.binary(max_size=64), length=st.integers(min_value=0, max_value=70) | st.none())
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_bytes_at_all(client: Client, data: bytes, length: int | None) -> None:
+    headers = {} if length is None else {HEADER: str(length)}
+    for model in ("half_plus_two", "greeter", "detector"):
+        response = client.post(f"/v2/models/{model}/infer", content=data, headers=headers)
+        assert response.status_code in (200, 400)
+
+
+@given(
+    block=st.binary(max_size=40),
+    shape=st.lists(st.integers(min_value=-2, max_value=2**65) | st.integers(min_value=0, max_value=3), max_size=4),
+    datatype=st.sampled_from(["FP32", "BYTES", "INT64", "BOOL", "FP16"]),
+)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_tensor_at_all(client: Client, block: bytes, shape: list[int], datatype: str) -> None:
+    head = json.dumps(binary(len(block), datatype, shape)).encode()
+    for model in (f"echo-{datatype.lower()}", "detector"):
+        response = client.post(f"/v2/models/{model}/infer", content=head + block, headers={HEADER: str(len(head))})
+        assert response.status_code in (200, 400, 413), response.text
+
+
+def test_amounts_over_the_limits(client: Client) -> None:
+    assert_refused(client.post("/v2/models/detector/infer", json={"inputs": [image_input()] * 1000}), "inputs", 413)
+    body = {"inputs": [image_input([PICTURE[:8]] * 1000)]}
+    assert_refused(client.post("/v2/models/detector/infer", json=body), "inputs", 413)
+    response = client.post("/v2/models/detector/infer", content=b"x" * (MAX_REQUEST_BYTES + 1), headers={HEADER: "0"})
+    assert response.status_code == 413

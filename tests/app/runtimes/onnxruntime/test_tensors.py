@@ -1,0 +1,103 @@
+"""Graphs served as they are."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+from app.assembly.models import describe, load
+from app.engine.servable import Servable
+from app.protocols.bytes_elements import StringElement
+from app.settings.model import ModelSource
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.limits import Limits
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor
+from tasks.task import TaskType
+
+ELEMENTS = {
+    Datatype.BOOL: TensorProto.BOOL,
+    Datatype.UINT8: TensorProto.UINT8,
+    Datatype.UINT16: TensorProto.UINT16,
+    Datatype.UINT32: TensorProto.UINT32,
+    Datatype.UINT64: TensorProto.UINT64,
+    Datatype.INT8: TensorProto.INT8,
+    Datatype.INT16: TensorProto.INT16,
+    Datatype.INT32: TensorProto.INT32,
+    Datatype.INT64: TensorProto.INT64,
+    Datatype.FP16: TensorProto.FLOAT16,
+    Datatype.FP32: TensorProto.FLOAT,
+    Datatype.FP64: TensorProto.DOUBLE,
+    Datatype.BYTES: TensorProto.STRING,
+}
+
+
+def graph(folder: Path, node: str, element: int, shape: list[int | str], **attributes: Any) -> ModelSource:
+    """A graph of one node, from ``x`` to ``y``."""
+    made = helper.make_graph(
+        [helper.make_node(node, ["x"], ["y"], **attributes)],
+        "one",
+        [helper.make_tensor_value_info("x", element, shape)],
+        [helper.make_tensor_value_info("y", element, shape)],
+    )
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    return ModelSource(name="one", version="1", folder=folder)
+
+
+def answer(servable: Servable, *inputs: InputTensor) -> dict[str, NDArray[Any]]:
+    """The arrays of its answer."""
+    request = InferenceRequest(id="", model_name="one", model_version=None, inputs=inputs)
+    (output,) = servable.answer(request, Limits()).outputs
+    (prediction,) = output.predictions
+    return {each.name: each.data for each in type(prediction).stack([prediction])}
+
+
+def test_there_is_an_element_for_every_datatype() -> None:
+    assert list(ELEMENTS) == list(Datatype)
+
+
+@pytest.mark.parametrize("datatype", Datatype)
+def test_every_datatype_goes_through_unchanged(tmp_path: Path, datatype: Datatype) -> None:
+    servable = load(graph(tmp_path, "Identity", ELEMENTS[datatype], ["rows", 2]))
+    (spec,) = servable.inputs
+    assert (spec.name, spec.datatype, spec.shape) == ("x", datatype, (-1, 2))
+    assert [(each.name, each.datatype, each.shape) for each in servable.outputs] == [("y", datatype, (-1, 2))]
+    if datatype is Datatype.BYTES:
+        elements = [StringElement("Å"), StringElement("")]
+        got = answer(servable, BytesTensor(name="x", shape=(1, 2), elements=elements))["y"]
+        assert got.tolist() == [["Å".encode(), b""]]
+    else:
+        data = np.array([[0, 1], [1, 0]], datatype.dtype)
+        got = answer(servable, Tensor(name="x", datatype=datatype, data=data))["y"]
+        assert got.dtype == datatype.dtype
+        assert got.tolist() == data.tolist()
+
+
+def test_what_is_said_of_such_a_graph(tmp_path: Path) -> None:
+    about = describe(graph(tmp_path, "Identity", TensorProto.FLOAT, [3]))
+    assert (about.task_type, about.platform) == (TaskType.TENSOR, "onnx")
+    assert about.inputs[0].shape == (3,)
+
+
+def test_a_scalar(tmp_path: Path) -> None:
+    servable = load(graph(tmp_path, "Neg", TensorProto.FLOAT, []))
+    given = Tensor(name="x", datatype=Datatype.FP32, data=np.array(2.5, np.float32))
+    assert answer(servable, given)["y"].tolist() == -2.5
+
+
+def test_other_byte_orders_are_read(tmp_path: Path) -> None:
+    servable = load(graph(tmp_path, "Neg", TensorProto.INT32, ["n"]))
+    given = Tensor(name="x", datatype=Datatype.INT32, data=np.frombuffer(b"\x01\0\0\0", "<i4"))
+    assert answer(servable, given)["y"].tolist() == [-1]
+
+
+def test_a_graph_that_fails_says_so(tmp_path: Path) -> None:
+    model = load(graph(tmp_path, "Neg", TensorProto.FLOAT, ["n"]))
+    wrong = Tensor(name="x", datatype=Datatype.FP32, data=np.zeros(1, np.float64))
+    with pytest.raises(InferenceError) as caught:
+        answer(model, wrong)
+    assert caught.value.kind is ErrorKind.MODEL_FAILED

@@ -1,0 +1,175 @@
+"""The gRPC server beside its protocols: health, reflection, its port, its end."""
+
+import socket
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import grpc
+import httpx
+import numpy as np
+import pytest
+from google.protobuf.descriptor_pool import DescriptorPool
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
+
+from app.engine.servable import BoundServable
+from app.protocols.pb import message_class
+from app.protocols.status import grpc_status
+from app.server.listening import ListenError
+from app.settings.model import ModelSource
+from tasks.exchange.error import ErrorKind
+from tasks.exchange.tensor import Datatype, Tensor
+from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
+from tests.conformance.served import ECHOES, echo
+from tests.grpc_server import SERVICE, Peer, built, message, over, serving_grpc
+from tests.server_process import ROOT, serving
+
+HEALTH = "/grpc.health.v1.Health"
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+
+DETECTOR = ROOT / "fixtures" / "models" / "detector"
+PICTURE = (ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()
+
+SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
+
+
+def health(peer: Peer, service: str = "") -> int:
+    request = HealthCheckRequest(service=service).SerializeToString()
+    return HealthCheckResponse.FromString(peer.bytes(f"{HEALTH}/Check", request)).status
+
+
+def watched(peer: Peer, service: str = "") -> Any:
+    call = peer.channel.unary_stream(f"{HEALTH}/Watch")
+    return call(HealthCheckRequest(service=service).SerializeToString(), timeout=30)
+
+
+def reflected(peer: Peer, *requests: ServerReflectionRequest) -> Sequence[ServerReflectionResponse]:
+    call = peer.channel.stream_stream(REFLECTION)
+    answers = call(iter([each.SerializeToString() for each in requests]), timeout=30)
+    return [ServerReflectionResponse.FromString(each) for each in answers]
+
+
+def test_every_kind_of_error_has_a_status() -> None:
+    assert {kind: grpc_status(kind).name for kind in ErrorKind} == {
+        ErrorKind.INVALID_REQUEST: "INVALID_ARGUMENT",
+        ErrorKind.UNSUPPORTED: "UNIMPLEMENTED",
+        ErrorKind.MODEL_NOT_FOUND: "NOT_FOUND",
+        ErrorKind.MODEL_NOT_READY: "UNAVAILABLE",
+        ErrorKind.TOO_LARGE: "INVALID_ARGUMENT",
+        ErrorKind.OVERLOADED: "RESOURCE_EXHAUSTED",
+        ErrorKind.DEADLINE_EXCEEDED: "DEADLINE_EXCEEDED",
+        ErrorKind.UNAUTHENTICATED: "UNAUTHENTICATED",
+        ErrorKind.MODEL_FAILED: "INTERNAL",
+        ErrorKind.INTERNAL: "INTERNAL",
+    }
+
+
+def test_health_is_that_of_the_models_at_the_moment() -> None:
+    engine = built(("echo-fp32",), loaded=False)
+    with serving_grpc(engine) as peer:
+        watching = watched(peer)
+        assert HealthCheckResponse.FromString(next(watching)).status == NOT_SERVING
+        assert health(peer) == health(peer, SERVICE) == NOT_SERVING
+        source = engine.registry.registrations[0].source
+        engine.registry.load(source, lambda _: echo(ECHOES["echo-fp32"]))
+        assert health(peer) == health(peer, SERVICE) == SERVING
+        assert HealthCheckResponse.FromString(next(watching)).status == SERVING
+        peer.stopped().result(30)
+        assert [HealthCheckResponse.FromString(each).status for each in watching] == [NOT_SERVING]
+
+
+def test_health_of_a_service_that_is_not_there() -> None:
+    with serving_grpc(built(("echo-fp32",))) as peer:
+        with pytest.raises(grpc.RpcError) as caught:
+            health(peer, "inference.Nobody")
+        error: Any = caught.value
+        assert error.code() is grpc.StatusCode.NOT_FOUND
+        watching = watched(peer, "inference.Nobody")
+        assert HealthCheckResponse.FromString(next(watching)).status == HealthCheckResponse.SERVICE_UNKNOWN
+        watching.cancel()
+
+
+def test_reflection_tells_all_that_is_served_and_how_it_is_called() -> None:
+    with serving_grpc(built(("echo-fp32",))) as peer:
+        symbols = [SERVICE, "inference.ModelInferRequest", "grpc.health.v1.Health"]
+        asked = [ServerReflectionRequest(file_containing_symbol=each) for each in symbols]
+        listed, *files = reflected(peer, ServerReflectionRequest(list_services=""), *asked)
+    names = {each.name for each in listed.list_services_response.service}
+    assert names == {SERVICE, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
+    pool = DescriptorPool()
+    for data in {each for file in files for each in file.file_descriptor_response.file_descriptor_proto}:
+        pool.AddSerializedFile(data)
+    for symbol in symbols:
+        assert pool.FindFileContainingSymbol(symbol)
+
+
+def test_a_port_that_is_taken_is_refused_with_a_sentence() -> None:
+    with serving_grpc(built(("echo-fp32",))) as peer:
+        with (
+            pytest.raises(ListenError, match=f"Cannot listen on 127.0.0.1:{peer.port}"),
+            serving_grpc(built(("echo-fp32",)), port=peer.port),
+        ):
+            pass
+        assert peer.call("ServerLive").live
+
+
+def test_calls_in_flight_are_finished_at_the_end() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(inputs: Sequence[TensorsInput]) -> Sequence[Tensors]:
+        begun.set()
+        assert go_on.wait(30)
+        data = np.zeros((1, 1), np.float32)
+        return [Tensors([Tensor(name="x", datatype=Datatype.FP32, data=data)]) for _ in inputs]
+
+    specs = ECHOES["echo-fp32"]
+    servable = BoundServable(TensorInference(specs, specs), slow, echo(specs).description, {})
+    source = ModelSource(name="slow", version="1", folder=Path("slow"))
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 1]}
+    request = message("ModelInferRequest", model_name="slow", inputs=[tensor], raw_input_contents=[bytes(4)])
+    with serving_grpc(over([source], lambda _: servable)) as peer:
+        call = peer.channel.unary_unary(f"/{SERVICE}/ModelInfer")
+        answer = call.future(request.SerializeToString(), timeout=30)
+        assert begun.wait(30)
+        stopped = peer.stopped()
+        assert not stopped.done()
+        go_on.set()
+        assert answer.result(30) is not None
+        stopped.result(30)
+
+
+@pytest.mark.slow
+def test_the_process_answers_over_grpc_too_and_ends_in_peace() -> None:
+    with serving("--model", str(DETECTOR)) as server:
+        assert httpx.get(f"{server.address}/ready").status_code == 200
+        tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [PICTURE]}}
+        request = message("ModelInferRequest", model_name="detector", inputs=[tensor])
+        with grpc.insecure_channel(server.grpc_address) as channel:
+            call = cast("Any", channel.unary_unary(f"/{SERVICE}/ModelInfer"))
+            data = call(request.SerializeToString(), timeout=30)
+            answer = message_class("inference.ModelInferResponse").FromString(data)
+            assert [each.name for each in answer.outputs] == ["predictions"]
+            assert server.stop() == 0
+
+
+@pytest.mark.slow
+def test_a_grpc_port_that_is_taken_ends_the_start_with_a_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        with serving("--model", str(DETECTOR), "--grpc-port", port) as server:
+            assert server.wait() == 1
+            assert "in use" in server.log[-1]
+            assert port in server.log[-1]
+    with serving("--model", str(DETECTOR), "--port", port, "--grpc-port", port) as server:
+        assert server.wait() == 1
+        assert "both HTTP and gRPC" in server.log[-1]
+
+
+@pytest.mark.slow
+def test_grpc_can_be_left_out() -> None:
+    with serving("--model", str(DETECTOR), "--no-grpc") as server:
+        assert httpx.get(f"{server.address}/ready").status_code == 200
+        assert "gRPC" not in "".join(server.log)
+        assert server.stop() == 0

@@ -1,0 +1,116 @@
+"""An application over any mix of stand-ins, models that give back what they got, and the tensor fixtures."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from litestar import Litestar
+from numpy.typing import NDArray
+from prometheus_client import CollectorRegistry
+
+from app.assembly.models import FIXTURE_MODELS, load
+from app.engine.description import ModelDescription
+from app.engine.engine import Engine
+from app.engine.registry import Registry
+from app.engine.repository import Repository
+from app.engine.servable import BoundServable, Servable
+from app.protocols import PROTOCOLS
+from app.server.asgi import create_app
+from app.settings.model import ModelSettings, ModelSource
+from tasks.exchange.limits import Limits
+from tasks.exchange.tensor import Datatype, Tensor, TensorSpec
+from tasks.task import TaskType
+from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
+from tests.stand_ins import STAND_INS, load_stand_in
+
+MAX_REQUEST_BYTES = 2_000_000
+
+TENSOR_FIXTURES = ("greeter", "half_plus_three", "half_plus_two")
+
+ECHOES: dict[str, Sequence[TensorSpec]] = {
+    **{f"echo-{each.lower()}": [TensorSpec(name="x", datatype=each, shape=(-1, -1))] for each in Datatype},
+    "echo-fixed": [TensorSpec(name="x", datatype=Datatype.INT16, shape=(-1, 2, 3))],
+    "echo-scalar": [TensorSpec(name="x", datatype=Datatype.FP32, shape=())],
+    "echo-deep": [TensorSpec(name="x", datatype=Datatype.INT8, shape=(-1,) * 70)],
+    "echo-pair": [
+        TensorSpec(name="numbers", datatype=Datatype.INT64, shape=(-1,)),
+        TensorSpec(name="words", datatype=Datatype.BYTES, shape=(-1,)),
+    ],
+}
+"""Models that give back every tensor they got."""
+
+EVERYTHING = (*STAND_INS, *ECHOES, *TENSOR_FIXTURES)
+
+Load = Callable[[ModelSource], Servable]
+
+
+def build(names: Sequence[str], protocol: str = "chariot-v2-kserve") -> Litestar:
+    """The application over the models called `names`, through V2 and one of Chariot's protocols."""
+    return application([source(name) for name in names], load_any, protocol)
+
+
+def application(
+    sources: Sequence[ModelSource],
+    load: Load,
+    protocol: str = "chariot-v2-kserve",
+    *,
+    discovered: Callable[[], Sequence[ModelSource]] | None = None,
+) -> Litestar:
+    """The application over `sources`, loaded with `load`; later loads take what is `discovered` by then."""
+    registry = Registry(sources)
+    for source in sources:
+        registry.load(source, load)
+    metrics = CollectorRegistry()
+    engine = Engine(Repository(registry, discovered or (lambda: sources), load), [], Limits(max_inputs=64), workers=2)
+    protocols = [each for each in PROTOCOLS if each.name in (protocol, "kserve-v2")]
+    return create_app(engine, protocols, metrics, MAX_REQUEST_BYTES)
+
+
+def load_any(source: ModelSource) -> Servable:
+    """The model that `source` is called after."""
+    if source.name in STAND_INS:
+        return load_stand_in(source)
+    if source.name in ECHOES:
+        return echo(ECHOES[source.name])
+    return load(source)
+
+
+def echo(specs: Sequence[TensorSpec]) -> Servable:
+    """A model that gives back every tensor it got."""
+    description = ModelDescription(
+        task_type=TaskType.TENSOR, platform="echo", layout="none", labels=(), inputs=(), outputs=(), facts=()
+    )
+    return BoundServable(TensorInference(specs, specs), _give_back(specs), description, {})
+
+
+def _give_back(specs: Sequence[TensorSpec]) -> Callable[[Sequence[TensorsInput]], Sequence[Tensors]]:
+    def model(inputs: Sequence[TensorsInput]) -> Sequence[Tensors]:
+        return [
+            Tensors(
+                [
+                    Tensor(name=spec.name, datatype=spec.datatype, data=_as_output(given.tensors[spec.name]))
+                    for spec in specs
+                ]
+            )
+            for given in inputs
+        ]
+
+    return model
+
+
+def _as_output(array: NDArray[Any]) -> NDArray[Any]:
+    if array.dtype != object:
+        return array
+    data = np.empty(array.size, object)
+    data[:] = [text.encode() for text in array.ravel().tolist()]
+    return data.reshape(array.shape)
+
+
+def source(name: str) -> ModelSource:
+    """Where the model called `name` comes from."""
+    if name in STAND_INS:
+        return ModelSource(
+            name=name, version="1", folder=Path(name), settings=ModelSettings(task_type=STAND_INS[name][0])
+        )
+    return ModelSource(name=name, version="1", folder=FIXTURE_MODELS / name)

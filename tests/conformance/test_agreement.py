@@ -1,0 +1,132 @@
+"""The golden V2 cases say the same over JSON, the binary extension, gRPC's typed contents and its raw ones."""
+
+import json
+import struct
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+from numpy.typing import NDArray
+
+from tasks.exchange.tensor import Datatype
+from tests.conformance.served import EVERYTHING, build, load_any, source
+from tests.conformance.test_wire import CASES, HEADER_LENGTH
+from tests.grpc_server import Peer, message, over, serving_grpc
+
+TYPED = {"BYTES": "bytes_contents", "FP32": "fp32_contents", "UINT64": "uint64_contents", "INT32": "int_contents"}
+
+AGREEING = [
+    case
+    for case in CASES
+    if case.parent.name == "kserve-v2"
+    and not case.name.startswith("error-")
+    and {each.name for each in case.glob("request.*")} == {"request.json"}
+]
+
+Found = dict[str, tuple[str, list[int], list[Any]]]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient[Litestar]]:
+    with TestClient(build(EVERYTHING)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[Peer]:
+    with serving_grpc(over([source(name) for name in EVERYTHING], load_any)) as peer:
+        yield peer
+
+
+def packed(tensor: dict[str, Any]) -> bytes:
+    """The bytes of a JSON input."""
+    if tensor["datatype"] == "BYTES":
+        elements = [each.encode() for each in tensor["data"]]
+        return b"".join(struct.pack("<I", len(each)) + each for each in elements)
+    return np.array(tensor["data"], Datatype(tensor["datatype"]).dtype).tobytes()
+
+
+def unpacked(datatype: str, block: bytes) -> list[Any]:
+    """The elements of a block, as JSON has them."""
+    if datatype != "BYTES":
+        array: NDArray[Any] = np.frombuffer(block, Datatype(datatype).dtype)
+        return array.tolist()
+    found: list[str] = []
+    while block:
+        (size,) = struct.unpack_from("<I", block)
+        found.append(block[4 : 4 + size].decode())
+        block = block[4 + size :]
+    return found
+
+
+def over_json(client: TestClient[Litestar], path: str, request: dict[str, Any]) -> Found:
+    answer = client.post(path, json=request).json()
+    return {each["name"]: (each["datatype"], each["shape"], each["data"]) for each in answer["outputs"]}
+
+
+def over_binary(client: TestClient[Litestar], path: str, request: dict[str, Any]) -> Found:
+    blocks = [packed(each) for each in request["inputs"]]
+    inputs: list[dict[str, Any]] = []
+    for each, block in zip(request["inputs"], blocks, strict=True):
+        parameters = {**each.get("parameters", {}), "binary_data_size": len(block)}
+        inputs.append({**{key: each[key] for key in ("name", "shape", "datatype")}, "parameters": parameters})
+    body: dict[str, Any] = {**request, "inputs": inputs}
+    body["parameters"] = {**request.get("parameters", {}), "binary_data_output": True}
+    body["outputs"] = [
+        {**each, "parameters": {**each.get("parameters", {}), "binary_data": True}}
+        for each in request.get("outputs", [])
+    ]
+    head = json.dumps(body).encode()
+    response = client.post(path, content=head + b"".join(blocks), headers={HEADER_LENGTH: str(len(head))})
+    length = int(response.headers[HEADER_LENGTH])
+    rest, found = response.content[length:], Found()
+    for each in json.loads(response.content[:length])["outputs"]:
+        size: int = each["parameters"]["binary_data_size"]
+        found[each["name"]] = (each["datatype"], each["shape"], unpacked(each["datatype"], rest[:size]))
+        rest = rest[size:]
+    return found
+
+
+def over_grpc(peer: Peer, model: str, request: dict[str, Any], *, raw: bool) -> Found:
+    asked = message("ModelInferRequest", model_name=model)
+    for each in request["inputs"]:
+        tensor = asked.inputs.add(name=each["name"], datatype=each["datatype"], shape=each["shape"])
+        if raw:
+            asked.raw_input_contents.append(packed(each))
+        else:
+            flat = np.array(each["data"], object).ravel().tolist()
+            values = [value.encode() if isinstance(value, str) else value for value in flat]
+            getattr(tensor.contents, TYPED[each["datatype"]]).extend(values)
+    for each in request.get("outputs", []):
+        output = asked.outputs.add(name=each["name"])
+        for key, value in each.get("parameters", {}).items():
+            output.parameters[key].int64_param = value
+    for key, value in request.get("parameters", {}).items():
+        asked.parameters[key].string_param = value
+    answer = peer.call("ModelInfer", asked)
+    found = Found()
+    for index, each in enumerate(answer.outputs):
+        if answer.raw_output_contents:
+            data = unpacked(each.datatype, answer.raw_output_contents[index])
+        else:
+            contents: list[Any] = list(getattr(each.contents, TYPED[each.datatype]))
+            data = [value.decode() if isinstance(value, bytes) else value for value in contents]
+        found[each.name] = (each.datatype, list(each.shape), data)
+    return found
+
+
+@pytest.mark.parametrize("case", AGREEING, ids=lambda case: case.name)
+def test_every_wire_says_the_same(client: TestClient[Litestar], peer: Peer, case: Path) -> None:
+    told = tomllib.loads((case / "case.toml").read_text())
+    request = json.loads((case / "request.json").read_text())
+    (model,) = told["models"]
+    expected = over_json(client, told["path"], request)
+    assert expected
+    assert over_binary(client, told["path"], request) == expected
+    assert over_grpc(peer, model, request, raw=True) == expected
+    assert over_grpc(peer, model, request, raw=False) == expected

@@ -1,0 +1,136 @@
+"""A gRPC server over stand-ins in a thread of its own, and a bare channel to it."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from app.engine.engine import Engine
+from app.engine.events import InferenceObserver
+from app.engine.registry import Registry
+from app.engine.repository import Repository
+from app.engine.servable import Servable
+from app.protocols import GRPC_PROTOCOLS
+from app.protocols.pb import message_class
+from app.server.grpc import GrpcServer
+from app.settings.model import ModelSource
+from tasks.exchange.limits import Limits
+from tests.conformance.served import load_any
+
+MAX_REQUEST_BYTES = 2_000_000
+
+SERVICE = "inference.GRPCInferenceService"
+
+Metadata = Sequence[tuple[str, str]]
+
+
+def message(name: str, /, **fields: Any) -> Any:
+    """A message of the protocol."""
+    return message_class(f"inference.{name}")(**fields)
+
+
+def built(names: Iterable[str], *, loaded: bool = True, observers: Sequence[InferenceObserver] = ()) -> Engine:
+    """An engine over the models called `names`."""
+    sources = [ModelSource(name=name, version="1", folder=Path(name)) for name in names]
+    return over(sources, load_any, loaded=loaded, observers=observers)
+
+
+def over(
+    sources: Sequence[ModelSource],
+    load: Callable[[ModelSource], Servable],
+    *,
+    loaded: bool = True,
+    observers: Sequence[InferenceObserver] = (),
+) -> Engine:
+    """An engine over `sources`."""
+    registry = Registry(sources)
+    if loaded:
+        for source in sources:
+            registry.load(source, load)
+    limits = Limits(max_inputs=8, max_request_bytes=MAX_REQUEST_BYTES)
+    return Engine(Repository(registry, lambda: sources, load), observers, limits, workers=2)
+
+
+class Peer:
+    """A client of a server that runs.
+
+    Attributes:
+        port: the server's.
+        channel: to the server.
+        trailing: the metadata that came behind the last answer, or the last error.
+    """
+
+    def __init__(self, server: GrpcServer, loop: asyncio.AbstractEventLoop) -> None:
+        self.port = server.port
+        self.channel: Any = grpc.insecure_channel(f"127.0.0.1:{server.port}")
+        self._server = server
+        self._loop = loop
+        self.trailing: dict[str, str] = {}
+
+    def stopped(self) -> Future[None]:
+        """Tell the server to stop; it has when this is done."""
+        return asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop)
+
+    def bytes(self, method: str, data: bytes, metadata: Metadata = (), **options: Any) -> bytes:
+        """Call a unary method of any service with serialized messages."""
+        call = self.channel.unary_unary(method)
+        answer, told = call.with_call(data, metadata=metadata, timeout=30, **options)
+        self.trailing = dict(told.trailing_metadata())
+        return answer
+
+    def call(self, method: str, request: Any = None, metadata: Metadata = (), **options: Any) -> Any:
+        """Call a unary method of the inference service."""
+        data = b"" if request is None else request.SerializeToString()
+        answer = self.bytes(f"/{SERVICE}/{method}", data, metadata, **options)
+        return message_class(f"inference.{method}Response").FromString(answer)
+
+    def refused(self, method: str, request: Any, metadata: Metadata = ()) -> tuple[grpc.StatusCode, str]:
+        """The status and the sentence with which a call is refused."""
+        try:
+            answer = self.call(method, request, metadata)
+        except grpc.RpcError as error:
+            told: Any = error
+            self.trailing = dict(told.trailing_metadata())
+            return told.code(), told.details()
+        raise AssertionError(answer)
+
+    def stream(self, requests: Iterable[Any], metadata: Metadata = ()) -> Iterator[Any]:
+        """`ModelStreamInfer`."""
+        call = self.channel.stream_stream(f"/{SERVICE}/ModelStreamInfer")
+        kind = message_class("inference.ModelStreamInferResponse")
+        data = (each.SerializeToString() for each in requests)
+        return (kind.FromString(each) for each in call(data, metadata=metadata, timeout=30))
+
+
+@contextmanager
+def serving_grpc(engine: Engine, *, port: int = 0, drain_timeout: float = 5) -> Generator[Peer]:
+    """A server over `engine`, which ends with it."""
+    server = GrpcServer(
+        engine,
+        GRPC_PROTOCOLS,
+        host="127.0.0.1",
+        port=port,
+        max_request_bytes=MAX_REQUEST_BYTES,
+        drain_timeout=drain_timeout,
+    )
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(server.start(), loop).result(30)
+        peer = Peer(server, loop)
+        try:
+            yield peer
+        finally:
+            peer.stopped().result(30)
+            peer.channel.close()
+    finally:
+        engine.close()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(30)
+        loop.close()

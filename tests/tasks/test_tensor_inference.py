@@ -1,0 +1,99 @@
+"""TENSOR: what a model is given, what is refused, and how its answer reads."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from app.protocols.bytes_elements import BinaryElement, StringElement
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.limits import Limits
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
+from tasks.tensor_inference import TensorInference, Tensors
+
+SPECS = [
+    TensorSpec(name="x", datatype=Datatype.FP32, shape=(-1, 2)),
+    TensorSpec(name="words", datatype=Datatype.BYTES, shape=(-1,)),
+]
+
+TASK = TensorInference(SPECS, SPECS)
+
+X = Tensor(name="x", datatype=Datatype.FP32, data=np.zeros((3, 2), np.float32))
+WORDS = BytesTensor(name="words", shape=(2,), elements=[StringElement("aGk="), BinaryElement("Å".encode())])
+
+
+def decoded(*inputs: InputTensor, **parameters: object) -> dict[str, NDArray[Any]]:
+    """What the model would be given."""
+    request = InferenceRequest(id="", model_name="m", model_version=None, inputs=inputs, parameters=parameters)
+    (group,) = TASK.decode(request, {}, Limits())
+    (item,) = group.items
+    return dict(item.tensors)
+
+
+def refusal(*inputs: InputTensor) -> str:
+    with pytest.raises(InferenceError) as caught:
+        decoded(*inputs)
+    assert caught.value.kind is ErrorKind.INVALID_REQUEST
+    return str(caught.value)
+
+
+def test_tensors_come_by_name() -> None:
+    given = decoded(WORDS, X)
+    assert given["x"] is X.data, "numbers are not copied"
+    assert given["words"].tolist() == ["aGk=", "Å"], "texts are not taken for base64"
+    assert given["words"].dtype == object
+
+
+def test_what_is_missing_unknown_or_there_twice() -> None:
+    assert refusal(X).startswith("inputs: ")
+    assert "'words'" in refusal(X)
+    assert refusal(X, X, WORDS).startswith("inputs[1].name: ")
+    assert refusal(X, WORDS, msgspec.structs.replace(X, name="y")).startswith("inputs[2].name: ")
+    assert "'x', 'words'" in refusal()
+
+
+def test_datatypes_and_shapes_have_to_fit() -> None:
+    assert refusal(Tensor(name="x", datatype=Datatype.FP64, data=np.zeros((3, 2))), WORDS).startswith(
+        "inputs[0].datatype: Expected FP32"
+    )
+    for shape in ((3, 3), (6,), (3, 2, 1), ()):
+        wrong = Tensor(name="x", datatype=Datatype.FP32, data=np.zeros(shape, np.float32))
+        assert refusal(wrong, WORDS) == f"inputs[0].shape: Expected the shape [-1, 2] for 'x', got {list(shape)}"
+    assert refusal(msgspec.structs.replace(WORDS, name="x"), WORDS).startswith("inputs[0].datatype")
+
+
+@pytest.mark.parametrize("shape", [(3,), (0,), (-1,), (2**64,)])
+def test_elements_have_to_fit_their_shape(shape: tuple[int, ...]) -> None:
+    assert refusal(X, msgspec.structs.replace(WORDS, shape=shape)).startswith("inputs[1].shape")
+
+
+def test_shapes_past_counting() -> None:
+    empty = BytesTensor(name="b", shape=(0, 2**64), elements=[])
+    task = TensorInference([TensorSpec(name="b", datatype=Datatype.BYTES, shape=(-1, -1))], [])
+    request = InferenceRequest(id="", model_name="m", model_version=None, inputs=(empty,))
+    with pytest.raises(InferenceError, match=r"inputs\[0\].shape"):
+        task.decode(request, {}, Limits())
+
+
+def test_an_element_that_is_no_text() -> None:
+    elements = [StringElement("a"), BinaryElement(b"\xff")]
+    assert refusal(X, msgspec.structs.replace(WORDS, elements=elements)).startswith("inputs[1].data[1]: ")
+
+
+def test_an_answer_as_records_and_as_tensors() -> None:
+    texts = np.array([[b"a"], [b"\xff"]], object)
+    numbers = np.array([1.5, np.inf], np.float32)
+    answer = Tensors(
+        [
+            Tensor(name="t", datatype=Datatype.BYTES, data=texts),
+            Tensor(name="n", datatype=Datatype.FP32, data=numbers),
+        ]
+    )
+    assert Tensors.stack([answer]) is answer.tensors
+    assert msgspec.json.decode(msgspec.json.encode(answer.records())) == [
+        {"name": "t", "datatype": "BYTES", "shape": [2, 1], "data": ["a", "\N{REPLACEMENT CHARACTER}"]},
+        {"name": "n", "datatype": "FP32", "shape": [2], "data": [1.5, None]},
+    ]
