@@ -24,7 +24,7 @@ class Metrics:
         self._seconds = Histogram(
             "charioteer_inference_seconds",
             "Seconds from the arrival of a request's body to its answer, waiting included.",
-            ("protocol", "model", "version"),
+            labels,
             registry=registry,
             buckets=_SECONDS,
         )
@@ -46,7 +46,7 @@ class Metrics:
         protocol, model, version = event.caller.protocol, event.model_name, event.model_version
         outcome = event.outcome.value if event.outcome else "ok"
         self._inferences.labels(protocol, model, version, outcome).inc()
-        self._seconds.labels(protocol, model, version).observe(event.total / 1e9)
+        self._seconds.labels(protocol, model, version, outcome).observe(event.total / 1e9)
         self._queue.labels(protocol).observe(event.queue / 1e9)
         faults = sum(len(each.faults) for each in event.metadata)
         if faults:

@@ -47,6 +47,8 @@ def numeric_tensor(
         InferenceError: INVALID_REQUEST naming the field under `path`: a value of another kind or out of the datatype's
             range, or a count that does not fit the shape.
     """
+    if datatype is Datatype.BF16:
+        raise invalid("BF16 has no form in JSON; send FP32", f"{path}.datatype")
     values = _values(datatype, data, f"{path}.data")
     return Tensor(name=name, datatype=datatype, data=_shaped(values, shape, f"{path}.shape"), parameters=parameters)
 

@@ -15,7 +15,7 @@ __all__ = ("BytesTensor", "Datatype", "Element", "InputTensor", "Tensor", "Tenso
 
 
 class Datatype(StrEnum):
-    """An element type of the Open Inference Protocol."""
+    """An element type of the Open Inference Protocol. NumPy has no BF16: its arrays are the bits, as UINT16."""
 
     BOOL = "BOOL"
     UINT8 = "UINT8"
@@ -29,6 +29,7 @@ class Datatype(StrEnum):
     FP16 = "FP16"
     FP32 = "FP32"
     FP64 = "FP64"
+    BF16 = "BF16"
     BYTES = "BYTES"
 
     @property
@@ -37,9 +38,14 @@ class Datatype(StrEnum):
         return _DTYPES[self]
 
     @property
+    def has_json_form(self) -> bool:
+        """Whether its elements can be written in JSON; the protocol sends 16-bit floating-point numbers as bytes only."""
+        return self not in (Datatype.FP16, Datatype.BF16)
+
+    @property
     def kind(self) -> str:
         """NumPy's one-letter kind: ``b`` boolean, ``u`` unsigned, ``i`` signed, ``f`` floating, ``O`` for BYTES."""
-        return _DTYPES[self].kind
+        return "f" if self is Datatype.BF16 else _DTYPES[self].kind
 
 
 _DTYPES: dict[Datatype, np.dtype[Any]] = {
@@ -55,6 +61,7 @@ _DTYPES: dict[Datatype, np.dtype[Any]] = {
     Datatype.FP16: np.dtype(np.float16),
     Datatype.FP32: np.dtype(np.float32),
     Datatype.FP64: np.dtype(np.float64),
+    Datatype.BF16: np.dtype(np.uint16),
     Datatype.BYTES: np.dtype(object),
 }
 

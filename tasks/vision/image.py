@@ -12,7 +12,7 @@ import PIL.ImageOps
 from numpy.typing import NDArray
 
 from tasks.exchange.error import ErrorKind, InferenceError, brief, invalid
-from tasks.exchange.tensor import Tensor
+from tasks.exchange.tensor import Datatype, Tensor
 
 __all__ = ("Image", "check_size", "decode_image", "images_from_tensor", "raw_size")
 
@@ -77,6 +77,8 @@ def raw_size(tensor: Tensor) -> tuple[int, int, int, int]:
     Raises:
         InferenceError: INVALID_REQUEST for another shape, or for no images.
     """
+    if tensor.datatype is Datatype.BF16:
+        raise invalid("Expected raw pixels as UINT8, FP16 or FP32, got BF16", "datatype")
     shape = tensor.shape
     sizes = {2: (*shape, 1, 1), 3: (*shape, 1), 4: (*shape[1:], *shape[:1])}.get(len(shape))
     if sizes is None or sizes[2] not in (1, 3, 4):

@@ -80,7 +80,7 @@ def encode(response: InferenceResponse, servable: Servable, wanted: Wanted) -> t
     """Write a response's body; the second value is the length of its JSON when binary tensors follow, else None.
 
     Raises:
-        InferenceError: UNSUPPORTED for FP16 that is not asked for as binary.
+        InferenceError: INVALID_REQUEST for FP16 or BF16 that is not asked for as binary.
     """
     blocks: list[bytes] = []
     outputs: list[WireOutput] = []
@@ -126,8 +126,6 @@ def _requested(wire: WireRequestedOutput, index: int) -> RequestedOutput:
 
 def _tensor(wire: WireInput, binary: memoryview, position: int, path: str) -> tuple[InputTensor, int]:
     """One input, and where in the binary part the next one begins."""
-    if wire.datatype == "BF16":
-        raise invalid("BF16 is not supported; send FP16 or FP32", f"{path}.datatype")
     datatype = read_datatype(wire.datatype, f"{path}.datatype")
     if any(size < 0 for size in wire.shape):
         raise invalid(f"Expected sizes of 0 or more, got {wire.shape}", f"{path}.shape")
@@ -161,8 +159,8 @@ def _from_json(
     if datatype is Datatype.BYTES:
         elements = _strings(data, f"{path}.data")
         return BytesTensor(name=wire.name, shape=tuple(wire.shape), elements=elements, parameters=parameters)
-    if datatype is Datatype.FP16:
-        raise invalid("FP16 has no form in JSON; send it with the binary extension", f"{path}.datatype")
+    if not datatype.has_json_form:
+        raise invalid(f"{datatype} has no form in JSON; send it with the binary extension", f"{path}.datatype")
     return numeric_tensor(wire.name, datatype, wire.shape, data, parameters, path)
 
 
@@ -197,8 +195,9 @@ def _raw_input(data: memoryview, servable: Servable) -> InputTensor:
 
 def _json_data(tensor: Tensor) -> Sequence[Any]:
     flat = tensor.data.ravel()
-    if tensor.datatype is Datatype.FP16:
-        raise invalid(f"FP16 has no form in JSON; ask for {tensor.name!r} with binary_data", "outputs")
+    if not tensor.datatype.has_json_form:
+        message = f"{tensor.datatype} has no form in JSON; ask for {tensor.name!r} with binary_data"
+        raise invalid(message, "outputs")
     if tensor.datatype is Datatype.BYTES:
         try:
             return [element.decode() for element in flat]

@@ -106,7 +106,7 @@ def _classified(tensor: Tensor, siblings: Mapping[str, Tensor], wanted: Requeste
     """The classification extension: the best scores of the last dimension as "score:index[:label]"."""
     if wanted.classification is None:
         return tensor
-    if tensor.datatype is Datatype.BYTES or not tensor.shape:
+    if tensor.datatype in (Datatype.BYTES, Datatype.BF16) or not tensor.shape:
         raise invalid(f"Expected an output of numbers to classify, {tensor.name!r} is {tensor.datatype}", wanted.path)
     labels = siblings.get("labels")
     rows = tensor.data.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])

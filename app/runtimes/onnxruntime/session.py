@@ -1,11 +1,14 @@
 """An ONNX graph held by ONNX Runtime. The only module that touches the framework, which has no types."""
 
+import ctypes
 import importlib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from app.settings.model import ModelError
@@ -16,6 +19,10 @@ __all__ = ("PROVIDERS", "Session")
 
 PROVIDERS = ("CPUExecutionProvider",)
 """Execution providers in order of preference."""
+
+_BFLOAT16 = "tensor(bfloat16)"
+_BFLOAT16_NUMBER = 16
+"""ONNX's TensorProto.DataType.BFLOAT16."""
 
 _LFS_POINTER = b"version https://git-lfs"
 _SEVERITY_ERROR = 3
@@ -37,6 +44,7 @@ _DATATYPES = {
     "tensor(int32)": Datatype.INT32,
     "tensor(int64)": Datatype.INT64,
     "tensor(float16)": Datatype.FP16,
+    "tensor(bfloat16)": Datatype.BF16,
     "tensor(float)": Datatype.FP32,
     "tensor(double)": Datatype.FP64,
     "tensor(string)": Datatype.BYTES,
@@ -79,6 +87,8 @@ class Session:
         self.inputs = tuple(_spec(file, "input", each) for each in self._session.get_inputs())
         self.outputs = tuple(_spec(file, "output", each) for each in self._session.get_outputs())
         self.metadata: Mapping[str, str] = dict(self._session.get_modelmeta().custom_metadata_map)
+        self._framework = framework
+        self._has_bfloat = any(each.datatype is Datatype.BF16 for each in (*self.inputs, *self.outputs))
         self._names = [each.name for each in self.outputs]
 
     def run(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
@@ -88,9 +98,31 @@ class Session:
             InferenceError: MODEL_FAILED with the framework's reason.
         """
         try:
+            if self._has_bfloat:
+                return self._run_values(feeds)
             return self._session.run(self._names, feeds)
         except Exception as error:
             raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {_first_line(error)}") from error
+
+    def _run_values(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        bits = {each.name for each in self.inputs if each.datatype is Datatype.BF16}
+        make: Any = self._framework.OrtValue
+        values = {
+            name: make.ortvalue_from_numpy_with_onnx_type(np.ascontiguousarray(array), _BFLOAT16_NUMBER)
+            if name in bits
+            else make.ortvalue_from_numpy(np.ascontiguousarray(array))
+            for name, array in feeds.items()
+        }
+        return [_array(value) for value in self._session.run_with_ort_values(self._names, values)]
+
+
+def _array(value: Any) -> NDArray[Any]:
+    """An output; NumPy has no bfloat16, whose bits are copied out of ONNX Runtime's memory instead."""
+    if value.data_type() != _BFLOAT16:
+        return value.numpy()
+    shape = tuple(value.shape())
+    bits = ctypes.string_at(value.data_ptr(), math.prod(shape) * 2)
+    return np.frombuffer(bits, np.uint16).reshape(shape)
 
 
 def _first_line(error: Exception) -> str:

@@ -22,7 +22,8 @@ ONE_TWO = struct.pack("<2f", 1, 2)
 
 EXTREMES: dict[str, list[Any]] = {
     **{each: [np.iinfo(each.dtype).min, np.iinfo(each.dtype).max] for each in Datatype if each.kind in "ui"},
-    **{each: [np.nan, -np.inf, -0.0, np.finfo(each.dtype).max] for each in Datatype if each.kind == "f"},
+    **{each: [np.nan, -np.inf, -0.0, np.finfo(each.dtype).max] for each in Datatype if each.dtype.kind == "f"},
+    "BF16": [0x3F80, 0x7F80, 0xFFFF],
     "BOOL": [True, False],
 }
 

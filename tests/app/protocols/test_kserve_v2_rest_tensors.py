@@ -11,7 +11,7 @@ from tasks.exchange.tensor import Datatype
 from tests.chariot import Client
 from tests.conformance.served import ECHOES, TENSOR_FIXTURES, build
 
-JSON_DATATYPES = [each for each in Datatype if each not in (Datatype.FP16, Datatype.BYTES)]
+JSON_DATATYPES = [each for each in Datatype if each.has_json_form and each is not Datatype.BYTES]
 
 EXTREMES: dict[str, list[Any]] = {
     "BOOL": [True, False],
@@ -141,10 +141,9 @@ def test_unknown_datatypes(client: Client, datatype: str) -> None:
     assert "inputs[0].datatype: Expected one of BOOL" in refused(client, "echo-fp32", tensor(datatype, [1, 1], [1]))
 
 
-def test_bf16_is_not_supported(client: Client) -> None:
-    said = refused(client, "echo-fp32", tensor("BF16", [1, 1], [1]))
-    assert "inputs[0].datatype" in said
-    assert "BF16 is not supported" in said
+def test_bf16_has_no_form_in_json(client: Client) -> None:
+    said = refused(client, "echo-bf16", tensor("BF16", [1, 1], [1]))
+    assert "inputs[0].datatype: BF16 has no form in JSON" in said
 
 
 def test_fp16_has_no_form_in_json(client: Client) -> None:

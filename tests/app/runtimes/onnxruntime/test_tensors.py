@@ -31,6 +31,7 @@ ELEMENTS = {
     Datatype.FP16: TensorProto.FLOAT16,
     Datatype.FP32: TensorProto.FLOAT,
     Datatype.FP64: TensorProto.DOUBLE,
+    Datatype.BF16: TensorProto.BFLOAT16,
     Datatype.BYTES: TensorProto.STRING,
 }
 
