@@ -21,7 +21,7 @@ from app.settings.model import ModelSettings, ModelSource
 from tasks.exchange.limits import Limits
 from tests.stand_ins import STAND_INS, load_stand_in
 
-# A busy machine is no reason for a property to fail, and a run that gates a change looks at the same examples each time.
+# A busy machine is no reason for a property to fail; a run that gates a change looks at the same examples each time.
 settings.register_profile("steady", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("steady")
 

@@ -39,7 +39,7 @@ class Datatype(StrEnum):
 
     @property
     def has_json_form(self) -> bool:
-        """Whether its elements can be written in JSON; the protocol sends 16-bit floating-point numbers as bytes only."""
+        """Whether its elements can be written in JSON; 16-bit floating-point numbers are sent as bytes only."""
         return self not in (Datatype.FP16, Datatype.BF16)
 
     @property
