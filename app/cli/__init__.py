@@ -5,10 +5,6 @@ import sys
 from cyclopts import App
 
 from app import __version__
-from app.cli.check import check
-from app.cli.models import models
-from app.cli.predict import predict
-from app.cli.serve import serve
 from app.settings.model import ModelError
 from app.settings.server import SettingsError
 from tasks.exchange.error import InferenceError
@@ -20,10 +16,11 @@ cli = App(
     help="Any vision model as a first-class inference engine.",
     version=__version__,
 )
-cli.command(serve)
-cli.command(predict)
-cli.command(models)
-cli.command(check)
+# Named rather than imported: each command needs other things, and a server should start fast.
+cli.command("app.cli.serve:serve", name="serve", help="Serve models over HTTP and gRPC until told to stop.")
+cli.command("app.cli.predict:predict", name="predict", help="Run a model on one image, here, without a server.")
+cli.command("app.cli.models:models", name="models", help="List the models that would be served, and what each is.")
+cli.command("app.cli.check:check", name="check", help="Say how a model is understood, and what was guessed.")
 
 
 def main() -> None:
