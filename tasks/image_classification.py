@@ -32,10 +32,12 @@ class Classification(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         labels: class names.
         scores: (len(labels),) float32, 0..1, in the order of `labels`.
+        class_ids: the class numbers of `labels`; None, as a model gives it, when they are 0, 1, 2 ...
     """
 
     labels: Sequence[str]
     scores: NDArray[np.float32]
+    class_ids: Sequence[int] | None = None
 
     def records(self) -> list[LabelledScore]:
         """One `LabelledScore` for each class, in the order of `labels`."""
@@ -44,9 +46,13 @@ class Classification(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @classmethod
     def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
-        """`num_classes` INT32 [N], `labels` BYTES [N, K], `scores` FP32 [N, K]."""
+        """`num_classes` INT32 [N], `class_ids` INT32 [N, K], `labels` BYTES [N, K], `scores` FP32 [N, K]."""
+        class_ids = [
+            np.array(range(len(each.labels)) if each.class_ids is None else each.class_ids) for each in predictions
+        ]
         return (
             counts("num_classes", [each.labels for each in predictions]),
+            stacked_numbers("class_ids", class_ids, Datatype.INT32),
             stacked_text("labels", [each.labels for each in predictions]),
             stacked_numbers("scores", [each.scores for each in predictions]),
         )
@@ -70,6 +76,7 @@ class ImageClassification:
     inputs = (IMAGE_INPUT,)
     outputs = (
         TensorSpec(name="num_classes", datatype=Datatype.INT32, shape=(-1,)),
+        TensorSpec(name="class_ids", datatype=Datatype.INT32, shape=(-1, -1)),
         TensorSpec(name="labels", datatype=Datatype.BYTES, shape=(-1, -1)),
         TensorSpec(name="scores", datatype=Datatype.FP32, shape=(-1, -1)),
     )
@@ -83,4 +90,8 @@ class ImageClassification:
         chosen = select(prediction.scores, prediction.labels, item.parameters)
         if item.parameters.action == "predict":
             chosen = chosen[:1]
-        return Classification(labels=[prediction.labels[index] for index in chosen], scores=prediction.scores[chosen])
+        return Classification(
+            labels=[prediction.labels[index] for index in chosen],
+            scores=prediction.scores[chosen],
+            class_ids=chosen if prediction.class_ids is None else [prediction.class_ids[index] for index in chosen],
+        )

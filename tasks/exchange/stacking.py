@@ -16,14 +16,14 @@ def counts(name: str, rows: Sequence[Sequence[object]]) -> Tensor:
     return Tensor(name=name, datatype=Datatype.INT32, data=np.array([len(row) for row in rows], np.int32))
 
 
-def stacked_numbers(name: str, rows: Sequence[NDArray[Any]]) -> Tensor:
-    """FP32 (N, M, ...) from N arrays of up to M entries each; places not in use are 0."""
+def stacked_numbers(name: str, rows: Sequence[NDArray[Any]], datatype: Datatype = Datatype.FP32) -> Tensor:
+    """(N, M, ...) of `datatype` from N arrays of up to M entries each; places not in use are 0."""
     longest = max((len(row) for row in rows), default=0)
     inner = rows[0].shape[1:] if rows else ()
-    data = np.zeros((len(rows), longest, *inner), np.float32)
+    data = np.zeros((len(rows), longest, *inner), datatype.dtype)
     for place, row in zip(data, rows, strict=True):
         place[: len(row)] = row
-    return Tensor(name=name, datatype=Datatype.FP32, data=data)
+    return Tensor(name=name, datatype=datatype, data=data)
 
 
 def stacked_text(name: str, rows: Sequence[Sequence[str]]) -> Tensor:

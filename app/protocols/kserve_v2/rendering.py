@@ -108,19 +108,25 @@ def _classified(tensor: Tensor, siblings: Mapping[str, Tensor], wanted: Requeste
         return tensor
     if tensor.datatype in (Datatype.BYTES, Datatype.BF16) or not tensor.shape:
         raise invalid(f"Expected an output of numbers to classify, {tensor.name!r} is {tensor.datatype}", wanted.path)
-    labels = siblings.get("labels")
+    labels, class_ids = (siblings.get(name) for name in ("labels", "class_ids"))
     rows = tensor.data.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])
     count = min(wanted.classification, rows.shape[1])
     best = np.argsort(-rows.astype(np.float64), axis=1, kind="stable")[:, :count]
     written = np.empty(best.shape, object)
     for row, indices in enumerate(best.tolist()):
         names = labels.data.reshape(rows.shape)[row] if labels is not None and labels.shape == tensor.shape else None
-        written[row] = [_class_text(rows[row], index, names) for index in indices]
+        # A task's scores are in their own order; the class numbers stand in a tensor beside them.
+        numbers = (
+            class_ids.data.reshape(rows.shape)[row]
+            if class_ids is not None and class_ids.shape == tensor.shape
+            else None
+        )
+        written[row] = [_class_text(rows[row], index, names, numbers) for index in indices]
     return Tensor(name=tensor.name, datatype=Datatype.BYTES, data=written.reshape(*tensor.shape[:-1], count))
 
 
-def _class_text(scores: NDArray[Any], index: int, names: NDArray[Any] | None) -> bytes:
+def _class_text(scores: NDArray[Any], index: int, names: NDArray[Any] | None, numbers: NDArray[Any] | None) -> bytes:
     # Triton prints floating-point numbers with six decimals (std::to_string) and integers as they are.
     score = f"{scores[index]:f}" if scores.dtype.kind == "f" else str(scores[index])
     label = b":" + names[index] if names is not None and names[index] else b""
-    return f"{score}:{index}".encode() + label
+    return f"{score}:{index if numbers is None else numbers[index]}".encode() + label

@@ -198,8 +198,8 @@ def test_classification_is_text(client: Client) -> None:
         "inputs": [image_input([picture, PICTURE])],
         "outputs": [{"name": "scores", "parameters": {"classification": 2}}],
     }
-    # Red has a fifth of green; blue has nothing. The classes of an answer are numbered as it lists them: best first.
-    data = ["0.833333:0:green", "0.166667:1:red", "1.000000:0:red", "0.000000:1:green"]
+    # Red, class 0, has a fifth of green, class 1; blue has nothing.
+    data = ["0.833333:1:green", "0.166667:0:red", "1.000000:0:red", "0.000000:1:green"]
     assert outputs(ask(client, "classifier", body)) == {"scores": ("BYTES", [2, 2], data)}
 
 
