@@ -13,7 +13,7 @@ import msgspec
 from app.engine.events import Caller, InferenceObserver
 from app.engine.registry import Registration
 from app.engine.repository import Repository
-from app.engine.servable import Answered, Servable, Timings
+from app.engine.servable import Answered, Timings
 from app.engine.statistics import Statistics
 from app.engine.story import Story
 from app.engine.streaming import Piece, Pump, TextStream
@@ -166,7 +166,7 @@ class Engine:
             self._taken -= 1
 
     def _answer(self, registration: Registration, request: InferenceRequest) -> Answered:
-        return _servable(registration).answer(request, self.limits)
+        return registration.ready_servable().answer(request, self.limits)
 
     def _exchange(
         self, story: Story, decode: Callable[[], InferenceRequest], encode: Callable[[InferenceResponse], WireT]
@@ -186,7 +186,7 @@ class Engine:
         with self._failures(story):
             story.request = request = decode()
             story.registration = registration = self.registry.find(request.model_name, request.model_version)
-            stream = _servable(registration).stream(request, self.limits)
+            stream = registration.ready_servable().stream(request, self.limits)
             try:
                 yield from _located(request, registration, stream)
             finally:
@@ -225,12 +225,6 @@ def _response(request: InferenceRequest, registration: Registration, answered: A
         model_version=registration.source.version,
         outputs=outputs,
     )
-
-
-def _servable(registration: Registration) -> Servable:
-    if registration.servable is None:
-        raise InferenceError(ErrorKind.MODEL_NOT_READY, registration.reason)
-    return registration.servable
 
 
 def _located(request: InferenceRequest, registration: Registration, stream: TextStream) -> Generator[Piece]:

@@ -41,6 +41,16 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     servable: Servable | None = None
     wanted: bool = True
 
+    def ready_servable(self) -> Servable:
+        """What answers.
+
+        Raises:
+            InferenceError: MODEL_NOT_READY with the reason.
+        """
+        if self.servable is None:
+            raise InferenceError(ErrorKind.MODEL_NOT_READY, self.reason)
+        return self.servable
+
     @property
     def chariot_id(self) -> str:
         """What Chariot's path calls the model, after ``m-``."""

@@ -29,7 +29,7 @@ Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 class _Application(Litestar):
     """Litestar without support for pydantic and attrs models, which nothing here uses.
 
-    It is on by default wherever pydantic happens to be installed, and importing it takes a tenth of a second and 15 MB.
+    It is on by default wherever pydantic happens to be installed, and importing it slows the start.
     """
 
     @staticmethod

@@ -2,14 +2,24 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
 from tasks.exchange.parameters import explained
 from tasks.task import TaskType
 
-__all__ = ("SETTINGS_FILE", "ModelError", "ModelSettings", "ModelSource", "PreprocessingSettings", "read_settings")
+__all__ = (
+    "SETTINGS_FILE",
+    "ModelError",
+    "ModelSettings",
+    "ModelSource",
+    "PreprocessingSettings",
+    "read_json_file",
+    "read_settings",
+)
+
+T = TypeVar("T")
 
 SETTINGS_FILE = "model-settings.json"
 
@@ -101,10 +111,17 @@ def read_settings(folder: Path) -> ModelSettings:
         ModelError: naming the file and the field that is not understood.
     """
     path = folder / SETTINGS_FILE
-    if not path.is_file():
-        return ModelSettings()
+    return read_json_file(path, ModelSettings) if path.is_file() else ModelSettings()
+
+
+def read_json_file(path: Path, kind: type[T]) -> T:
+    """A JSON file that belongs to a model, read as `kind`.
+
+    Raises:
+        ModelError: naming the file, and the field that is not understood.
+    """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=ModelSettings)
+        return msgspec.json.decode(path.read_bytes(), type=kind)
     except msgspec.ValidationError as error:
         raise ModelError(f"{path}: {explained(error)}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -13,7 +13,7 @@ from app.protocols.json_body import read_json
 from app.protocols.protocol import Endpoint, HttpRequest, json_response
 from app.protocols.request_body import body_of
 
-__all__ = ("repository_endpoints", "statistics_of")
+__all__ = ("counted", "repository_endpoints", "statistics_of")
 
 
 class _IndexRequest(msgspec.Struct, frozen=True):
@@ -48,20 +48,14 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
 
     async def statistics(request: HttpRequest) -> Response[bytes]:
         name, version = request.path_params.get("target"), request.path_params.get("version")
-        if name is None:
-            found = [each for each in engine.registry.registrations if each.servable is not None]
-        elif version is None:
-            engine.registry.find(name)
-            found = [each for each in engine.registry.versions(name) if each.servable is not None]
-        else:
-            found = [engine.registry.find(name, version)]
+        found = counted(engine, name, version)
         return json_response(msgspec.json.encode({"model_stats": [statistics_of(engine, each) for each in found]}))
 
     def named(action: str, handle: Callable[[HttpRequest], Awaitable[Response[bytes]]], summary: str) -> Endpoint:
         path = f"/v2/repository/models/{{target:str}}/{action}"
         return Endpoint(method="POST", path=path, handle=handle, summary=summary, failures=(404, 503))
 
-    def counted(path: str) -> Endpoint:
+    def statistics_at(path: str) -> Endpoint:
         summary = "What models have done since the server started"
         return Endpoint(method="GET", path=path, handle=statistics, summary=summary, failures=(404, 503))
 
@@ -77,10 +71,22 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
         ),
         named("load", load, "Load a model from disk anew"),
         named("unload", unload, "Serve a model no longer"),
-        counted("/v2/models/stats"),
-        counted("/v2/models/{target:str}/stats"),
-        counted("/v2/models/{target:str}/versions/{version:str}/stats"),
+        statistics_at("/v2/models/stats"),
+        statistics_at("/v2/models/{target:str}/stats"),
+        statistics_at("/v2/models/{target:str}/versions/{version:str}/stats"),
     ]
+
+
+def counted(engine: Engine, name: str | None, version: str | None) -> Sequence[Registration]:
+    """The model versions whose statistics are asked for: one, those of a model that are ready, or all that are.
+
+    Raises:
+        InferenceError: MODEL_NOT_FOUND, or MODEL_NOT_READY.
+    """
+    if not name:
+        return [each for each in engine.registry.registrations if each.servable is not None]
+    found = engine.registry.find(name, version or None)
+    return [found] if version else [each for each in engine.registry.versions(name) if each.servable is not None]
 
 
 def statistics_of(engine: Engine, registration: Registration) -> dict[str, Any]:

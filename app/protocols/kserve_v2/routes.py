@@ -8,7 +8,6 @@ from litestar import Response
 from app import __version__
 from app.engine.engine import Engine
 from app.engine.registry import Registration
-from app.engine.servable import Servable
 from app.protocols.caller import caller_of
 from app.protocols.error_body import error_object
 from app.protocols.kserve_v2.codec import decode, encode
@@ -28,7 +27,7 @@ from app.protocols.kserve_v2.wire import (
 )
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
 from app.protocols.request_body import body_of
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.error import InferenceError
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceResponse
 from tasks.exchange.tensor import TensorSpec
@@ -133,7 +132,7 @@ class KServeV2:
             registration = _addressed(engine, request)
         except InferenceError as error:
             raise engine.refused(caller, error, request.path_params["target"]) from None
-        source, servable = registration.source, _servable(registration)
+        source, servable = registration.source, registration.ready_servable()
         body = await body_of(request, engine)
         header_length = request.headers.get(_HEADER_LENGTH)
         wanted = Wanted()
@@ -156,7 +155,7 @@ class KServeV2:
 
 def model_metadata(engine: Engine, registration: Registration) -> WireMetadata:
     """What a model takes and gives, for the protocol's metadata call."""
-    servable = _servable(registration)
+    servable = registration.ready_servable()
     return WireMetadata(
         name=registration.source.name,
         versions=[each.source.version for each in reversed(engine.registry.versions(registration.source.name))],
@@ -168,12 +167,6 @@ def model_metadata(engine: Engine, registration: Registration) -> WireMetadata:
 
 def _addressed(engine: Engine, request: HttpRequest) -> Registration:
     return engine.registry.find(request.path_params["target"], request.path_params.get("version"))
-
-
-def _servable(registration: Registration) -> Servable:
-    if registration.servable is None:
-        raise InferenceError(ErrorKind.MODEL_NOT_READY, registration.reason)
-    return registration.servable
 
 
 def _spec(spec: TensorSpec) -> WireTensorSpec:

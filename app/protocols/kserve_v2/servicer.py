@@ -1,7 +1,7 @@
 """What the Open Inference Protocol serves over gRPC: `inference.GRPCInferenceService` as Triton has it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from contextlib import aclosing
 from typing import Any, cast
 
@@ -30,7 +30,7 @@ from app.protocols.kserve_v2.protobuf import (
     encode_streamed,
 )
 from app.protocols.kserve_v2.rendering import Wanted
-from app.protocols.kserve_v2.repository import statistics_of
+from app.protocols.kserve_v2.repository import counted, statistics_of
 from app.protocols.kserve_v2.routes import EXTENSIONS, model_metadata
 from app.protocols.pb import INFERENCE
 from tasks.exchange.error import ErrorKind, InferenceError
@@ -120,7 +120,7 @@ class _Calls:
     async def model_statistics(self, data: bytes, caller: Caller) -> bytes:
         del caller
         wanted = read_message("ModelStatisticsRequest", data, NamedModel)
-        found = [statistics_of(self._engine, each) for each in self._counted(wanted)]
+        found = [statistics_of(self._engine, each) for each in counted(self._engine, wanted.name, wanted.version)]
         return written_message("ModelStatisticsResponse", {"model_stats": found})
 
     async def repository_index(self, data: bytes, caller: Caller) -> bytes:
@@ -206,27 +206,12 @@ class _Calls:
 
     def _asked(self, request: InferMessage, caller: Caller) -> Servable:
         try:
-            return _servable(self._engine.registry.find(request.model_name, request.model_version))
+            return self._engine.registry.find(request.model_name, request.model_version).ready_servable()
         except InferenceError as error:
             raise self._engine.refused(caller, error, request.model_name) from None
 
     def _addressed(self, model: NamedModel) -> Registration:
         return self._engine.registry.find(model.name, model.version or None)
-
-    def _counted(self, wanted: NamedModel) -> Sequence[Registration]:
-        registry = self._engine.registry
-        if wanted.name and wanted.version:
-            return [self._addressed(wanted)]
-        if not wanted.name:
-            return [each for each in registry.registrations if each.servable is not None]
-        registry.find(wanted.name)
-        return [each for each in registry.versions(wanted.name) if each.servable is not None]
-
-
-def _servable(registration: Registration) -> Servable:
-    if registration.servable is None:
-        raise InferenceError(ErrorKind.MODEL_NOT_READY, registration.reason)
-    return registration.servable
 
 
 def _check_repository(name: str) -> None:

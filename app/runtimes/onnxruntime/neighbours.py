@@ -8,8 +8,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from app.settings.model import ModelError, ModelSource
-from tasks.exchange.parameters import explained
+from app.settings.model import ModelSource, read_json_file
 
 __all__ = ("Config", "Neighbours", "Preprocessor", "Size", "read_neighbours")
 
@@ -92,13 +91,4 @@ def read_neighbours(source: ModelSource, file: Path) -> Neighbours:
 
 def _read(folders: tuple[Path, ...], name: str, kind: type[T]) -> T | None:
     path = next((folder / name for folder in folders if (folder / name).is_file()), None)
-    if path is None:
-        return None
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except msgspec.ValidationError as error:
-        raise ModelError(f"{path}: {explained(error)}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ModelError(f"{path} is not valid JSON: {error}") from None
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
+    return None if path is None else read_json_file(path, kind)
