@@ -15,7 +15,7 @@ from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.observers.metrics import Metrics
 from app.observers.request_log import RequestLog
-from app.protocols import PROTOCOLS
+from app.protocols import protocols_beside
 from app.server.asgi import create_app
 from app.settings.model import ModelSettings, ModelSource
 from tasks.exchange.limits import Limits
@@ -42,8 +42,7 @@ def build_app(names: tuple[str, ...], protocol: str, *, limits: Limits | None = 
     repository = Repository(registry, lambda: sources, load_stand_in)
     limits = limits or Limits(max_inputs=64, max_request_bytes=MAX_REQUEST_BYTES)
     engine = Engine(repository, [RequestLog(), Metrics(metrics)], limits, workers=2)
-    protocols = [each for each in PROTOCOLS if each.name in (protocol, "kserve-v2")]
-    return create_app(engine, protocols, metrics, MAX_REQUEST_BYTES)
+    return create_app(engine, protocols_beside(protocol), metrics, MAX_REQUEST_BYTES)
 
 
 @pytest.fixture(scope="session")

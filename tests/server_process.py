@@ -21,8 +21,9 @@ class ServerProcess:
         command = [sys.executable, "-m", "app", "serve", "--log-format", "json", *arguments]
         if "--port" not in arguments:
             command += ["--port", "0"]
-        if "--grpc-port" not in arguments:
-            command += ["--grpc-port", "0"]
+        for other in ("--grpc-port", "--tensorflow-serving-port"):
+            if other not in arguments:
+                command += [other, "0"]
         self.process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=environment)
         self.log: list[str] = []
         self._announced = threading.Event()

@@ -1,6 +1,6 @@
 """The service: engine, observers, protocols and application, wired."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,13 @@ from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.observers.metrics import Metrics
 from app.observers.request_log import RequestLog
-from app.protocols import GRPC_PROTOCOLS, PROTOCOLS
-from app.server.asgi import create_app
+from app.protocols import GRPC_PROTOCOLS, LISTENERS, protocols_beside
+from app.protocols.protocol import HttpListener
+from app.server.asgi import create_app, create_listener_app
 from app.server.grpc import GrpcServer
 from app.server.loading import ModelLoading
 from app.server.polling import polling
+from app.server.ports import Beside
 from app.settings.model import ModelSource
 from app.settings.server import ServerSettings, SettingsError
 from tasks.exchange.limits import Limits
@@ -60,9 +62,15 @@ class Service:
         repository = Repository(self.registry, discover, load)
         self.engine = Engine(repository, observers, limits, settings.worker_count, settings.max_waiting)
         self.loading = ModelLoading(self.registry, load)
-        protocols = [each for each in PROTOCOLS if each.name not in _other_dialects(settings)]
+        protocols = protocols_beside(settings.chariot_protocol)
         self.grpc = _grpc_server(self.engine, settings) if settings.grpc else None
-        self.app = create_app(self.engine, protocols, metrics, settings.max_request_bytes, self._lifespan)
+        listeners = _listeners(settings)
+        most = settings.max_request_bytes
+        self.app = create_app(self.engine, protocols, metrics, most, self._lifespan, list(listeners))
+        self.beside = [
+            Beside(name=each.title, app=create_listener_app(self.engine, each, most), port=port)
+            for each, port in listeners.items()
+        ]
 
     @asynccontextmanager
     async def _lifespan(self, _: Litestar) -> AsyncGenerator[None]:
@@ -91,6 +99,12 @@ def _grpc_server(engine: Engine, settings: ServerSettings) -> GrpcServer:
     )
 
 
+def _listeners(settings: ServerSettings) -> Mapping[HttpListener, int]:
+    """The protocols with ports of their own that are wanted, and their ports."""
+    ports = {"tensorflow-serving": settings.tensorflow_serving_port if settings.tensorflow_serving else None}
+    return {each: port for each in LISTENERS if (port := ports[each.name]) is not None}
+
+
 def _tracing(endpoint: str) -> "Tracing":
     try:
         from app.observers.tracing import Tracing, otlp_exporter
@@ -98,8 +112,3 @@ def _tracing(endpoint: str) -> "Tracing":
         message = f"--otlp-endpoint needs the extra otel, pip install charioteer[otel] ({error})"
         raise SettingsError(message) from None
     return Tracing(otlp_exporter(endpoint))
-
-
-def _other_dialects(settings: ServerSettings) -> frozenset[str]:
-    """Chariot's protocols that were not chosen: they share their paths."""
-    return frozenset({"chariot-v2", "chariot-v2-kserve"} - {settings.chariot_protocol})

@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from collections.abc import Mapping
 
 from rich.console import Console
 from rich.markup import escape
@@ -30,11 +31,11 @@ def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = Ser
     tune_process()
     service = Service(settings, lambda: sources(options))
 
-    def announce(address: str, grpc_address: str | None) -> None:
+    def announce(address: str, others: Mapping[str, str]) -> None:
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         console.print(f"Charioteer answers at [bold]{address}[/bold] ({settings.chariot_protocol})")
-        if grpc_address is not None:
-            console.print(f"  {'gRPC':<27} {grpc_address}")
+        for name, other in others.items():
+            console.print(f"  {name:<27} {other}")
         for each in service.registry.registrations:
             if each.servable is None:
                 console.print(f"  [red]not served[/red] {escape(each.source.name)}: {escape(each.reason)}")
@@ -43,7 +44,7 @@ def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = Ser
                 console.print(f"  {task_type:<27} {address}/v2/models/m-{escape(each.chariot_id)}/infer")
 
     try:
-        usable = run(service.app, settings, service.loading, service.grpc, announce)
+        usable = run(service.app, settings, service.loading, service.grpc, service.beside, announce)
     except ListenError as error:
         sys.exit(f"charioteer: {error}")
     if service.engine.busy:

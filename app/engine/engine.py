@@ -29,6 +29,8 @@ WireT = TypeVar("WireT")
 
 _logger = logging.getLogger(__name__)
 
+_OFFLINE = "The server was taken offline by its operator"
+
 
 class Engine:
     """Answers inference requests with the registry's models.
@@ -40,6 +42,9 @@ class Engine:
         workers: threads that decode, run and encode; the models and OpenCV are held to one thread each, so that the
             number of cores is the right number of workers.
         max_waiting: so many requests may wait for a worker; the next one is refused at once.
+
+    Attributes:
+        online: False while the server's operator wants load balancers to send requests elsewhere.
     """
 
     def __init__(
@@ -54,11 +59,28 @@ class Engine:
         self.registry = repository.registry
         self.limits = limits
         self.statistics = Statistics()
+        self.online = True
         self._observers = [self.statistics, *observers]
         self._workers = ThreadPoolExecutor(workers, thread_name_prefix="inference")
         self._places = workers + max_waiting
         self._taken = 0
         self._lock = threading.Lock()
+
+    @property
+    def unready(self) -> str:
+        """Why load balancers should send nothing here, empty when they may. What comes is answered all the same."""
+        return self.registry.unready if self.online else _OFFLINE
+
+    def ready(self, name: str, version: str | None = None) -> Registration:
+        """The registration that answers for a model, if load balancers may send it requests.
+
+        Raises:
+            InferenceError: MODEL_NOT_FOUND, or MODEL_NOT_READY with the reason.
+        """
+        registration = self.registry.find(name, version)
+        if not self.online:
+            raise InferenceError(ErrorKind.MODEL_NOT_READY, _OFFLINE)
+        return registration
 
     @property
     def busy(self) -> bool:

@@ -86,10 +86,13 @@ class Registry:
         ]
 
     @property
-    def ready(self) -> bool:
-        """Whether there is a model at all, and every one of them can answer."""
+    def unready(self) -> str:
+        """Which models cannot answer, and why; empty when all can, and there is one at least."""
         wanted = [each for each in self.registrations if each.wanted]
-        return bool(wanted) and all(each.state is ModelState.READY for each in wanted)
+        if not wanted:
+            return "The server has no models"
+        waiting = [each for each in wanted if each.state is not ModelState.READY]
+        return "; ".join(f"{each.source.name}/{each.source.version}: {each.reason}" for each in waiting)
 
     def versions(self, name: str) -> Sequence[Registration]:
         """Every version of one model, the latest first; none for a name that is not known."""

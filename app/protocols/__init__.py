@@ -1,13 +1,27 @@
 """The wire protocols. Each folder is one: its wire types, its codec (two pure functions) and its routes."""
 
+from collections.abc import Sequence
+
 from app.protocols.chariot_v2.routes import ChariotV2
 from app.protocols.chariot_v2_kserve.routes import ChariotV2KServe
 from app.protocols.grpc_protocol import GrpcProtocol
 from app.protocols.kserve_v2.routes import KServeV2
 from app.protocols.kserve_v2.servicer import KServeV2Grpc
-from app.protocols.protocol import HttpProtocol
+from app.protocols.protocol import HttpListener, HttpProtocol
 
-__all__ = ("GRPC_PROTOCOLS", "PROTOCOLS")
+__all__ = ("GRPC_PROTOCOLS", "LISTENERS", "PROTOCOLS", "protocols_beside")
 
 PROTOCOLS: tuple[HttpProtocol, ...] = (ChariotV2KServe(), ChariotV2(), KServeV2())
+"""On the server's main port."""
+
+LISTENERS: tuple[HttpListener, ...] = ()
+"""Those that have a port of their own."""
+
 GRPC_PROTOCOLS: tuple[GrpcProtocol, ...] = (KServeV2Grpc(),)
+
+_DIALECTS = frozenset({ChariotV2.name, ChariotV2KServe.name})
+
+
+def protocols_beside(dialect: str) -> Sequence[HttpProtocol]:
+    """The protocols of the main port with one of Chariot's, `dialect`: both want the same paths."""
+    return [each for each in PROTOCOLS if each.name == dialect or each.name not in _DIALECTS]

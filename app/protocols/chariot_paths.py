@@ -63,16 +63,16 @@ def chariot_endpoints(engine: Engine, inference: Inference) -> Sequence[Endpoint
     """`inference` on all of Chariot's paths, readiness of the server and of one model, and liveness."""
 
     async def ready(_: HttpRequest) -> Response[bytes]:
-        if engine.registry.ready:
+        if not engine.unready:
             return json_response(b'{"status":"ready"}')
-        return json_response(msgspec.json.encode({"status": "not ready", "error": _reasons(engine)}), status=503)
+        return json_response(msgspec.json.encode({"status": "not ready", "error": engine.unready}), status=503)
 
     async def health(_: HttpRequest) -> Response[bytes]:
         return json_response(b'{"status":"alive"}')
 
     async def model_ready(request: HttpRequest) -> Response[bytes]:
         name, version = addressed(engine, request)
-        engine.registry.find(name, version)
+        engine.ready(name, version)
         return json_response(msgspec.json.encode({"name": name, "ready": True}))
 
     def infer(path: str, summary: str, claims: Callable[[str], bool] | None) -> Endpoint:
@@ -119,10 +119,3 @@ def chariot_endpoints(engine: Engine, inference: Inference) -> Sequence[Endpoint
 
 def _is_chariot(target: str) -> bool:
     return target.startswith(_PREFIX)
-
-
-def _reasons(engine: Engine) -> str:
-    waiting = [each for each in engine.registry.registrations if each.servable is None]
-    if not waiting:
-        return "The server has no models"
-    return "; ".join(f"{each.source.name}/{each.source.version}: {each.reason}" for each in waiting)

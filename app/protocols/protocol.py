@@ -9,7 +9,7 @@ from litestar import Request, Response
 from app.engine.engine import Engine
 from tasks.exchange.error import InferenceError
 
-__all__ = ("INFER_FAILURES", "Endpoint", "HttpProtocol", "HttpRequest", "Method", "json_response")
+__all__ = ("INFER_FAILURES", "Endpoint", "HttpListener", "HttpProtocol", "HttpRequest", "Method", "json_response")
 
 HttpRequest = Request[Any, Any, Any]
 
@@ -26,6 +26,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         method: HTTP's.
         path: in Litestar's notation; a parameter called `target` is the segment that names a model.
+        verb: what stands behind the target and a colon, as in ``/v1/models/<target>:predict``; None where nothing does.
         handle: answers a request, with bytes or a stream of them, or raises an `InferenceError`, to which the server
             gives its protocol's shape.
         summary: what it does, for the service's own description (OpenAPI).
@@ -38,6 +39,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     method: Method
     path: str
+    verb: str | None = None
     handle: Callable[[HttpRequest], Awaitable[Response[Any]]]
     summary: str = ""
     body: Any = None
@@ -61,6 +63,19 @@ class HttpProtocol(Protocol):
 
     def error_body(self, error: InferenceError, /) -> bytes:
         """The body of a response that says `error`."""
+        ...
+
+
+class HttpListener(HttpProtocol, Protocol):
+    """A protocol with a port of its own, where it answers whatever comes; its endpoints only describe it."""
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        ...
+
+    def answer(self, engine: Engine, /) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
+        """What answers a request of any method and path, its refusals included."""
         ...
 
 

@@ -12,6 +12,8 @@ from tasks.exchange.error import ErrorKind, InferenceError, brief
 
 __all__ = ("CollisionError", "handlers")
 
+Served = Sequence[tuple[HttpProtocol, Endpoint]]
+
 
 class CollisionError(Exception):
     """Two protocols that want the same path."""
@@ -30,22 +32,36 @@ def handlers(protocols: Sequence[HttpProtocol], engine: Engine) -> list[HTTPRout
     return [_handler(method, path, served) for (method, path), served in meeting.items()]
 
 
-def _handler(method: Method, path: str, served: Sequence[tuple[HttpProtocol, Endpoint]]) -> HTTPRouteHandler:
-    unconditional = [protocol.name for protocol, endpoint in served if endpoint.claims is None]
-    if len(unconditional) > 1:
-        raise CollisionError(f"{' and '.join(unconditional)} both serve {method} {path}")
-    # Those that claim some targets are asked before the one that takes what is left.
-    order = sorted(served, key=lambda each: each[1].claims is None)
+def _handler(method: Method, path: str, served: Served) -> HTTPRouteHandler:
+    verbs = list(dict.fromkeys(endpoint.verb for _, endpoint in served))
+    in_turn = {verb: _in_turn(method, [each for each in served if each[1].verb == verb]) for verb in verbs}
 
     async def dispatch(request: HttpRequest) -> Response[bytes]:
-        target = request.path_params.get("target", "")
-        for protocol, endpoint in order:
+        target, verb = request.path_params.get("target", ""), None
+        if None not in in_turn:
+            target, _, verb = target.rpartition(":")
+            request.path_params["target"] = target
+        for protocol, endpoint in in_turn.get(verb, ()):
             if endpoint.claims is None or endpoint.claims(target):
                 return await _answer(protocol, endpoint, request)
-        message = f"No protocol here serves a model called {brief(target)} on this path"
-        return _refusal(order[0][0], InferenceError(ErrorKind.MODEL_NOT_FOUND, message))
+        wanted = " or ".join(f":{each}" for each in verbs if each)
+        if verb not in in_turn:
+            message = f"Expected the name of a model and {wanted} behind it"
+        else:
+            message = f"No protocol here serves a model called {brief(target)} on this path"
+        return _refusal(served[0][0], InferenceError(ErrorKind.MODEL_NOT_FOUND, message))
 
     return route(path, http_method=method, status_code=200)(dispatch)
+
+
+def _in_turn(method: Method, served: Served) -> Served:
+    """Those that claim some targets are asked before the one that takes what is left."""
+    unconditional = [protocol.name for protocol, endpoint in served if endpoint.claims is None]
+    if len(unconditional) > 1:
+        endpoint = served[0][1]
+        suffix = f":{endpoint.verb}" if endpoint.verb else ""
+        raise CollisionError(f"{' and '.join(unconditional)} both serve {method} {endpoint.path}{suffix}")
+    return sorted(served, key=lambda each: each[1].claims is None)
 
 
 async def _answer(protocol: HttpProtocol, endpoint: Endpoint, request: HttpRequest) -> Response[bytes]:

@@ -82,7 +82,7 @@ class GrpcServer:
             server.add_generic_rpc_handlers(
                 (grpc.method_handlers_generic_handler(protocol.service.full_name, dict(methods)),)
             )
-        server.add_generic_rpc_handlers((Health(self._engine.registry, names, stopping).handler,))
+        server.add_generic_rpc_handlers((Health(self._engine, names, stopping).handler,))
         described = [*names, HEALTH, reflection.SERVICE_NAME]
         reflection.enable_server_reflection(described, server, pool=_described(self._protocols))
         self.port = self._bound(server)

@@ -1,4 +1,4 @@
-"""The standard health service (grpc.health.v1), told from the registry at the moment of asking."""
+"""The standard health service (grpc.health.v1), told from the engine at the moment of asking."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 import grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
-from app.engine.registry import Registry
+from app.engine.engine import Engine
 
 __all__ = ("HEALTH", "Health")
 
@@ -22,16 +22,16 @@ class Health:
     """Serving while every model can answer, and the server is not stopping.
 
     Args:
-        registry: of the models.
+        engine: has the models.
         services: the names that may be asked after, beside the empty one for the whole server.
         stopping: set when the server stops, which ends every watch.
         interval: seconds between two looks of a watch.
     """
 
     def __init__(
-        self, registry: Registry, services: Collection[str], stopping: asyncio.Event, interval: float = 1.0
+        self, engine: Engine, services: Collection[str], stopping: asyncio.Event, interval: float = 1.0
     ) -> None:
-        self._registry = registry
+        self._engine = engine
         self._services = {"", *services}
         self._stopping = stopping
         self._interval = interval
@@ -67,6 +67,6 @@ class Health:
     def _status(self, service: str) -> HealthCheckResponse.ServingStatus:
         if service not in self._services:
             return HealthCheckResponse.SERVICE_UNKNOWN
-        if self._registry.ready and not self._stopping.is_set():
+        if not self._engine.unready and not self._stopping.is_set():
             return HealthCheckResponse.SERVING
         return HealthCheckResponse.NOT_SERVING

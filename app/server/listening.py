@@ -10,16 +10,18 @@ class ListenError(Exception):
 
 
 def listener(host: str, port: int) -> socket.socket:
-    """A socket bound to an address.
+    """A socket that listens on an address.
 
     Raises:
-        ListenError: when it cannot be bound.
+        ListenError: when it cannot.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
+        # Now, because two sockets may be bound to one address until one of them listens.
+        bound.listen()
     except OSError as error:
         bound.close()
         raise ListenError(f"Cannot listen on {host}:{port}: {error.strerror}") from None

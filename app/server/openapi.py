@@ -43,7 +43,8 @@ def describe_service(protocols: Mapping[HttpProtocol, Sequence[Endpoint]]) -> di
     paths: dict[str, dict[str, Any]] = {}
     for protocol, served in protocols.items():
         for endpoint in served:
-            operations = paths.setdefault(_PARAMETER.sub(r"{\g<name>}", endpoint.path), {})
+            path = _PARAMETER.sub(r"{\g<name>}", endpoint.path) + (f":{endpoint.verb}" if endpoint.verb else "")
+            operations = paths.setdefault(path, {})
             described = _operation(protocol.name, endpoint, known)
             method = endpoint.method.lower()
             operations[method] = _merged(operations[method], described) if method in operations else described

@@ -1,15 +1,19 @@
 """The server process: listener, models, signals, exit."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from types import FrameType
+from typing import Any, cast
 
 import uvicorn
 from litestar import Litestar
+from litestar.types import ASGIApp
 
 from app.server.grpc import GrpcServer
 from app.server.listening import ListenError, listener, shown
 from app.server.loading import ModelLoading
+from app.server.ports import Beside, by_port
 from app.settings.server import ServerSettings
 
 __all__ = ("run",)
@@ -20,7 +24,8 @@ def run(
     settings: ServerSettings,
     loading: ModelLoading,
     grpc: GrpcServer | None,
-    announce: Callable[[str, str | None], None],
+    beside: Sequence[Beside],
+    announce: Callable[[str, Mapping[str, str]], None],
 ) -> bool:
     """Serve until told to stop. SIGTERM and SIGINT let requests in flight finish, within the drain timeout.
 
@@ -29,7 +34,9 @@ def run(
         settings: where to listen.
         loading: loads the models of `app`.
         grpc: what `app` starts beside itself, if anything.
-        announce: told the server's address, and that for gRPC, once there are models behind it.
+        beside: what listens on ports of its own.
+        announce: told the server's address, and those of whatever else listens by their names, once there are models
+            behind them.
 
     Returns:
         Whether there was anything to serve: False when not one model could be loaded, which ends the server.
@@ -37,39 +44,50 @@ def run(
     Raises:
         ListenError: when the address cannot be listened on.
     """
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=settings.drain_timeout,
-    )
-    server = uvicorn.Server(config)
     usable = True
+    ports: list[int] = []
 
     def loaded(any_ready: bool) -> None:
         nonlocal usable
         usable = any_ready
-        if any_ready:
-            host = shown(settings.host)
-            announce(f"http://{host}:{bound.getsockname()[1]}", f"{host}:{grpc.port}" if grpc else None)
-        else:
+        if not any_ready:
             server.should_exit = True
+            return
+        host = shown(settings.host)
+        address, *others = (f"http://{host}:{port}" for port in ports)
+        named = {each.name: other for each, other in zip(beside, others, strict=True)}
+        announce(address, named if grpc is None else {"gRPC": f"{host}:{grpc.port}", **named})
 
     loading.when_finished = loaded
     # uvicorn drains, then sends itself the signal again for whoever handled it before. Nobody did: the drain is all.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _ignored)
-    if grpc is not None:
-        grpc.check()
-    with listener(settings.host, settings.port) as bound:
-        if grpc is not None and grpc.port == bound.getsockname()[1]:
-            raise ListenError(f"Cannot listen on port {grpc.port} for both HTTP and gRPC; give --grpc-port another")
-        server.run(sockets=[bound])
+    with ExitStack() as stack:
+        wanted = [settings.port, *(each.port for each in beside)]
+        bound = [stack.enter_context(listener(settings.host, port)) for port in wanted]
+        ports += [each.getsockname()[1] for each in bound]
+        if grpc is not None:
+            if grpc.port in ports:
+                raise ListenError(f"Cannot listen on port {grpc.port} for both HTTP and gRPC; give --grpc-port another")
+            grpc.check()
+        others = {port: each.app for port, each in zip(ports[1:], beside, strict=True)}
+        server = _server(by_port(app, others), settings.drain_timeout)
+        server.run(sockets=bound)
     if grpc is not None and grpc.failure is not None:
         raise grpc.failure
     return usable
+
+
+def _server(app: ASGIApp, drain_timeout: int) -> uvicorn.Server:
+    config = uvicorn.Config(
+        cast("Any", app),
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=drain_timeout,
+    )
+    return uvicorn.Server(config)
 
 
 def _ignored(number: int, frame: FrameType | None) -> None:

@@ -64,6 +64,14 @@ class ServerSettings:
     )
     """Port to listen on for gRPC; 0 for any free one."""
 
+    tensorflow_serving: Annotated[bool, _environment("CHARIOTEER_TENSORFLOW_SERVING")] = True
+    """Whether to listen for TensorFlow Serving's REST API too."""
+
+    tensorflow_serving_port: Annotated[
+        int, _environment("CHARIOTEER_TENSORFLOW_SERVING_PORT"), Parameter(validator=Number(gte=0, lte=65535))
+    ] = 8501
+    """Port to listen on for TensorFlow Serving's REST API; 0 for any free one."""
+
     chariot_protocol: Annotated[
         Literal["chariot-v2-kserve", "chariot-v2"],
         _environment("CHARIOTEER_CHARIOT_PROTOCOL", "CHARIOT_INFERENCE_PROTOCOL"),

@@ -15,7 +15,7 @@ from app.engine.engine import Engine
 from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.engine.servable import BoundServable, Servable
-from app.protocols import PROTOCOLS
+from app.protocols import protocols_beside
 from app.server.asgi import create_app
 from app.settings.model import ModelSettings, ModelSource
 from tasks.exchange.limits import Limits
@@ -63,8 +63,7 @@ def application(
         registry.load(source, load)
     metrics = CollectorRegistry()
     engine = Engine(Repository(registry, discovered or (lambda: sources), load), [], Limits(max_inputs=64), workers=2)
-    protocols = [each for each in PROTOCOLS if each.name in (protocol, "kserve-v2")]
-    return create_app(engine, protocols, metrics, MAX_REQUEST_BYTES)
+    return create_app(engine, protocols_beside(protocol), metrics, MAX_REQUEST_BYTES)
 
 
 def load_any(source: ModelSource) -> Servable:

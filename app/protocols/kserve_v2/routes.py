@@ -56,9 +56,9 @@ class KServeV2:
             return json_response(b'{"live":true}')
 
         async def ready(_: HttpRequest) -> Response[bytes]:
-            if engine.registry.ready:
+            if not engine.unready:
                 return json_response(b'{"ready":true}')
-            return json_response(b'{"ready":false,"error":"Not every model is ready"}', status=503)
+            return json_response(msgspec.json.encode({"ready": False, "error": engine.unready}), status=503)
 
         async def models(_: HttpRequest) -> Response[bytes]:
             names = sorted({each.source.name for each in engine.registry.registrations})
@@ -69,7 +69,7 @@ class KServeV2:
             return json_response(msgspec.json.encode(model_metadata(engine, registration)))
 
         async def model_ready(request: HttpRequest) -> Response[bytes]:
-            registration = _addressed(engine, request)
+            registration = engine.ready(request.path_params["target"], request.path_params.get("version"))
             return json_response(msgspec.json.encode({"name": registration.source.name, "ready": True}))
 
         async def infer(request: HttpRequest) -> Response[bytes]:

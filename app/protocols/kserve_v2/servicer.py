@@ -95,7 +95,7 @@ class _Calls:
 
     async def server_ready(self, data: bytes, caller: Caller) -> bytes:
         del data, caller
-        return written_message("ServerReadyResponse", {"ready": self._engine.registry.ready})
+        return written_message("ServerReadyResponse", {"ready": not self._engine.unready})
 
     async def server_metadata(self, data: bytes, caller: Caller) -> bytes:
         del data, caller
@@ -105,7 +105,8 @@ class _Calls:
     async def model_ready(self, data: bytes, caller: Caller) -> bytes:
         del caller
         try:
-            self._addressed(read_message("ModelReadyRequest", data, NamedModel))
+            wanted = read_message("ModelReadyRequest", data, NamedModel)
+            self._engine.ready(wanted.name, wanted.version or None)
         except InferenceError as error:
             if error.kind is not ErrorKind.MODEL_NOT_READY:
                 raise

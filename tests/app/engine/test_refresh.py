@@ -61,7 +61,7 @@ def test_new_changed_and_removed_models_are_noticed(root: Path) -> None:
         (root / "segmenter").rmdir()
         await repository.refresh()
         assert states(repository) == {"detector": "READY", "segmenter": "UNAVAILABLE"}
-        assert repository.registry.ready
+        assert not repository.registry.unready
 
     asyncio.run(run())
 

@@ -78,12 +78,12 @@ def test_a_version_that_is_named_is_not_replaced_by_another() -> None:
 def test_states_and_reasons() -> None:
     made = registry(source())
     (loading,) = made.registrations
-    assert (loading.state, loading.servable, made.ready) == (ModelState.LOADING, None, False)
+    assert (loading.state, loading.servable, made.unready) == (ModelState.LOADING, None, "detector/1: not loaded yet")
     failed = made.load(source(), broken)
     assert (failed.state, failed.reason, failed.servable) == (ModelState.UNAVAILABLE, "model.onnx is truncated", None)
     assert made.registrations == [failed]
     ready = made.load(source(), stand_in)
-    assert (ready.state, ready.reason, made.ready) == (ModelState.READY, "", True)
+    assert (ready.state, ready.reason, made.unready) == (ModelState.READY, "", "")
     assert ready.servable is not None
 
 
@@ -105,12 +105,12 @@ def test_a_registration_handed_out_is_not_altered_by_a_later_load() -> None:
 
 
 def test_a_server_without_models_is_not_ready() -> None:
-    assert not Registry([]).ready
+    assert Registry([]).unready
     assert refusal(Registry([]).default_name).kind is ErrorKind.MODEL_NOT_FOUND
 
 
 def test_one_model_that_is_not_ready_keeps_the_server_from_being_ready() -> None:
-    assert not registry(source(version="1"), source(version="2"), loaded=["1"]).ready
+    assert registry(source(version="1"), source(version="2"), loaded=["1"]).unready
 
 
 def test_unknown_names_and_versions_list_what_there_is() -> None:

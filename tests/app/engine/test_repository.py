@@ -51,7 +51,7 @@ def test_the_index_has_what_is_served_and_what_only_lies_on_disk() -> None:
         ("detector", "2", ModelState.UNAVAILABLE, "not loaded"),
         ("classifier", "1", ModelState.UNAVAILABLE, "not loaded"),
     ]
-    assert made.registry.ready
+    assert not made.registry.unready
 
 
 def test_a_load_takes_every_version_and_drops_those_that_are_gone() -> None:
@@ -92,7 +92,7 @@ def test_unloading_keeps_the_name_and_does_not_spoil_readiness() -> None:
         ("classifier", "1", ModelState.READY, ""),
         ("detector", "1", ModelState.UNAVAILABLE, UNLOADED),
     ]
-    assert made.registry.ready
+    assert not made.registry.unready
     with pytest.raises(InferenceError) as caught:
         made.registry.find("detector")
     assert caught.value.kind is ErrorKind.MODEL_NOT_READY
