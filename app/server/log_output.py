@@ -25,8 +25,13 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> None:
     ]
     if chosen == "console":
         final: list[Any] = [_printable, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        ours: list[Any] = [structlog.stdlib.ProcessorFormatter.wrap_for_formatter]
+        factory: Any = structlog.stdlib.LoggerFactory()
     else:
         final = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_as_json)]
+        # Lines of our own are many: they go out as bytes, past the standard library's records.
+        ours = [structlog.processors.format_exc_info, _as_bytes]
+        factory = structlog.BytesLoggerFactory(sys.stderr.buffer)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -36,9 +41,9 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> None:
     )
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
     structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[structlog.stdlib.add_log_level, structlog.processors.TimeStamper(fmt="iso"), *ours],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.stdlib.LoggerFactory(),
+        logger_factory=factory,
         cache_logger_on_first_use=True,
     )
 
@@ -49,6 +54,10 @@ def _printable(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMa
         if isinstance(value, str) and name != "exception" and not value.isprintable():
             event[name] = repr(value)
     return event
+
+
+def _as_bytes(_: object, __: str, event: MutableMapping[str, Any]) -> bytes:
+    return msgspec.json.encode(event, enc_hook=repr)
 
 
 def _as_json(event: object, **_: object) -> str:
