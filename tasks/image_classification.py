@@ -7,16 +7,34 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.exchange.error import brief, invalid
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.stacking import counts, stacked_numbers, stacked_text
 from tasks.exchange.tensor import Datatype, Tensor, TensorSpec
+from tasks.explanation.probe import probe_item
 from tasks.task import InputGroup, Model, TaskType
 from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, image_groups
 from tasks.vision.selection import SCORE_DECIMALS, SelectionParameters, select
 
-__all__ = ("Classification", "ClassificationInput", "ImageClassification", "ImageClassifier", "LabelledScore")
+__all__ = (
+    "CLASSIFICATION_OUTPUTS",
+    "Classification",
+    "ClassificationInput",
+    "ImageClassification",
+    "ImageClassifier",
+    "LabelledScore",
+    "narrowed",
+)
+
+CLASSIFICATION_OUTPUTS = (
+    TensorSpec(name="num_classes", datatype=Datatype.INT32, shape=(-1,)),
+    TensorSpec(name="class_ids", datatype=Datatype.INT32, shape=(-1, -1)),
+    TensorSpec(name="labels", datatype=Datatype.BYTES, shape=(-1, -1)),
+    TensorSpec(name="scores", datatype=Datatype.FP32, shape=(-1, -1)),
+)
+"""The tensors into which classifications are stacked, of images or of texts."""
 
 
 class LabelledScore(msgspec.Struct, frozen=True):
@@ -69,29 +87,54 @@ ImageClassifier = Model[ClassificationInput, Classification]
 
 
 class ImageClassification:
-    """All classes best first; the action `predict` gives the best one only, `predict_proba` (the default) every one."""
+    """All classes best first; the action `predict` gives the best one only, `predict_proba` (the default) every one.
+
+    Args:
+        open_vocabulary: whether the model is told its classes with each request, as `candidate_labels`.
+    """
 
     task_type = TaskType.IMAGE_CLASSIFICATION
     parameters_type = SelectionParameters
     inputs = (IMAGE_INPUT,)
-    outputs = (
-        TensorSpec(name="num_classes", datatype=Datatype.INT32, shape=(-1,)),
-        TensorSpec(name="class_ids", datatype=Datatype.INT32, shape=(-1, -1)),
-        TensorSpec(name="labels", datatype=Datatype.BYTES, shape=(-1, -1)),
-        TensorSpec(name="scores", datatype=Datatype.FP32, shape=(-1, -1)),
-    )
+    outputs = CLASSIFICATION_OUTPUTS
+
+    def __init__(self, *, open_vocabulary: bool = False) -> None:
+        self._open = open_vocabulary
 
     def decode(
         self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
     ) -> Sequence[InputGroup[ClassificationInput]]:
-        return image_groups(request, defaults, limits, SelectionParameters, ClassificationInput)
+        return image_groups(
+            request, defaults, limits, SelectionParameters, ClassificationInput, open_vocabulary=self._open
+        )
 
     def refine(self, item: ClassificationInput, prediction: Classification, /) -> Classification:
-        chosen = select(prediction.scores, prediction.labels, item.parameters)
-        if item.parameters.action == "predict":
-            chosen = chosen[:1]
-        return Classification(
-            labels=[prediction.labels[index] for index in chosen],
-            scores=prediction.scores[chosen],
-            class_ids=chosen if prediction.class_ids is None else [prediction.class_ids[index] for index in chosen],
-        )
+        return narrowed(prediction, item.parameters)
+
+    def targets(
+        self, prediction: Classification, refined: Classification, label: str | None, most: int, /
+    ) -> Classification:
+        if label is None:
+            return narrowed(refined, SelectionParameters(action="predict"))
+        if label not in prediction.labels:
+            raise invalid(f"The model has no class {brief(label)}", "label")
+        return narrowed(prediction, SelectionParameters(labels=(label,), top_k=most))
+
+    def probe(self, item: ClassificationInput, image: Image, targets: Classification, /) -> ClassificationInput:
+        return probe_item(item, image, targets, faint=False)
+
+    def similarity(self, targets: Classification, seen: Classification, _: float, /) -> NDArray[np.float32]:
+        scores = dict(zip(seen.labels, seen.scores.tolist(), strict=True))
+        return np.array([scores.get(label, 0) for label in targets.labels], np.float32)
+
+
+def narrowed(prediction: Classification, wanted: SelectionParameters) -> Classification:
+    """What is left of `prediction` by what is wanted, best first."""
+    chosen = select(prediction.scores, prediction.labels, wanted)
+    if wanted.action == "predict":
+        chosen = chosen[:1]
+    return Classification(
+        labels=[prediction.labels[index] for index in chosen],
+        scores=prediction.scores[chosen],
+        class_ids=chosen if prediction.class_ids is None else [prediction.class_ids[index] for index in chosen],
+    )

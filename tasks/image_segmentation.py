@@ -11,9 +11,10 @@ from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.stacking import counts, stacked_numbers, stacked_text
 from tasks.exchange.tensor import Datatype, Tensor, TensorSpec
+from tasks.explanation.probe import best_match, chosen_objects, probe_item
 from tasks.object_detection import PIXEL_DECIMALS, DetectionParameters
 from tasks.task import InputGroup, Model, TaskType
-from tasks.vision.contours import Contour, simplify
+from tasks.vision.contours import Contour, contour_ious, simplify
 from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, image_groups
 from tasks.vision.selection import SCORE_DECIMALS, select
@@ -125,6 +126,21 @@ class ImageSegmentation:
             scores=prediction.scores[chosen],
             contours=[simplify(prediction.contours[index], item.parameters.epsilon) for index in chosen],
         )
+
+    def targets(self, _: Segments, refined: Segments, label: str | None, most: int, /) -> Segments:
+        chosen = chosen_objects(refined, label, most)
+        return Segments(
+            labels=[refined.labels[index] for index in chosen],
+            scores=refined.scores[chosen],
+            contours=[refined.contours[index] for index in chosen],
+        )
+
+    def probe(self, item: SegmentationInput, image: Image, targets: Segments, /) -> SegmentationInput:
+        return probe_item(item, image, targets, faint=True)
+
+    def similarity(self, targets: Segments, seen: Segments, scale: float, /) -> NDArray[np.float32]:
+        scaled = [[contour * np.float32(scale) for contour in contours] for contours in targets.contours]
+        return best_match(targets, seen, contour_ious(scaled, seen.contours))
 
 
 def _is_sound(contours: Sequence[Contour]) -> bool:

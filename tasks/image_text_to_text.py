@@ -1,17 +1,18 @@
 """IMAGE_TEXT_TO_TEXT: questions about a picture, answered in words."""
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Protocol, Self, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 import msgspec
 
 from tasks.exchange.error import ErrorKind, InferenceError, invalid
 from tasks.exchange.limits import Limits
-from tasks.exchange.parameters import Fraction, Positive, TextList, read_parameters
+from tasks.exchange.parameters import TextList, read_parameters
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.stacking import counts, stacked_text
 from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 from tasks.task import InputGroup, Model, TaskType, TextPiece
+from tasks.text.generation import SamplingParameters, check_new_tokens
 from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, PixelBudget, check_count, read_images
 
@@ -33,24 +34,14 @@ DEFAULT_PROMPT = "What is in the picture?"
 _TEXT_INPUT_NAMES = frozenset({"prompt", "prompts", "question", "text"})
 
 
-class GenerationParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """How answers are generated.
+class GenerationParameters(SamplingParameters, frozen=True, kw_only=True):
+    """What is asked, and how answers are generated.
 
     Attributes:
         prompts: the questions; one answer each.
-        max_new_tokens: an answer ends after so many tokens at the latest.
-        temperature: 0 takes the likeliest token each time; above it, tokens are sampled, the more freely the higher.
-        top_p: when sampling, only from the likeliest tokens that together reach this probability.
-        top_k: when sampling, only from so many of the likeliest tokens.
-        seed: makes sampling repeatable.
     """
 
     prompts: TextList | None = None
-    max_new_tokens: Positive = 64
-    temperature: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    top_p: Fraction = 1.0
-    top_k: Positive | None = None
-    seed: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -146,7 +137,7 @@ class ImageTextToText:
             )
             own = tensor.parameters.get("prompts") is not None or not texts
             prompts = (parameters.prompts if own else texts) or (DEFAULT_PROMPT,)
-            _check_tokens(parameters, limits, f"{path}.parameters.max_new_tokens")
+            check_new_tokens(parameters, limits, f"{path}.parameters.max_new_tokens")
             where = f"{path}.parameters.prompts"
             images = read_images(tensor, budget, path)
             asked += len(images) * len(prompts)
@@ -208,9 +199,3 @@ def _texts(request: InferenceRequest) -> Sequence[str]:
             except InferenceError as error:
                 raise error.under(f"inputs[{index}].data[{position}]") from None
     return found
-
-
-def _check_tokens(parameters: GenerationParameters, limits: Limits, path: str) -> None:
-    if parameters.max_new_tokens > limits.max_new_tokens:
-        message = f"Expected at most {limits.max_new_tokens}, got {parameters.max_new_tokens}"
-        raise InferenceError(ErrorKind.TOO_LARGE, message, path)

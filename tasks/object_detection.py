@@ -12,8 +12,9 @@ from tasks.exchange.parameters import Fraction
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.stacking import counts, stacked_numbers, stacked_text
 from tasks.exchange.tensor import Datatype, Tensor, TensorSpec
+from tasks.explanation.probe import best_match, chosen_objects, probe_item
 from tasks.task import InputGroup, Model, TaskType
-from tasks.vision.boxes import clip_boxes
+from tasks.vision.boxes import clip_boxes, ious
 from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, image_groups
 from tasks.vision.selection import SCORE_DECIMALS, SelectionParameters, select
@@ -98,7 +99,11 @@ ObjectDetector = Model[DetectionInput, Detections]
 
 
 class ObjectDetection:
-    """Boxes clipped to the image, best first; a box with nothing left inside the image is left out."""
+    """Boxes clipped to the image, best first; a box with nothing left inside the image is left out.
+
+    Args:
+        open_vocabulary: whether the model is told its classes with each request, as `candidate_labels`.
+    """
 
     task_type = TaskType.OBJECT_DETECTION
     parameters_type = DetectionParameters
@@ -110,10 +115,13 @@ class ObjectDetection:
         TensorSpec(name="boxes", datatype=Datatype.FP32, shape=(-1, -1, 4)),
     )
 
+    def __init__(self, *, open_vocabulary: bool = False) -> None:
+        self._open = open_vocabulary
+
     def decode(
         self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
     ) -> Sequence[InputGroup[DetectionInput]]:
-        return image_groups(request, defaults, limits, DetectionParameters, DetectionInput)
+        return image_groups(request, defaults, limits, DetectionParameters, DetectionInput, open_vocabulary=self._open)
 
     def refine(self, item: DetectionInput, prediction: Detections, /) -> Detections:
         boxes = clip_boxes(prediction.boxes, item.image.width, item.image.height)
@@ -123,3 +131,14 @@ class ObjectDetection:
         return Detections(
             labels=[prediction.labels[index] for index in chosen], scores=prediction.scores[chosen], boxes=boxes[chosen]
         )
+
+    def targets(self, _: Detections, refined: Detections, label: str | None, most: int, /) -> Detections:
+        chosen = chosen_objects(refined, label, most)
+        labels = [refined.labels[index] for index in chosen]
+        return Detections(labels=labels, scores=refined.scores[chosen], boxes=refined.boxes[chosen])
+
+    def probe(self, item: DetectionInput, image: Image, targets: Detections, /) -> DetectionInput:
+        return probe_item(item, image, targets, faint=True)
+
+    def similarity(self, targets: Detections, seen: Detections, scale: float, /) -> NDArray[np.float32]:
+        return best_match(targets, seen, ious(targets.boxes * np.float32(scale), seen.boxes))

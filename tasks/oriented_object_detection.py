@@ -11,8 +11,11 @@ from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.stacking import counts, stacked_numbers, stacked_text
 from tasks.exchange.tensor import Datatype, Tensor, TensorSpec
+from tasks.explanation.probe import best_match, chosen_objects, probe_item
 from tasks.object_detection import DetectionInput, DetectionParameters
 from tasks.task import InputGroup, Model, TaskType
+from tasks.vision.boxes import rotated_ious
+from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, image_groups
 from tasks.vision.selection import SCORE_DECIMALS, select
 
@@ -111,3 +114,19 @@ class OrientedObjectDetection:
             scores=prediction.scores[chosen],
             boxes=boxes[chosen],
         )
+
+    def targets(
+        self, _: OrientedDetections, refined: OrientedDetections, label: str | None, most: int, /
+    ) -> OrientedDetections:
+        chosen = chosen_objects(refined, label, most)
+        labels = [refined.labels[index] for index in chosen]
+        return msgspec.structs.replace(
+            refined, labels=labels, scores=refined.scores[chosen], boxes=refined.boxes[chosen]
+        )
+
+    def probe(self, item: DetectionInput, image: Image, targets: OrientedDetections, /) -> DetectionInput:
+        return probe_item(item, image, targets, faint=True)
+
+    def similarity(self, targets: OrientedDetections, seen: OrientedDetections, scale: float, /) -> NDArray[np.float32]:
+        lengths = np.array([scale, scale, scale, scale, 1], np.float32)
+        return best_match(targets, seen, rotated_ious(targets.boxes * lengths, seen.boxes))

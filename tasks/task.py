@@ -5,23 +5,29 @@ from enum import StrEnum
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import Prediction
 from tasks.exchange.tensor import TensorSpec
+from tasks.vision.image import Image
 
-__all__ = ("InputGroup", "Model", "StreamingTask", "Task", "TaskType", "TextPiece")
+__all__ = ("ExplainableTask", "InputGroup", "Model", "StreamingTask", "Task", "TaskType", "TextPiece")
 
 
 class TaskType(StrEnum):
-    """The task types of the Chariot page, spelled as it spells them, and TENSOR for models without one."""
+    """The task types of the Chariot page, spelled as it spells them, those of text, and TENSOR for models without."""
 
     IMAGE_CLASSIFICATION = "IMAGE_CLASSIFICATION"
     OBJECT_DETECTION = "OBJECT_DETECTION"
     ORIENTED_OBJECT_DETECTION = "ORIENTED_OBJECT_DETECTION"
     IMAGE_SEGMENTATION = "IMAGE_SEGMENTATION"
     IMAGE_TEXT_TO_TEXT = "IMAGE_TEXT_TO_TEXT"
+    TEXT_CLASSIFICATION = "TEXT_CLASSIFICATION"
+    TOKEN_CLASSIFICATION = "TOKEN_CLASSIFICATION"  # noqa: S105 - a token of text
+    TEXT_GENERATION = "TEXT_GENERATION"
     TENSOR = "TENSOR"
 
 
@@ -111,5 +117,41 @@ class StreamingTask(Protocol[InputT_contra]):
         """Answer `items` one after the other with `model`, which is a model of the task.
 
         What can be refused without the model is refused by the call itself, before the first piece.
+        """
+        ...
+
+
+@runtime_checkable
+class ExplainableTask(Protocol[InputT, PredictionT]):
+    """A task of pictures whose findings can be looked for again in a picture of which a part is hidden.
+
+    Its inputs are `tasks.explanation.probe.ImageItem`, its predictions have `labels` and `scores`.
+    """
+
+    def targets(self, prediction: PredictionT, refined: PredictionT, label: str | None, most: int, /) -> PredictionT:
+        """The findings to explain, K of them, best first.
+
+        Args:
+            prediction: as the model gave it.
+            refined: what is left of it by what the input asks for.
+            label: only findings of this class.
+            most: at most so many objects.
+
+        Raises:
+            InferenceError: INVALID_REQUEST, about ``label``, when that is none of the model's classes.
+        """
+        ...
+
+    def probe(self, item: InputT, image: Image, targets: PredictionT, /) -> InputT:
+        """`item` with `image` in the place of its own, asking for whatever could be one of `targets`, however faint."""
+        ...
+
+    def similarity(self, targets: PredictionT, seen: PredictionT, scale: float, /) -> NDArray[np.float32]:
+        """(K,) 0..1: how well each of `targets` is found again in `seen`.
+
+        Args:
+            targets: in pixels of the original image.
+            seen: in pixels of an image that is `scale` times as large.
+            scale: 0..1.
         """
         ...

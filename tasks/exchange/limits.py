@@ -15,6 +15,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         max_inputs: images, or texts, in one request, counted over all of its inputs.
         max_prompts: prompts, counted over all images of the request.
         max_new_tokens: tokens generated for one prompt.
+        max_explanation_samples: masked copies of images that a model is shown to explain one request.
+        max_explanation_seconds: after so long an explanation makes do with the samples that it has.
     """
 
     max_request_bytes: int = 64 * 1024 * 1024
@@ -23,3 +25,5 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_inputs: int = 256
     max_prompts: int = 256
     max_new_tokens: int = 1024
+    max_explanation_samples: int = 2000
+    max_explanation_seconds: float = 30.0

@@ -1,4 +1,4 @@
-"""Axis-aligned and rotated boxes: clipping and non-maximum suppression."""
+"""Axis-aligned and rotated boxes: clipping, overlaps and non-maximum suppression."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ("clip_boxes", "suppress_boxes", "suppress_rotated_boxes", "xywh_to_xyxy")
+__all__ = ("clip_boxes", "ious", "rotated_ious", "suppress_boxes", "suppress_rotated_boxes", "xywh_to_xyxy")
 
 
 def xywh_to_xyxy(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -20,6 +20,28 @@ def xywh_to_xyxy(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
 def clip_boxes(boxes: NDArray[np.float32], width: int, height: int) -> NDArray[np.float32]:
     """(N, 4) xyxy in pixels, held within a `width` x `height` image."""
     return np.clip(boxes, 0, np.array([width, height, width, height], np.float32))
+
+
+def ious(boxes: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(K, M) intersection over union of (K, 4) and (M, 4) xyxy boxes, in the same unit."""
+    shared = np.minimum(boxes[:, np.newaxis, 2:], others[:, 2:]) - np.maximum(boxes[:, np.newaxis, :2], others[:, :2])
+    intersection = np.prod(np.maximum(shared, 0), axis=2)
+    union = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)[:, np.newaxis] + np.prod(others[:, 2:] - others[:, :2], axis=1)
+    union -= intersection
+    return np.where(union > 0, intersection / np.where(union > 0, union, 1), 0).astype(np.float32)
+
+
+def rotated_ious(boxes: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(K, M) intersection over union of (K, 5) and (M, 5) cx, cy, w, h, r (radians) boxes, in the same unit."""
+    both = np.concatenate([boxes, others])
+    corners = [_corners(*box) for box in both.tolist()]
+    reach = np.hypot(both[:, 2], both[:, 3]) / 2
+    count = len(boxes)
+    overlaps = np.zeros((count, len(others)), np.float32)
+    apart = np.hypot(*(boxes[:, np.newaxis, :2] - others[:, :2]).transpose(2, 0, 1))
+    for first, second in np.argwhere(apart < reach[:count, np.newaxis] + reach[count:]).tolist():
+        overlaps[first, second] = _rotated_iou(both, corners, first, count + second)
+    return overlaps
 
 
 def suppress_boxes(

@@ -1,4 +1,4 @@
-"""Masks to contours and back."""
+"""Masks to contours and back, and how far objects within contours overlap."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ("Contour", "contours_of_mask", "mask_of_contours", "simplify")
+__all__ = ("Contour", "contour_ious", "contours_of_mask", "mask_of_contours", "simplify")
+
+_OVERLAP_CELLS = 256
 
 Contour = NDArray[np.float32]
 """(P, 2) x, y of pixel centres, in pixels, y down; closed, its first point not repeated."""
@@ -54,6 +56,30 @@ def mask_of_contours(contours: Sequence[Contour], width: int, height: int) -> ND
         cv2.fillPoly(mask, rounded, 1)
         cv2.drawContours(mask, rounded, -1, 1, 1)
     return mask
+
+
+def contour_ious(objects: Sequence[Sequence[Contour]], others: Sequence[Sequence[Contour]]) -> NDArray[np.float32]:
+    """(K, M) intersection over union of the masks of K and M objects, each drawn on a grid of 256 cells at most.
+
+    Args:
+        objects: the contours of each, with at least one.
+        others: the same, in the same frame.
+    """
+    if not objects or not others:
+        return np.zeros((len(objects), len(others)), np.float32)
+    points = np.concatenate([contour for each in (*objects, *others) for contour in each])
+    low, extent = points.min(axis=0), np.ptp(points, axis=0)
+    scale = np.float32(min(1.0, (_OVERLAP_CELLS - 1) / max(float(extent.max()), 1.0)))
+    width, height = (np.rint(extent * scale).astype(int) + 1).tolist()
+    masks = [
+        np.concatenate(
+            [mask_of_contours([(c - low) * scale for c in each], width, height).reshape(1, -1) for each in group]
+        ).astype(np.float32)
+        for group in (objects, others)
+    ]
+    first, second = masks
+    shared = first @ second.T
+    return shared / (first.sum(axis=1)[:, np.newaxis] + second.sum(axis=1) - shared)
 
 
 def _points(contour: NDArray[Any]) -> Contour:

@@ -11,6 +11,7 @@ from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
 from tasks.task import InputGroup
 from tasks.vision.header import image_size
 from tasks.vision.image import Image, check_size, decode_image, images_from_tensor, raw_size
+from tasks.vision.selection import SelectionParameters, check_own_classes, check_told_classes
 
 __all__ = ("IMAGE_INPUT", "PixelBudget", "check_count", "image_groups", "read_images")
 
@@ -18,7 +19,7 @@ IMAGE_INPUT = TensorSpec(name="image", datatype=Datatype.BYTES, shape=(-1,))
 """How tasks of images declare their input: any number of encoded images."""
 
 ItemT = TypeVar("ItemT")
-ParametersT = TypeVar("ParametersT")
+ParametersT = TypeVar("ParametersT", bound=SelectionParameters)
 
 
 class PixelBudget:
@@ -52,8 +53,18 @@ def image_groups(
     limits: Limits,
     parameters_type: type[ParametersT],
     item: Callable[[Image, ParametersT], ItemT],
+    *,
+    open_vocabulary: bool = False,
 ) -> list[InputGroup[ItemT]]:
     """One group for each input, one item for each image in it, with the input's parameters read as `parameters_type`.
+
+    Args:
+        request: what came.
+        defaults: the model's own parameters.
+        limits: what a request may cost.
+        parameters_type: the parameters of the task.
+        item: makes an item of an image and its parameters.
+        open_vocabulary: whether the model is told its classes with each request, as `candidate_labels`.
 
     Raises:
         InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field.
@@ -65,6 +76,7 @@ def image_groups(
         parameters = read_parameters(
             parameters_type, defaults, request.parameters, tensor.parameters, path=f"inputs[{index}].parameters"
         )
+        (check_told_classes if open_vocabulary else check_own_classes)(parameters, f"inputs[{index}].parameters")
         items = [item(image, parameters) for image in read_images(tensor, budget, f"inputs[{index}]")]
         groups.append(InputGroup(name=tensor.name, parameters=tensor.parameters, items=items))
     return groups

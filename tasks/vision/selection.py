@@ -6,9 +6,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.exchange.error import ErrorKind, InferenceError, invalid
 from tasks.exchange.parameters import Fraction, Positive, TextList
 
-__all__ = ("SCORE_DECIMALS", "SelectionParameters", "select")
+__all__ = ("SCORE_DECIMALS", "SelectionParameters", "check_own_classes", "check_told_classes", "select")
+
+_MOST_CANDIDATES = 256
+_LONGEST_CANDIDATE = 256
 
 SCORE_DECIMALS = 7
 """Digits kept of a score: all that a 32-bit float in 0..1 has, without the noise of its widening to 64 bits."""
@@ -22,12 +26,40 @@ class SelectionParameters(msgspec.Struct, frozen=True, kw_only=True):
         score_threshold: findings that score lower are left out.
         top_k: at most so many findings, the best ones.
         labels: only these classes; all when absent.
+        candidate_labels: the classes themselves, for a model that is told them with each request.
     """
 
     action: str | None = None
     score_threshold: Fraction = 0.0
     top_k: Positive | None = None
     labels: TextList | None = None
+    candidate_labels: TextList | None = None
+
+
+def check_own_classes(parameters: SelectionParameters, path: str) -> None:
+    """Check the parameters that stand at `path`, of a model that has classes of its own.
+
+    Raises:
+        InferenceError: INVALID_REQUEST when they tell it others.
+    """
+    if parameters.candidate_labels is not None:
+        message = "Expected none: the model has classes of its own; choose among them with labels"
+        raise invalid(message, f"{path}.candidate_labels")
+
+
+def check_told_classes(parameters: SelectionParameters, path: str) -> None:
+    """Check the parameters that stand at `path`, of a model that is told its classes with each request.
+
+    Raises:
+        InferenceError: INVALID_REQUEST when they tell it none, or an empty one; TOO_LARGE for more, or longer
+            ones, than a request may carry.
+    """
+    labels, path = parameters.candidate_labels, f"{path}.candidate_labels"
+    if not labels or not all(label.strip() for label in labels):
+        raise invalid("Expected the names of the classes to look for, got none, or an empty one", path)
+    if len(labels) > _MOST_CANDIDATES or max(map(len, labels)) > _LONGEST_CANDIDATE:
+        message = f"Expected at most {_MOST_CANDIDATES} labels of at most {_LONGEST_CANDIDATE} characters each"
+        raise InferenceError(ErrorKind.TOO_LARGE, message, path)
 
 
 def select(scores: NDArray[np.float32], labels: Sequence[str], wanted: SelectionParameters) -> list[int]:

@@ -1,0 +1,133 @@
+"""Reading the texts of a request, the same for every task of text.
+
+Two shapes are read. In one, every BYTES input holds texts, and carries its own parameters. In the other, which
+mlserver-huggingface made the convention for models of Hugging Face, the inputs of a request are together the arguments
+of one call: one BYTES input with the text (``args``), and one input for each parameter, named as it is.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, TypeVar, get_args
+
+import msgspec
+
+from tasks.exchange.error import InferenceError, brief, invalid
+from tasks.exchange.limits import Limits
+from tasks.exchange.parameters import read_parameters
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
+from tasks.task import InputGroup
+from tasks.vision.request import check_count
+
+__all__ = ("TEXT_INPUT", "TextItem", "text_groups")
+
+TEXT_INPUT = TensorSpec(name="args", datatype=Datatype.BYTES, shape=(-1,))
+"""How tasks of text declare their input: any number of texts, under the name that Hugging Face's convention uses."""
+
+ParametersT = TypeVar("ParametersT", bound=msgspec.Struct)
+ItemT = TypeVar("ItemT")
+
+
+class TextItem(msgspec.Struct, frozen=True, eq=False):
+    """A text, and where it stands in the request, for a model that cannot use it."""
+
+    text: str
+    path: str
+
+
+def text_groups(
+    request: InferenceRequest,
+    defaults: Mapping[str, object],
+    limits: Limits,
+    parameters_type: type[ParametersT],
+    item: Callable[[TextItem, ParametersT], ItemT],
+    check: Callable[[ParametersT, str], None],
+) -> list[InputGroup[ItemT]]:
+    """One group for each input of texts, one item for each text in it.
+
+    An input that is called as one of the parameters is an argument: its value is a default of every text's parameters,
+    over the request's own, and it has no output. An input of numbers with ``content_type: raw`` is an argument too,
+    and passed over if nothing here is called so, as other parameters are.
+
+    Args:
+        request: what came.
+        defaults: the model's own parameters.
+        limits: what a request may cost.
+        parameters_type: the parameters of the task.
+        item: makes an item of a text and its parameters.
+        check: told the parameters of an input and where they stand; raises for those that cannot be used.
+
+    Raises:
+        InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field.
+    """
+    check_count(request.inputs, limits)
+    arguments: dict[str, object] = {}
+    texts: list[tuple[str, BytesTensor]] = []
+    for index, tensor in enumerate(request.inputs):
+        path = f"inputs[{index}]"
+        if tensor.name in _kinds(parameters_type):
+            if tensor.name in arguments:
+                raise invalid(f"Expected each argument once, got {brief(tensor.name)} again", f"{path}.name")
+            arguments[tensor.name] = _argument(tensor, parameters_type, f"{path}.data")
+        elif isinstance(tensor, BytesTensor):
+            texts.append((path, tensor))
+        elif tensor.parameters.get("content_type") != "raw":
+            raise invalid(f"Expected BYTES with texts, got {tensor.datatype}", f"{path}.datatype")
+    if not texts:
+        raise invalid("Expected a text among the inputs, got arguments only", "inputs")
+    groups: list[InputGroup[ItemT]] = []
+    for path, tensor in texts:
+        parameters = read_parameters(
+            parameters_type, defaults, request.parameters, arguments, tensor.parameters, path=f"{path}.parameters"
+        )
+        check(parameters, f"{path}.parameters")
+        items = [item(text, parameters) for text in _texts(tensor, f"{path}.data")]
+        groups.append(InputGroup(name=tensor.name, parameters=tensor.parameters, items=items))
+    return groups
+
+
+def _texts(tensor: BytesTensor, path: str) -> Sequence[TextItem]:
+    if not tensor.elements:
+        raise invalid("Expected at least one text, got none", path)
+    return [TextItem(text, f"{path}[{index}]") for index, text in enumerate(_strings(tensor, path))]
+
+
+def _strings(tensor: BytesTensor, path: str) -> Sequence[str]:
+    found: list[str] = []
+    for index, element in enumerate(tensor.elements):
+        try:
+            text = element.text()
+            text.encode()
+        except InferenceError as error:
+            raise error.under(f"{path}[{index}]") from None
+        except UnicodeEncodeError as error:
+            shown = f"U+{ord(error.object[error.start]):04X} at position {error.start}"
+            raise invalid(f"Expected Unicode text, got a lone surrogate, {shown}", f"{path}[{index}]") from None
+        found.append(text)
+    return found
+
+
+def _argument(tensor: InputTensor, parameters_type: type[msgspec.Struct], path: str) -> object:
+    if isinstance(tensor, BytesTensor):
+        values: list[Any] = list(_strings(tensor, path))
+    elif tensor.datatype is Datatype.BF16:
+        raise invalid("Expected an argument in a datatype other than BF16", path)
+    else:
+        values = tensor.data.ravel().tolist()
+    if not values:
+        raise invalid(f"Expected a value for {tensor.name!r}, got none", path)
+    value: object = values[0] if len(values) == 1 else values
+    if bool in _kinds(parameters_type)[tensor.name] and value in (0, 1):
+        # Arguments come in tensors of numbers, INT8 on the Chariot page.
+        value = bool(value)
+    try:
+        read_parameters(parameters_type, {tensor.name: value})
+    except InferenceError as error:
+        raise InferenceError(error.kind, error.message, path) from None
+    return value
+
+
+@cache
+def _kinds(parameters_type: type[msgspec.Struct]) -> Mapping[str, tuple[Any, ...]]:
+    """The types that each parameter may have, by its name."""
+    return {field.name: (field.type, *get_args(field.type)) for field in msgspec.structs.fields(parameters_type)}

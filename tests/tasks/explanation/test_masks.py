@@ -1,0 +1,67 @@
+"""Masks: bounded, repeatable, as fair to one part of a picture as to any other."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.explanation.explanation import ExplanationMethod
+from tasks.explanation.masks import KEPT, OcclusionMasks, RandomMasks, masks_for
+
+SIDES = st.integers(1, 5000)
+
+
+@given(SIDES, SIDES, st.integers(2, 32), st.sampled_from(ExplanationMethod))
+def test_masks_of_any_picture_are_within_0_and_1_and_as_large_as_they_say(
+    width: int, height: int, grid: int, method: ExplanationMethod
+) -> None:
+    masks = masks_for(method, width, height, grid, 3)
+    taken = masks.take(4)
+    assert taken.shape == (4, *masks.shape)
+    assert taken.dtype == np.float32
+    assert taken.min() >= 0
+    assert taken.max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "cells"), [(100, 100, (8, 8)), (640, 480, (6, 8)), (480, 640, (8, 6)), (1000, 10, (1, 8))]
+)
+def test_cells_are_as_square_as_they_can_be(width: int, height: int, cells: tuple[int, int]) -> None:
+    assert masks_for(ExplanationMethod.OCCLUSION, width, height, 8, 0).shape == cells
+
+
+@pytest.mark.parametrize("method", ExplanationMethod)
+def test_the_same_seed_gives_the_same_masks_however_they_are_taken(method: ExplanationMethod) -> None:
+    once = masks_for(method, 64, 48, 5, 11).take(12)
+    twice = masks_for(method, 64, 48, 5, 11)
+    np.testing.assert_array_equal(once, np.concatenate([twice.take(7), twice.take(5)]))
+    assert not np.array_equal(once, masks_for(method, 64, 48, 5, 12).take(12))
+
+
+def test_random_masks_keep_every_pixel_equally_often() -> None:
+    masks = RandomMasks(6, 8, 1).take(4000)
+    # A pixel's value has a standard deviation of a half at most: five of them over the root of 4000 are 0.04.
+    np.testing.assert_allclose(masks.mean(axis=0), KEPT, atol=0.04)
+
+
+def test_random_masks_have_smooth_edges() -> None:
+    masks = RandomMasks(4, 4, 1).take(50)
+    assert np.abs(np.diff(masks, axis=2)).max() <= 1 / 8 + 1e-5
+    assert ((masks > 0.1) & (masks < 0.9)).mean() > 0.3
+
+
+def test_windows_hide_two_cells_each_way_and_cover_every_cell_four_times() -> None:
+    source = OcclusionMasks(3, 5, 0)
+    masks = source.take(1000)
+    assert len(masks) == source.count == 4 * 6
+    assert len(np.unique(masks, axis=0)) == len(masks)
+    assert {int(each.sum()) for each in 1 - masks} == {1, 2, 4}
+    np.testing.assert_array_equal((1 - masks).sum(axis=0), 4)
+    assert len(source.take(3)) == 0
+
+
+def test_the_window_comes_everywhere_in_no_order() -> None:
+    source = OcclusionMasks(8, 8, 0)
+    hidden = (1 - source.take(source.count // 2)).sum(axis=0)
+    assert (hidden[:4] > 0).mean() > 0.7
+    assert (hidden[4:] > 0).mean() > 0.7
