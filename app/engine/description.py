@@ -20,6 +20,8 @@ class Origin(StrEnum):
     PREPROCESSOR = "preprocessor_config.json"
     TOKENIZER = "tokenizer files"
     SHAPES = "input and output shapes"
+    CONVENTION = "convention of the layout"
+    CLASS = "Python class"
     GUESSED = "guessed"
 
 

@@ -16,14 +16,16 @@ __all__ = ("ImageBatcher",)
 
 
 class ImageBatcher:
-    """Makes [batch, 3, height, width] tensors. Keeps no state between calls, so that any thread may call.
+    """Makes the tensors that a graph takes. Keeps no state between calls, so that any thread may call.
 
     Args:
         preprocessing: what to do to each picture.
         datatype: FP32 and FP16 inputs are normalised, UINT8 inputs take the pixels as they are.
+        channels_last: whether they are [batch, height, width, 3] instead of [batch, 3, height, width].
     """
 
-    def __init__(self, preprocessing: Preprocessing, datatype: Datatype) -> None:
+    def __init__(self, preprocessing: Preprocessing, datatype: Datatype, *, channels_last: bool = False) -> None:
+        self._channels_last = channels_last
         self._preprocessing = preprocessing
         self._dtype = datatype.dtype
         self._channels = (2, 1, 0) if preprocessing.bgr else (0, 1, 2)
@@ -38,28 +40,41 @@ class ImageBatcher:
             for each in self._channels
         ]
 
-    def prepare(self, images: Sequence[Image], count: int) -> tuple[NDArray[Any], list[Placement]]:
-        """The input tensor of `count` places, of which those past the last picture are blank, and each placement."""
+    def prepare(
+        self, images: Sequence[Image], count: int, frame: tuple[int, int] | None = None
+    ) -> tuple[NDArray[Any], list[Placement]]:
+        """The input tensor of `count` places, of which those past the last picture are blank, and each placement.
+
+        Args:
+            images: at most `count` pictures.
+            count: places in the batch.
+            frame: (height, width) of the tensor, pixels; those of the preprocessing when None.
+        """
         wanted = self._preprocessing
-        shape = (count, 3, wanted.height, wanted.width)
+        height, width = frame or (wanted.height, wanted.width)
+        shape = (count, 3, height, width)
         batch: NDArray[Any] = np.empty(shape, self._tables[0].dtype)
         batch[len(images) :] = 0
         placements: list[Placement] = []
         for image, planes in zip(images, batch, strict=False):
-            fitted = fit((image.height, image.width), (wanted.height, wanted.width), wanted.resize, wanted.shorter_side)
+            shorter_side = wanted.shorter_side if frame is None else min(frame)
+            fitted = fit((image.height, image.width), (height, width), wanted.resize, shorter_side)
             self._write(image.pixels, fitted, planes)
             placements.append(fitted.placement)
-        return batch.astype(self._dtype, copy=False), placements
+        ordered = np.ascontiguousarray(batch.transpose(0, 2, 3, 1)) if self._channels_last else batch
+        return ordered.astype(self._dtype, copy=False), placements
 
     def _write(self, pixels: NDArray[np.uint8], fitted: Fit, planes: NDArray[Any]) -> None:
         """Resize one picture and write its normalised pixels, and the fill around them, into (3, height, width)."""
         wanted = self._preprocessing
         kept = pixels[fitted.cut_y : pixels.shape[0] - fitted.cut_y, fitted.cut_x : pixels.shape[1] - fitted.cut_x]
-        # Letterboxes are resized like Ultralytics does, plainly. Pillow, behind most others, smoothes when it shrinks.
-        resized = _resize(kept, fitted.width, fitted.height, smooth=wanted.resize != "letterbox")
+        # Padded pictures are resized as Ultralytics, YOLOX and PaddleOCR do, plainly. Pillow, behind most others,
+        # smoothes when it shrinks.
+        resized = _resize(kept, fitted.width, fitted.height, smooth=wanted.resize in ("crop", "stretch"))
         left, top = max(fitted.left, 0), max(fitted.top, 0)
-        right = min(fitted.left + fitted.width, wanted.width)
-        bottom = min(fitted.top + fitted.height, wanted.height)
+        height, width = planes.shape[1:]
+        right = min(fitted.left + fitted.width, width)
+        bottom = min(fitted.top + fitted.height, height)
         inside = resized[top - fitted.top : bottom - fitted.top, left - fitted.left : right - fitted.left]
         for plane, channel, table in zip(planes, self._channels, self._tables, strict=True):
             grey = table[wanted.fill]

@@ -65,7 +65,10 @@ def decide_labels(
         return Labels(names)
     names, origin = listed
     if classes is not None and len(names) != classes:
-        raise evidence.error(f"its output holds {classes} classes, but {origin} gives {len(names)} labels")
+        raise evidence.error(
+            f"its output holds {classes} classes, but {origin} gives {len(names)} labels; declare "
+            f'"labels" in model-settings.json, one for each class'
+        )
     shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
     facts.note("labels", f"{len(names)}: {shown}", origin)
     return Labels(names)

@@ -1,6 +1,7 @@
-"""What an ONNX file says about itself in its ``metadata_props``, as Ultralytics and those who follow it write it.
+"""What an ONNX file says about itself in its ``metadata_props``.
 
-All values are strings that hold Python literals. They come with the model, from anyone, and are read as literals only.
+Ultralytics and those who follow it write Python literals, which come with the model, from anyone, and are read as
+literals only. PaddleOCR's recognisers list their characters, and newer RF-DETR exports carry a JSON object.
 """
 
 import ast
@@ -13,17 +14,36 @@ import msgspec
 from app.settings.model import ModelError
 from tasks.task import TaskType
 
-__all__ = ("ULTRALYTICS_TASKS", "ExportMetadata", "read_metadata")
+__all__ = ("ULTRALYTICS_TASKS", "ExportMetadata", "RfDetrMetadata", "read_metadata")
 
 ULTRALYTICS_TASKS: Mapping[str, TaskType] = {
     "classify": TaskType.IMAGE_CLASSIFICATION,
     "detect": TaskType.OBJECT_DETECTION,
     "obb": TaskType.ORIENTED_OBJECT_DETECTION,
     "segment": TaskType.IMAGE_SEGMENTATION,
+    "semantic": TaskType.IMAGE_SEGMENTATION,
+    "pose": TaskType.OBJECT_DETECTION,
 }
+
+_RF_DETR = "rfdetr_inference"
+"""``METADATA_KEY`` of ``rfdetr/export/_runtime/metadata.py``."""
 
 _LONGEST_LITERAL = 2_000_000
 """Characters: 21 thousand ImageNet names take less than 600 thousand."""
+
+
+class RfDetrMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read of the JSON object that newer RF-DETR exports carry.
+
+    Attributes:
+        class_id_to_name: names by class number, with gaps where the training data had them.
+        means: for R, G, B of pixels 0..1.
+        stds: for R, G, B of pixels 0..1.
+    """
+
+    class_id_to_name: dict[int, str] = {}
+    means: tuple[float, float, float] | None = None
+    stds: tuple[float, float, float] | None = None
 
 
 class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,10 +51,13 @@ class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         task: the exporter's name of the task, such as ``detect`` or ``pose``.
-        names: class names by class number.
+        names: class names by class number; of RF-DETR, by those numbers that have a name.
         size: (height, width) of the input that it was exported for, pixels.
         suppressed: whether non-maximum suppression is part of the graph.
         end_to_end: whether the network was trained to need no suppression.
+        keypoints: how many numbers a pose model appends to each box.
+        characters: what a text recogniser can read, a line each; ``character`` of PaddleOCR's exports.
+        rf_detr: of newer RF-DETR exports.
     """
 
     task: str | None = None
@@ -42,6 +65,9 @@ class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
     size: tuple[int, int] | None = None
     suppressed: bool = False
     end_to_end: bool = False
+    keypoints: int = 0
+    characters: str | None = None
+    rf_detr: RfDetrMetadata | None = None
 
 
 def read_metadata(file: Path, properties: Mapping[str, str]) -> ExportMetadata:
@@ -52,13 +78,39 @@ def read_metadata(file: Path, properties: Mapping[str, str]) -> ExportMetadata:
     """
     arguments = _literal(file, properties, "args")
     suppressed = isinstance(arguments, dict) and cast("dict[object, object]", arguments).get("nms") is True
+    rf_detr = _rf_detr(file, properties.get(_RF_DETR))
+    names = _names(file, _literal(file, properties, "names"))
+    if names is None and rf_detr is not None and rf_detr.class_id_to_name:
+        names = tuple(rf_detr.class_id_to_name[number] for number in sorted(rf_detr.class_id_to_name))
     return ExportMetadata(
         task=properties.get("task") or None,
-        names=_names(file, _literal(file, properties, "names")),
+        names=names,
         size=_size(file, _literal(file, properties, "imgsz")),
         suppressed=suppressed or properties.get("nms") == "True",
         end_to_end=properties.get("end2end") == "True",
+        keypoints=_keypoints(file, _literal(file, properties, "kpt_shape")),
+        characters=properties.get("character") or None,
+        rf_detr=rf_detr,
     )
+
+
+def _keypoints(file: Path, value: object) -> int:
+    match value:
+        case None:
+            return 0
+        case [int(points), int(numbers)] | (int(points), int(numbers)) if points > 0 and numbers > 0:
+            return points * numbers
+        case _:
+            raise ModelError(f"{file}: metadata 'kpt_shape' should be [points, numbers], got {value!r:.60}")
+
+
+def _rf_detr(file: Path, text: str | None) -> RfDetrMetadata | None:
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=RfDetrMetadata)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ModelError(f"{file}: metadata {_RF_DETR!r} cannot be read: {error}") from None
 
 
 def _literal(file: Path, properties: Mapping[str, str], key: str) -> object:

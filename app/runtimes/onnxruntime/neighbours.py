@@ -1,6 +1,6 @@
 """The Hugging Face files beside a model: ``config.json`` and ``preprocessor_config.json``.
 
-Field names are those that transformers writes with ``save_pretrained``. Unknown fields are ignored.
+Field names are those that transformers and timm write with ``save_pretrained``. Unknown fields are ignored.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ import msgspec
 
 from app.settings.model import ModelSource, read_json_file
 
-__all__ = ("Config", "Neighbours", "Preprocessor", "Size", "read_neighbours")
+__all__ = ("Config", "Neighbours", "Preprocessor", "Size", "TimmPreprocessing", "read_neighbours")
 
 T = TypeVar("T")
 
@@ -18,10 +18,32 @@ Side = Annotated[int, msgspec.Meta(ge=1, le=16384)]
 """Pixels."""
 
 
+class TimmPreprocessing(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read of ``pretrained_cfg`` in the ``config.json`` that timm writes: how its pictures are prepared.
+
+    Attributes:
+        input_size: (channels, height, width).
+        mean: for R, G, B of pixels 0..1.
+        std: for R, G, B of pixels 0..1.
+        crop_pct: of the resized picture, how much is kept.
+        crop_mode: `center` keeps the aspect ratio, `squash` does not, `border` pads.
+    """
+
+    input_size: tuple[int, int, int] | None = None
+    mean: tuple[float, float, float] | None = None
+    std: tuple[float, float, float] | None = None
+    crop_pct: float | None = None
+    crop_mode: str | None = None
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """What is read of ``config.json``."""
 
+    model_type: str | None = None
     architectures: tuple[str, ...] | None = None
+    problem_type: str | None = None
+    label_names: list[str] | None = None
+    pretrained_cfg: TimmPreprocessing | None = None
     id2label: dict[str, str] | None = None
     # Not `Side`: msgspec 0.22 crashes in the garbage collector over a constrained number beside a tuple in one union.
     image_size: int | tuple[int, int] | None = None
@@ -30,13 +52,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def labels(self) -> tuple[str, ...] | None:
         """Class names by class number; None when the numbers are not 0, 1, ..."""
         if not self.id2label:
-            return None
+            return tuple(self.label_names) if self.label_names else None
         names = [self.id2label.get(str(number)) for number in range(len(self.id2label))]
         return tuple(name for name in names if name is not None) if None not in names else None
 
     @property
     def size(self) -> tuple[int, int] | None:
         """(height, width) in pixels."""
+        if self.pretrained_cfg is not None and self.pretrained_cfg.input_size is not None:
+            return self.pretrained_cfg.input_size[1:]
         return (self.image_size, self.image_size) if isinstance(self.image_size, int) else self.image_size
 
 
@@ -46,6 +70,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     height: Side | None = None
     width: Side | None = None
     shortest_edge: Side | None = None
+    longest_edge: Side | None = None
 
     @property
     def sides(self) -> tuple[int, int] | None:

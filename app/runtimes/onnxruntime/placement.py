@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 __all__ = ("Fit", "Placement", "Resize", "fit")
 
-Resize = Literal["letterbox", "stretch", "crop"]
+Resize = Literal["letterbox", "pad", "stretch", "crop"]
 
 _WIDEST = 4
 """A picture is cut to this aspect ratio before its shorter side is resized, or a thin strip would fill the memory."""
@@ -92,17 +92,19 @@ def fit(image_size: tuple[int, int], input_size: tuple[int, int], resize: Resize
     Args:
         image_size: (height, width) of the picture, pixels.
         input_size: (height, width) of the model's input, pixels.
-        resize: `letterbox` as Ultralytics' LetterBox does it; `crop` as torchvision's Resize and CenterCrop do it;
-            `stretch` the same without keeping the aspect ratio.
+        resize: `letterbox` as Ultralytics' LetterBox does it; `pad` the same with all of the padding to the right and
+            below, as YOLOX and PaddleOCR do it; `crop` as torchvision's Resize and CenterCrop do it; `stretch` the
+            same without keeping the aspect ratio.
         shorter_side: for `crop` and `stretch`, what the shorter side is resized to before the centre is cut out.
     """
     image_height, image_width = image_size
     height, width = input_size
     cut_x = cut_y = left = top = 0
-    if resize == "letterbox":
+    if resize in ("letterbox", "pad"):
         scale = min(width / image_width, height / image_height)
         new_width, new_height = max(1, round(image_width * scale)), max(1, round(image_height * scale))
-        left, top = round((width - new_width) / 2 - 0.1), round((height - new_height) / 2 - 0.1)
+        if resize == "letterbox":
+            left, top = round((width - new_width) / 2 - 0.1), round((height - new_height) / 2 - 0.1)
     elif resize == "crop":
         cut_x = max(0, (image_width - _WIDEST * image_height) // 2)
         cut_y = max(0, (image_height - _WIDEST * image_width) // 2)
@@ -111,7 +113,7 @@ def fit(image_size: tuple[int, int], input_size: tuple[int, int], resize: Resize
         new_width, new_height = kept_width * shorter_side // shorter, kept_height * shorter_side // shorter
     else:
         new_width, new_height = width * shorter_side // min(input_size), height * shorter_side // min(input_size)
-    if resize != "letterbox":
+    if resize in ("crop", "stretch"):
         left, top = -((new_width - width) // 2), -((new_height - height) // 2)
     scale_x, scale_y = new_width / (image_width - 2 * cut_x), new_height / (image_height - 2 * cut_y)
     placement = Placement(

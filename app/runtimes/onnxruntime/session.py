@@ -25,6 +25,8 @@ _BFLOAT16_NUMBER = 16
 """ONNX's TensorProto.DataType.BFLOAT16."""
 
 _LFS_POINTER = b"version https://git-lfs"
+_PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+"""How files of ``torch.save`` begin, which are zipped or bare pickles."""
 _SEVERITY_ERROR = 3
 _LONGEST_REASON = 400
 
@@ -91,20 +93,20 @@ class Session:
         self._has_bfloat = any(each.datatype is Datatype.BF16 for each in (*self.inputs, *self.outputs))
         self._names = [each.name for each in self.outputs]
 
-    def run(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        """Every output of the graph, in the order of `outputs`.
+    def run(self, feeds: Mapping[str, NDArray[Any]], names: Sequence[str] | None = None) -> list[NDArray[Any]]:
+        """The outputs called `names`, else every output in the order of `outputs`.
 
         Raises:
             InferenceError: MODEL_FAILED with the framework's reason.
         """
         try:
             if self._has_bfloat:
-                return self._run_values(feeds)
-            return self._session.run(self._names, feeds)
+                return self._run_values(feeds, names)
+            return self._session.run(names or self._names, feeds)
         except Exception as error:
             raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {_first_line(error)}") from error
 
-    def _run_values(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    def _run_values(self, feeds: Mapping[str, NDArray[Any]], names: Sequence[str] | None) -> list[NDArray[Any]]:
         bits = {each.name for each in self.inputs if each.datatype is Datatype.BF16}
         make: Any = self._framework.OrtValue
         values = {
@@ -113,7 +115,7 @@ class Session:
             else make.ortvalue_from_numpy(np.ascontiguousarray(array))
             for name, array in feeds.items()
         }
-        return [_array(value) for value in self._session.run_with_ort_values(self._names, values)]
+        return [_array(value) for value in self._session.run_with_ort_values(names or self._names, values)]
 
 
 def _array(value: Any) -> NDArray[Any]:
@@ -144,6 +146,11 @@ def _check_file(file: Path) -> None:
         raise ModelError(f"{file} cannot be read: {error.strerror}") from None
     if not start:
         raise ModelError(f"{file} is empty")
+    if start.startswith(_PICKLES):
+        raise ModelError(
+            f"{file} is a pickle, as PyTorch saves models, not an ONNX file; it is not opened, because that would run "
+            f"what is in it; export the model to ONNX"
+        )
     if start == _LFS_POINTER:
         raise ModelError(f"{file} is a Git LFS pointer, not the model itself; fetch it with `git lfs pull`")
 

@@ -9,15 +9,24 @@ from app.runtimes.onnxruntime.heads.classification import OnnxImageClassifier
 from app.runtimes.onnxruntime.heads.detection import OnnxObjectDetector
 from app.runtimes.onnxruntime.heads.oriented_detection import OnnxOrientedObjectDetector
 from app.runtimes.onnxruntime.heads.segmentation import OnnxImageSegmenter
+from app.runtimes.onnxruntime.heads.text_reading import OnnxTextReader
 from app.runtimes.onnxruntime.inspection import Inspection
+from app.runtimes.onnxruntime.layouts.layout import (
+    ReadsBoxes,
+    ReadsClasses,
+    ReadsMasks,
+    ReadsText,
+    ReadsTurnedBoxes,
+)
 from app.settings.model import ModelError, ModelSource
 from tasks.exchange.error import InferenceError
 from tasks.exchange.response import Prediction
 from tasks.image_classification import ClassificationInput, ImageClassification
 from tasks.image_segmentation import ImageSegmentation, SegmentationInput, SegmentationParameters
+from tasks.image_text_to_text import DEFAULT_PROMPT, GenerationParameters, ImageTextToText, PromptedImage
 from tasks.object_detection import DetectionInput, DetectionParameters, ObjectDetection
 from tasks.oriented_object_detection import OrientedObjectDetection
-from tasks.task import Model, Task, TaskType
+from tasks.task import Model, Task
 from tasks.vision.image import Image
 from tasks.vision.selection import SelectionParameters
 
@@ -33,26 +42,26 @@ def bind_vision_model(source: ModelSource, inspection: Inspection) -> Servable:
     Raises:
         ModelError: when it cannot answer.
     """
-    graph, labels, layout = inspection.graph, inspection.labels, inspection.layout
+    graph, labels = inspection.graph, inspection.labels
     blank = Image(np.zeros((graph.height, graph.width, 3), np.uint8))
     detection = DetectionInput(blank, DetectionParameters())
-    match inspection.description.task_type:
-        case TaskType.IMAGE_CLASSIFICATION:
-            classifier = OnnxImageClassifier(graph, labels, logits=layout.name == "logits")
-            return _bind(
-                ImageClassification(), classifier, ClassificationInput(blank, SelectionParameters()), source, inspection
-            )
-        case TaskType.OBJECT_DETECTION:
-            return _bind(ObjectDetection(), OnnxObjectDetector(graph, labels, layout), detection, source, inspection)
-        case TaskType.ORIENTED_OBJECT_DETECTION:
-            oriented = OnnxOrientedObjectDetector(graph, labels, layout)
+    match inspection.reading:
+        case ReadsClasses() as reading:
+            classifier = OnnxImageClassifier(graph, labels, reading)
+            classified = ClassificationInput(blank, SelectionParameters())
+            return _bind(ImageClassification(), classifier, classified, source, inspection)
+        case ReadsBoxes() as reading:
+            return _bind(ObjectDetection(), OnnxObjectDetector(graph, labels, reading), detection, source, inspection)
+        case ReadsTurnedBoxes() as reading:
+            oriented = OnnxOrientedObjectDetector(graph, labels, reading)
             return _bind(OrientedObjectDetection(), oriented, detection, source, inspection)
-        case TaskType.IMAGE_SEGMENTATION:
-            segmenter = OnnxImageSegmenter(graph, labels, layout)
+        case ReadsMasks() as reading:
+            segmenter = OnnxImageSegmenter(graph, labels, reading)
             segmentation = SegmentationInput(blank, SegmentationParameters())
             return _bind(ImageSegmentation(), segmenter, segmentation, source, inspection)
-        case TaskType.IMAGE_TEXT_TO_TEXT | TaskType.TENSOR as other:
-            raise ModelError(f"{source.folder}: {other} is not a task of a vision model of one graph")
+        case ReadsText() as reading:
+            asked = PromptedImage(blank, (DEFAULT_PROMPT,), GenerationParameters())
+            return _bind(ImageTextToText(), OnnxTextReader(graph, reading), asked, source, inspection)
 
 
 def _bind(

@@ -1,1 +1,1 @@
-"""What is made of a graph's outputs, one module for each task type."""
+"""Models of each task type, over a graph and the reading of its outputs that its layout offers."""

@@ -6,21 +6,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.onnxruntime.layout import Layout
-
-__all__ = ("Candidates", "read_candidates")
-
-_BOX = 4
+__all__ = ("Candidates", "best_of", "class_pairs", "fractions_to_xyxy", "sigmoid")
 
 
 class Candidates(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Objects in the frame of the model's input.
 
     Attributes:
-        boxes: (n, 4) float32, input pixels; cx, cy, w, h in the raw and all rotated layouts, xyxy in the others.
+        boxes: (n, 4) float32, input pixels, xyxy unless said otherwise; rotated ones (n, 5) cx, cy, w, h, r.
         scores: (n,) float32, finite.
         class_ids: (n,) class numbers.
-        extras: (n, k) float32: the rotation in radians, or mask coefficients; k is 0 for plain boxes.
+        extras: (n, k) float32: the rotation in radians, mask coefficients, or the query's number; k is 0 for none.
     """
 
     boxes: NDArray[np.float32]
@@ -37,55 +33,55 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             extras=self.extras[indices],
         )
 
-
-def read_candidates(output: NDArray[Any], layout: Layout, score_threshold: float, most: int) -> Candidates:
-    """Read one picture's output, in any layout but a classifier's.
-
-    Args:
-        output: (4 + nc + k, N) raw, (N, 4 + nc + k) raw-transposed, (M, 6 + k) otherwise.
-        layout: which of them it is.
-        score_threshold: candidates that score lower, or 0, or not a number, are left out before anything else is done.
-        most: at most so many candidates, the best ones.
-    """
-    if layout.suppressed:
-        return _rows(output, score_threshold)
-    columns = output.T if layout.transposed else output
-    classes = layout.classes or 0
-    all_scores = columns[_BOX : _BOX + classes]
-    best = all_scores.max(axis=0)
-    chosen = _best(best, score_threshold, most)
-    picked = columns[:, chosen].astype(np.float32, copy=False)
-    return _finite(
-        Candidates(
-            boxes=np.ascontiguousarray(picked[:_BOX].T),
-            scores=best[chosen].astype(np.float32, copy=False),
-            class_ids=picked[_BOX : _BOX + classes].argmax(axis=0),
-            extras=picked[_BOX + classes :].T,
-        )
-    )
+    def finite(self) -> "Candidates":
+        """Those of numbers that are finite."""
+        sound = np.isfinite(self.boxes).all(axis=1) & np.isfinite(self.scores)
+        sound &= np.isfinite(self.extras).all(axis=1)
+        return self if sound.all() else self.take(np.flatnonzero(sound))
 
 
-def _rows(output: NDArray[Any], score_threshold: float) -> Candidates:
-    # Graphs fill up with rows of zeros when there are fewer detections than rows.
-    chosen = _best(output[:, _BOX], score_threshold, len(output))
-    picked = output[np.sort(chosen)].astype(np.float32, copy=False)
-    picked = picked[np.isfinite(picked).all(axis=1)]
-    return Candidates(
-        boxes=picked[:, :_BOX],
-        scores=picked[:, _BOX],
-        class_ids=picked[:, _BOX + 1].astype(np.intp),
-        extras=picked[:, _BOX + 2 :],
-    )
-
-
-def _best(scores: NDArray[Any], score_threshold: float, most: int) -> NDArray[np.intp]:
+def best_of(scores: NDArray[Any], score_threshold: float, most: int) -> NDArray[np.intp]:
+    """Indices of at most so many of the (n,) scores, those over 0 that reach the threshold; NaN reaches none."""
     chosen = np.flatnonzero((scores >= score_threshold) & (scores > 0))
     if len(chosen) > most:
         chosen = chosen[np.argpartition(-scores[chosen], most)[:most]]
     return chosen
 
 
-def _finite(candidates: Candidates) -> Candidates:
-    sound = np.isfinite(candidates.boxes).all(axis=1) & np.isfinite(candidates.scores)
-    sound &= np.isfinite(candidates.extras).all(axis=1)
-    return candidates if sound.all() else candidates.take(np.flatnonzero(sound))
+def class_pairs(
+    boxes: NDArray[np.float32], scores: NDArray[np.float32], score_threshold: float, most: int
+) -> Candidates:
+    """Each query with each of its classes that scores enough, best first, as DETR's descendants without NMS answer.
+
+    Args:
+        boxes: (queries, 4) xyxy in input pixels.
+        scores: (queries, classes), 0..1.
+        score_threshold: pairs that score lower are left out.
+        most: at most so many pairs, the best ones.
+
+    Returns:
+        Candidates whose extras are the number of the query each came from.
+    """
+    # A query whose box is none must not take the place of one that has a box.
+    flat = np.where(np.isfinite(boxes).all(axis=1, keepdims=True), scores, np.float32(0)).ravel()
+    chosen = best_of(flat, score_threshold, most)
+    chosen = chosen[np.argsort(-flat[chosen], kind="stable")]
+    queries, class_ids = np.divmod(chosen, max(scores.shape[1], 1))
+    return Candidates(
+        boxes=boxes[queries],
+        scores=flat[chosen].astype(np.float32, copy=False),
+        class_ids=class_ids,
+        extras=queries[:, np.newaxis].astype(np.float32),
+    )
+
+
+def fractions_to_xyxy(boxes: NDArray[np.float32], width: int, height: int) -> NDArray[np.float32]:
+    """(n, 4) centre x, centre y, width, height as fractions of the input, to xyxy in input pixels."""
+    half = boxes[:, 2:4] / np.float32(2)
+    corners = np.concatenate([boxes[:, :2] - half, boxes[:, :2] + half], axis=1, dtype=np.float32)
+    return corners * np.array([width, height, width, height], np.float32)
+
+
+def sigmoid(logits: NDArray[Any]) -> NDArray[np.float32]:
+    """Logits to probabilities; tanh does not overflow where exp would."""
+    return (np.tanh(logits.astype(np.float32, copy=False) * np.float32(0.5)) + np.float32(1)) * np.float32(0.5)

@@ -31,9 +31,9 @@ from app.runtimes.onnxruntime.image_text_to_text.recipe import (
     read_processor_configuration,
 )
 from app.runtimes.onnxruntime.image_text_to_text.tiles import TiledPicture
-from app.runtimes.onnxruntime.image_text_to_text.tokenizer import Tokenizer, load_tokenizer
 from app.runtimes.onnxruntime.image_text_to_text.vision import VisionEncoder
 from app.runtimes.onnxruntime.session import Session
+from app.runtimes.tokenizer import Tokenizer, load_tokenizer
 from app.settings.model import ModelError, ModelSource, PreprocessingSettings
 from tasks.task import TaskType
 from tasks.vision.image import Image

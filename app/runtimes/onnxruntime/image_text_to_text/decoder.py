@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.runtimes.onnxruntime.image_text_to_text.configuration import TextConfiguration
-from app.runtimes.onnxruntime.image_text_to_text.sampling import Sampler
 from app.runtimes.onnxruntime.session import Session
+from app.runtimes.sampling import Sampler
 from app.settings.model import ModelError
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.tensor import TensorSpec

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from app.runtimes.onnxruntime.image_text_to_text.decoder import Decoder
 from app.runtimes.onnxruntime.image_text_to_text.pixels import Tiles
 from app.runtimes.onnxruntime.image_text_to_text.prompting import ImageMarkup, PromptEncoder, PromptIds
-from app.runtimes.onnxruntime.image_text_to_text.sampling import Sampler
-from app.runtimes.onnxruntime.image_text_to_text.tokenizer import Tokenizer
 from app.runtimes.onnxruntime.image_text_to_text.vision import VisionEncoder
+from app.runtimes.sampling import Sampler
+from app.runtimes.tokenizer import Tokenizer
 from tasks.exchange.error import ErrorKind, InferenceError, invalid
 from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage, stripped
 from tasks.task import TextPiece

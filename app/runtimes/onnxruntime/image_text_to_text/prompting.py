@@ -11,7 +11,7 @@ from collections.abc import Set
 import msgspec
 
 from app.runtimes.onnxruntime.image_text_to_text.chat_template import ChatTemplateError, QuestionTemplate
-from app.runtimes.onnxruntime.image_text_to_text.tokenizer import Tokenizer
+from app.runtimes.tokenizer import Tokenizer
 from app.settings.model import ModelError
 from tasks.exchange.error import invalid
 

@@ -10,7 +10,15 @@ from app.runtimes.onnxruntime.heads.classification import OnnxImageClassifier
 from app.runtimes.onnxruntime.heads.detection import OnnxObjectDetector
 from app.runtimes.onnxruntime.heads.oriented_detection import OnnxOrientedObjectDetector
 from app.runtimes.onnxruntime.heads.segmentation import OnnxImageSegmenter
+from app.runtimes.onnxruntime.heads.text_reading import OnnxTextReader
 from app.runtimes.onnxruntime.inspection import Inspection, inspect_model
+from app.runtimes.onnxruntime.layouts.layout import (
+    ReadsBoxes,
+    ReadsClasses,
+    ReadsMasks,
+    ReadsText,
+    ReadsTurnedBoxes,
+)
 from app.runtimes.onnxruntime.location import locate_graph
 from app.runtimes.onnxruntime.session import Session
 from app.settings.model import ModelSource
@@ -50,25 +58,36 @@ def outlined(image: Image, score_threshold: float = 0.5) -> SegmentationInput:
 def classifier(file: Path, **settings: Any) -> OnnxImageClassifier:
     """A model loaded as a classifier."""
     found = inspected(graphs.source(file, **settings))
-    return OnnxImageClassifier(found.graph, found.labels, logits=found.layout.name == "logits")
+    assert isinstance(found.reading, ReadsClasses)
+    return OnnxImageClassifier(found.graph, found.labels, found.reading)
 
 
 def detector(file: Path, **settings: Any) -> OnnxObjectDetector:
     """A model loaded as a detector."""
     found = inspected(graphs.source(file, **settings))
-    return OnnxObjectDetector(found.graph, found.labels, found.layout)
+    assert isinstance(found.reading, ReadsBoxes)
+    return OnnxObjectDetector(found.graph, found.labels, found.reading)
 
 
 def oriented_detector(file: Path, **settings: Any) -> OnnxOrientedObjectDetector:
     """A model loaded as an oriented detector."""
     found = inspected(graphs.source(file, **settings))
-    return OnnxOrientedObjectDetector(found.graph, found.labels, found.layout)
+    assert isinstance(found.reading, ReadsTurnedBoxes)
+    return OnnxOrientedObjectDetector(found.graph, found.labels, found.reading)
 
 
 def segmenter(file: Path, **settings: Any) -> OnnxImageSegmenter:
     """A model loaded as a segmenter."""
     found = inspected(graphs.source(file, **settings))
-    return OnnxImageSegmenter(found.graph, found.labels, found.layout)
+    assert isinstance(found.reading, ReadsMasks)
+    return OnnxImageSegmenter(found.graph, found.labels, found.reading)
+
+
+def text_reader(file: Path, **settings: Any) -> OnnxTextReader:
+    """A model loaded as a reader of text."""
+    found = inspected(graphs.source(file, **settings))
+    assert isinstance(found.reading, ReadsText)
+    return OnnxTextReader(found.graph, found.reading)
 
 
 def close(found: Any, wanted: Sequence[Sequence[float]], within: float = 1e-3) -> bool:

@@ -1,6 +1,7 @@
 """Tiny ONNX files whose answers can be worked out by hand."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,13 +42,32 @@ def write(
     shape: Sequence[Side] = ("batch", 3, 8, 8),
     datatype: int = TensorProto.FLOAT,
     properties: Mapping[str, str] | None = None,
+    name: str = "images",
+    others: Sequence[Any] = (),
+    kinds: Mapping[str, int] | None = None,
 ) -> Path:
-    """Write a graph of one input, ``images``."""
+    """Write a graph of an image input.
+
+    Args:
+        file: where to write it.
+        nodes: what it computes.
+        outputs: the shape of each output.
+        constants: what the nodes may use.
+        shape: of the image input.
+        datatype: of the image input.
+        properties: the file's metadata.
+        name: of the image input.
+        others: further inputs.
+        kinds: the datatypes of outputs that are not FLOAT.
+    """
     graph: Any = helper.make_graph(
         list(nodes),
         "graph",
-        [helper.make_tensor_value_info("images", datatype, list(shape))],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, list(sides)) for name, sides in outputs.items()],
+        [helper.make_tensor_value_info(name, datatype, list(shape)), *others],
+        [
+            helper.make_tensor_value_info(output, (kinds or {}).get(output, TensorProto.FLOAT), list(sides))
+            for output, sides in outputs.items()
+        ],
         [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()],
     )
     model: Any = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
@@ -64,6 +84,9 @@ def affine(
     datatype: int = TensorProto.FLOAT,
     properties: Mapping[str, str] | None = None,
     dynamic: bool = False,
+    name: str = "images",
+    others: Sequence[Any] = (),
+    kinds: Mapping[str, int] | None = None,
 ) -> Path:
     """A graph whose outputs are ``base + gain * mean``, where mean is that of all the numbers of one input picture.
 
@@ -74,28 +97,43 @@ def affine(
         datatype: of the input.
         properties: the file's metadata.
         dynamic: whether the file hides the sizes of its outputs.
+        name: of the image input.
+        others: further inputs, which nothing depends on.
+        kinds: the datatypes of outputs that are not FLOAT.
     """
-    nodes = [helper.make_node("Cast", ["images"], ["floats"], to=TensorProto.FLOAT)]
+    nodes = [helper.make_node("Cast", [name], ["floats"], to=TensorProto.FLOAT)]
     nodes.append(helper.make_node("ReduceMean", ["floats"], ["mean"], axes=[1, 2, 3], keepdims=0))
     constants: dict[str, NDArray[Any]] = {}
     declared: dict[str, Sequence[Side]] = {}
-    for name, (base, gain) in outputs.items():
-        constants[f"{name}.base"], constants[f"{name}.gain"] = base, gain
-        constants[f"{name}.rank"] = np.array([-1] + [1] * (base.ndim - 1), np.int64)
+    for output, (base, gain) in outputs.items():
+        constants[f"{output}.base"], constants[f"{output}.gain"] = base, gain
+        constants[f"{output}.rank"] = np.array([-1] + [1] * (base.ndim - 1), np.int64)
         nodes += [
-            helper.make_node("Reshape", ["mean", f"{name}.rank"], [f"{name}.mean"]),
-            helper.make_node("Mul", [f"{name}.mean", f"{name}.gain"], [f"{name}.product"]),
-            helper.make_node("Add", [f"{name}.product", f"{name}.base"], [f"{name}.{base.ndim}"]),
+            helper.make_node("Reshape", ["mean", f"{output}.rank"], [f"{output}.mean"]),
+            helper.make_node("Mul", [f"{output}.mean", f"{output}.gain"], [f"{output}.product"]),
+            helper.make_node("Add", [f"{output}.product", f"{output}.base"], [f"{output}.{base.ndim}"]),
         ]
         # Nobody can tell what Compress leaves over without running it, though here it leaves everything.
         for axis in range(base.ndim - 1, 0, -1) if dynamic else ():
-            constants[f"{name}.all.{axis}"] = np.ones(base.shape[axis], np.bool_)
-            ends = [f"{name}.{axis + 1}", f"{name}.all.{axis}"]
-            nodes.append(helper.make_node("Compress", ends, [f"{name}.{axis}"], axis=axis))
-        nodes.append(helper.make_node("Identity", [f"{name}.{1 if dynamic else base.ndim}"], [name]))
-        sides = [f"{name}.{axis}" for axis in range(1, base.ndim)] if dynamic else list(base.shape[1:])
-        declared[name] = [shape[0], *sides]
-    return write(file, nodes, declared, constants=constants, shape=shape, datatype=datatype, properties=properties)
+            constants[f"{output}.all.{axis}"] = np.ones(base.shape[axis], np.bool_)
+            ends = [f"{output}.{axis + 1}", f"{output}.all.{axis}"]
+            nodes.append(helper.make_node("Compress", ends, [f"{output}.{axis}"], axis=axis))
+        kind = (kinds or {}).get(output, TensorProto.FLOAT)
+        nodes.append(helper.make_node("Cast", [f"{output}.{1 if dynamic else base.ndim}"], [output], to=kind))
+        sides = [f"{output}.{axis}" for axis in range(1, base.ndim)] if dynamic else list(base.shape[1:])
+        declared[output] = [shape[0], *sides]
+    return write(
+        file,
+        nodes,
+        declared,
+        constants=constants,
+        shape=shape,
+        datatype=datatype,
+        properties=properties,
+        name=name,
+        others=others,
+        kinds=kinds,
+    )
 
 
 def constant(
@@ -104,13 +142,19 @@ def constant(
     *,
     shape: Sequence[Side] = ("batch", 3, 8, 8),
     properties: Mapping[str, str] | None = None,
+    name: str = "images",
+    others: Sequence[Any] = (),
+    kinds: Mapping[str, int] | None = None,
 ) -> Path:
     """A graph that answers the same whatever it is shown."""
     return affine(
         file,
-        {name: (base, np.zeros_like(base)) for name, base in outputs.items()},
+        {output: (base, np.zeros_like(base)) for output, base in outputs.items()},
         shape=shape,
         properties=properties,
+        name=name,
+        others=others,
+        kinds=kinds,
     )
 
 
@@ -141,6 +185,11 @@ def properties(task: str, names: Sequence[str], size: tuple[int, int], **others:
         "args": "{'nms': False}",
         **others,
     }
+
+
+def logit(probability: float) -> float:
+    """What the sigmoid makes a probability of."""
+    return math.log(probability / (1 - probability))
 
 
 def source(file: Path, **settings: Any) -> ModelSource:

@@ -66,6 +66,34 @@ def test_uint8_inputs_take_the_pixels_as_they_are() -> None:
     assert (batch[0, :, :, [0, 1, 6, 7]] == 7).all()
 
 
+@pytest.mark.parametrize("datatype", [Datatype.FP32, Datatype.FP16, Datatype.UINT8])
+def test_channels_last_are_the_same_numbers(datatype: Datatype) -> None:
+    wanted = Preprocessing(height=10, width=12, resize="letterbox", shorter_side=10, bgr=True)
+    images = [noise(8, 14), noise(30, 9, 1)]
+    first, placements = ImageBatcher(wanted, datatype).prepare(images, 3)
+    last, same = ImageBatcher(wanted, datatype, channels_last=True).prepare(images, 3)
+    assert last.shape == (3, 10, 12, 3)
+    assert (last == first.transpose(0, 2, 3, 1)).all()
+    assert (last.flags.c_contiguous, same) == (True, placements)
+
+
+def test_padding_lies_to_the_right_and_below() -> None:
+    wanted = Preprocessing(height=8, width=8, resize="pad", shorter_side=8, scale=1, fill=7)
+    image = noise(4, 8)
+    batch, (placement,) = ImageBatcher(wanted, Datatype.UINT8).prepare([image], 1)
+    assert (batch[0, :, :4] == image.pixels.transpose(2, 0, 1)).all()
+    assert (batch[0, :, 4:] == 7).all()
+    assert (placement.offset_x, placement.offset_y, placement.scale_x) == (0, 0, 1)
+
+
+def test_a_size_of_its_own() -> None:
+    wanted = Preprocessing(height=8, width=8, resize="stretch", shorter_side=8, scale=1)
+    image = noise(6, 10)
+    batch, (placement,) = ImageBatcher(wanted, Datatype.UINT8).prepare([image], 1, (6, 10))
+    assert (batch[0] == image.pixels.transpose(2, 0, 1)).all()
+    assert (placement.scale_x, placement.scale_y) == (1, 1)
+
+
 def test_half_precision_is_the_same_rounded() -> None:
     wanted = Preprocessing(height=8, width=8, resize="stretch", shorter_side=8, mean=MEAN, std=STD)
     image = noise(8, 8)

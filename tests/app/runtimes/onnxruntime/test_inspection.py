@@ -28,7 +28,7 @@ def test_an_ultralytics_file_tells_everything(tmp_path: Path) -> None:
     assert description.outputs == (TensorSpec(name="output0", datatype=Datatype.FP32, shape=(-1, 3)),)
     assert list(description.facts) == [
         Fact("task type", "IMAGE_CLASSIFICATION", Origin.MODEL_FILE),
-        Fact("layout", "probabilities", Origin.MODEL_FILE),
+        Fact("layout", "probabilities, outputs output0 [1, 3]", Origin.MODEL_FILE),
         Fact("labels", "3: cat, dog, fox", Origin.MODEL_FILE),
         Fact("input size", "8x8", Origin.MODEL_FILE),
         Fact("resize", "crop", Origin.MODEL_FILE),
@@ -79,7 +79,7 @@ def test_a_blank_picture_tells_probabilities_from_logits(tmp_path: Path, softmax
     file = graphs.channel_means(tmp_path / "model.onnx", softmax=softmax)
     description = inspected(graphs.source(file)).description
     assert description.layout == layout
-    assert Fact("layout", layout, Origin.GUESSED) in description.facts
+    assert Fact("layout", f"{layout}, outputs output0 [1, 3]", Origin.GUESSED) in description.facts
 
 
 def test_classes_without_names_are_called_by_number(tmp_path: Path) -> None:
@@ -97,8 +97,8 @@ def test_hidden_output_sizes_are_learnt_by_running(tmp_path: Path) -> None:
     )
     inspection = inspected(graphs.source(file))
     assert inspection.description.outputs[0].shape == (-1, -1, -1)
-    assert inspection.layout.name == "raw"
-    assert inspection.layout.classes == 3
+    assert inspection.description.layout == "raw"
+    assert inspection.description.labels == NAMES
     assert (inspection.graph.height, inspection.graph.width) == (32, 64)
 
 
@@ -129,7 +129,6 @@ def test_labels_must_be_as_many_as_classes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shape", "datatype", "reason"),
     [
-        (("b", 8, 8, 3), TensorProto.FLOAT, "channels first"),
         (("b", 1, 8, 8), TensorProto.FLOAT, r"\[batch, 3, height, width\]"),
         (("b", 4), TensorProto.FLOAT, r"\[batch, 3, height, width\]"),
         (("b", 3, 8, 8), TensorProto.DOUBLE, "FP32, FP16, UINT8, but is images FP64"),
@@ -145,25 +144,31 @@ def test_other_inputs_are_refused(tmp_path: Path, shape: tuple[Any, ...], dataty
     assert re.search(reason, message), message
 
 
-def test_two_inputs_are_refused(tmp_path: Path) -> None:
+def test_an_input_that_nobody_can_fill_is_refused(tmp_path: Path) -> None:
     file = graphs.channel_means(tmp_path / "model.onnx")
     model = graphs.read_model(file)
-    model.graph.input.append(helper.make_tensor_value_info("orig_target_sizes", TensorProto.INT64, ["b", 2]))
+    model.graph.input.append(helper.make_tensor_value_info("scale_factor", TensorProto.FLOAT, ["b", 2]))
     graphs.write_model(model, file)
     assert "takes 2 inputs" in refused(file)
-    assert "orig_target_sizes INT64 [-1, 2]" in refused(file)
+    assert "scale_factor FP32 [-1, 2]" in refused(file)
+    assert "besides one image only orig_target_sizes [batch, 2] and pixel_mask" in refused(file)
 
 
 def test_outputs_of_the_wrong_rank_are_refused(tmp_path: Path) -> None:
     pixels = graphs.constant(tmp_path / "pixels.onnx", {"output0": np.zeros((1, 5, 4, 4), np.float32)})
     assert 'declare it in model-settings.json, for example {"task_type": "OBJECT_DETECTION"}' in refused(pixels)
-    assert "should have one output [batch, classes]" in refused(pixels, task_type="IMAGE_CLASSIFICATION")
-    assert "takes outputs one, [b, rows, columns]" in refused(pixels, task_type="OBJECT_DETECTION")
+    assert "known are probabilities and logits and multi-label [b, nc]" in refused(
+        pixels, task_type="IMAGE_CLASSIFICATION"
+    )
+    assert "raw and raw-transposed and nms and end2end [b, 4 + nc, N]" in refused(pixels, task_type="OBJECT_DETECTION")
 
 
 def test_a_layout_of_another_task_is_refused(tmp_path: Path) -> None:
     file = graphs.channel_means(tmp_path / "model.onnx")
-    assert "known for a classifier are probabilities and logits" in refused(file, layout="raw")
+    assert "declares the layout 'raw', which its outputs output0 [1, 3] do not have" in refused(file, layout="raw")
+    message = refused(file, layout="raw", task_type="IMAGE_CLASSIFICATION")
+    assert "known layouts of IMAGE_CLASSIFICATION are probabilities, logits" in message
+    assert "known layouts are probabilities, logits, multi-label, raw," in refused(file, layout="row")
 
 
 def test_an_input_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.runtimes.onnxruntime.metadata import ExportMetadata, read_metadata
+from app.runtimes.onnxruntime.metadata import ExportMetadata, RfDetrMetadata, read_metadata
 from app.settings.model import ModelError
 
 FILE = Path("model.onnx")
@@ -68,3 +68,33 @@ def test_hostile_names_are_refused_in_one_sentence(literal: str) -> None:
 def test_a_size_that_is_none_is_refused(literal: str) -> None:
     with pytest.raises(ModelError, match="'imgsz'"):
         read_metadata(FILE, {"imgsz": literal})
+
+
+@pytest.mark.parametrize("literal", ["[17, 3]", "(17, 3)"])
+def test_the_keypoints_of_a_pose_model_are_counted(literal: str) -> None:
+    assert read_metadata(FILE, {"task": "pose", "kpt_shape": literal}).keypoints == 51
+
+
+@pytest.mark.parametrize("literal", ["[17]", "17", "[0, 3]", "['a', 3]", "{0: 1}"])
+def test_keypoints_that_are_none_are_refused(literal: str) -> None:
+    with pytest.raises(ModelError, match="'kpt_shape' should be"):
+        read_metadata(FILE, {"kpt_shape": literal})
+
+
+def test_what_newer_rf_detr_files_say() -> None:
+    said = '{"schema_version": 1, "class_id_to_name": {"3": "cat", "1": "dog"}, "means": [0, 1, 2], "stds": [1, 1, 1]}'
+    assert read_metadata(FILE, {"rfdetr_inference": said}) == ExportMetadata(
+        names=("dog", "cat"),
+        rf_detr=RfDetrMetadata(class_id_to_name={3: "cat", 1: "dog"}, means=(0, 1, 2), stds=(1, 1, 1)),
+    )
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"means": [1]}', '{"class_id_to_name": {"a": "b"}}', "[" * 100_000])
+def test_what_cannot_be_read_of_it_is_refused(text: str) -> None:
+    with pytest.raises(ModelError, match="'rfdetr_inference' cannot be read") as caught:
+        read_metadata(FILE, {"rfdetr_inference": text})
+    assert len(str(caught.value)) < 300
+
+
+def test_characters_are_kept_as_they_are() -> None:
+    assert read_metadata(FILE, {"character": "a\n'\n "}).characters == "a\n'\n "

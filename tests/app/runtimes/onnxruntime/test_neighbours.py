@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.runtimes.onnxruntime.neighbours import Neighbours, Size, read_neighbours
+from app.runtimes.onnxruntime.neighbours import Neighbours, Size, TimmPreprocessing, read_neighbours
 from app.settings.model import ModelError, ModelSource
 
 
@@ -42,10 +42,25 @@ def test_the_preprocessor_beside_the_file_wins(tmp_path: Path) -> None:
     assert preprocessor.size == Size(height=2, width=3)
 
 
+def test_a_config_of_timm(tmp_path: Path) -> None:
+    wanted = {"input_size": [3, 288, 320], "mean": [0.5, 0.5, 0.5], "crop_pct": 0.9, "crop_mode": "center", "tag": ""}
+    known = {"architecture": "resnet18", "num_classes": 2, "label_names": ["a", "b"], "pretrained_cfg": wanted}
+    (tmp_path / "config.json").write_text(json.dumps(known))
+    config = read_neighbours(source(tmp_path), tmp_path / "model.onnx").config
+    assert config is not None
+    assert config.labels == ("a", "b")
+    assert config.size == (288, 320)
+    assert config.pretrained_cfg == TimmPreprocessing(
+        input_size=(3, 288, 320), mean=(0.5, 0.5, 0.5), crop_pct=0.9, crop_mode="center"
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
         ("config.json", "{", "not valid JSON"),
+        ("config.json", '{"pretrained_cfg": {"mean": [0.5]}}', "pretrained_cfg.mean"),
+        ("config.json", '{"label_names": "cat"}', "label_names"),
         ("config.json", "[]", "Expected `object`"),
         ("config.json", "[" * 100_000, "not valid JSON|Expected `object`"),
         ("config.json", '{"id2label": {"0": 1}}', "id2label"),

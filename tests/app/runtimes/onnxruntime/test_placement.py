@@ -31,6 +31,13 @@ def test_letterbox_keeps_the_aspect_ratio_and_centres(
     assert (fitted.width, fitted.height, fitted.left, fitted.top) == (*size, left, top)
 
 
+@pytest.mark.parametrize(("image", "size"), [((480, 640), (640, 480)), ((1281, 1919), (640, 427))])
+def test_pad_is_a_letterbox_that_begins_at_the_corner(image: tuple[int, int], size: tuple[int, int]) -> None:
+    fitted = fit(image, (640, 640), "pad", 640)
+    assert (fitted.width, fitted.height, fitted.left, fitted.top) == (*size, 0, 0)
+    assert (fitted.placement.offset_x, fitted.placement.offset_y) == (0, 0)
+
+
 def test_stretch_fills_the_input() -> None:
     fitted = fit((50, 200), (64, 32), "stretch", 32)
     assert (fitted.width, fitted.height, fitted.left, fitted.top) == (32, 64, 0, 0)

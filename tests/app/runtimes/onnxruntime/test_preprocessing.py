@@ -7,6 +7,7 @@ import pytest
 
 from app.engine.description import Origin
 from app.runtimes.onnxruntime.evidence import Evidence, Facts
+from app.runtimes.onnxruntime.inputs import ImageInputs
 from app.runtimes.onnxruntime.metadata import ExportMetadata
 from app.runtimes.onnxruntime.neighbours import Config, Neighbours, Preprocessor, Size
 from app.runtimes.onnxruntime.preprocessing import Preprocessing, decide_preprocessing, decide_size
@@ -18,8 +19,8 @@ IMAGENET: dict[str, Any] = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224,
 CLASSIFY, DETECT = TaskType.IMAGE_CLASSIFICATION, TaskType.OBJECT_DETECTION
 
 
-def spec(height: int = -1, width: int = -1, datatype: Datatype = Datatype.FP32) -> TensorSpec:
-    return TensorSpec(name="images", datatype=datatype, shape=(-1, 3, height, width))
+def spec(height: int = -1, width: int = -1, datatype: Datatype = Datatype.FP32) -> ImageInputs:
+    return ImageInputs(image=TensorSpec(name="images", datatype=datatype, shape=(-1, 3, height, width)))
 
 
 def evidence(
@@ -37,7 +38,7 @@ def evidence(
 
 
 def decided(
-    known: Evidence, task_type: TaskType = CLASSIFY, of: TensorSpec | None = None
+    known: Evidence, task_type: TaskType = CLASSIFY, of: ImageInputs | None = None
 ) -> tuple[Preprocessing, dict[str, Origin]]:
     facts = Facts()
     given = of or spec()
@@ -182,9 +183,13 @@ def test_a_graph_may_fix_one_side() -> None:
         (evidence(PreprocessingSettings(std=(1, 0, 1))), spec(), "std of 0"),
         (evidence(PreprocessingSettings(scale=0.5)), spec(8, 8, Datatype.UINT8), "uint8"),
         (evidence(config=Config(image_size=0)), spec(), "cannot be 0x0 pixels"),
-        (evidence(processor=Preprocessor(image_std=(0, 1, 1))), spec(), "image_std of 0"),
+        (
+            evidence(processor=Preprocessor(image_std=(0, 1, 1))),
+            spec(),
+            "preprocessor_config.json declares a standard deviation of 0",
+        ),
     ],
 )
-def test_contradictions_are_explained(known: Evidence, of: TensorSpec, reason: str) -> None:
+def test_contradictions_are_explained(known: Evidence, of: ImageInputs, reason: str) -> None:
     with pytest.raises(ModelError, match=reason):
         decided(known, of=of)

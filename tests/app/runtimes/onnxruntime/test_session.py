@@ -1,5 +1,7 @@
 """Files that are models, and all the ways in which files are not."""
 
+import pickle
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +54,11 @@ def broken(folder: Path, how: str) -> Path:
             file.write_text("This is not a model.\nIt has two lines.\n")
         case "pointer":
             file.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+        case "pickle":
+            file.write_bytes(pickle.dumps({"weights": [1.0]}))
+        case "zip":
+            with zipfile.ZipFile(file, "w") as archive:
+                archive.writestr("archive/data.pkl", b"")
         case "folder":
             file.mkdir()
         case "opset":
@@ -86,6 +93,8 @@ def broken(folder: Path, how: str) -> Path:
         ("random", "cannot be loaded"),
         ("text", "cannot be loaded"),
         ("pointer", "Git LFS pointer"),
+        ("pickle", "is a pickle, as PyTorch saves models"),
+        ("zip", "is a pickle, as PyTorch saves models"),
         ("opset", "Opset 9999"),
         ("operator", "Conjure"),
         ("external", "model.onnx.data"),
@@ -103,3 +112,10 @@ def test_a_bad_file_is_one_sentence_that_names_it(
     assert "\n" not in message
     assert "onnxruntime_src" not in message
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_only_the_outputs_that_are_named_are_computed(tmp_path: Path) -> None:
+    outputs = {"first": np.ones((1, 2), np.float32), "second": np.zeros((1, 3), np.float32)}
+    session = Session(graphs.constant(tmp_path / "model.onnx", outputs))
+    (found,) = session.run({"images": np.zeros((1, 3, 8, 8), np.float32)}, ["second"])
+    assert found.shape == (1, 3)

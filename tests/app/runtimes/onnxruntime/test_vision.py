@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app.engine.description import Fact, Origin
 from app.runtimes.onnxruntime.single_graph import load_single_graph
 from app.settings.model import ModelError
 from tasks.exchange.limits import Limits
@@ -110,3 +111,34 @@ def test_a_model_that_answers_nonsense_does_not_load(tmp_path: Path) -> None:
     file = graphs.constant(tmp_path / "model.onnx", {"output0": np.full((1, 3), np.nan, np.float32)})
     with pytest.raises(ModelError, match=r"cannot answer a blank image: .* not finite numbers"):
         load_single_graph(graphs.source(file))
+
+
+@pytest.mark.parametrize("suppressed", [False, True])
+def test_a_pose_model_is_served_as_a_detector(tmp_path: Path, suppressed: bool) -> None:
+    keypoints = [float(number) for number in range(6)]
+    output = (
+        graphs.rows([[24, 20, 40, 40, 0.75, 0, *keypoints]])
+        if suppressed
+        else graphs.raw([[32, 30, 16, 20, 0.75, *keypoints]])
+    )
+    file = graphs.constant(
+        tmp_path / "model.onnx",
+        {"output0": output},
+        shape=("b", 3, 64, 64),
+        properties=graphs.properties("pose", ("person",), (64, 64), kpt_shape="[2, 3]"),
+    )
+    assert records(file, TaskType.OBJECT_DETECTION) == [DetectedObject("person", 0.75, 48, 8, 80, 48)]
+    facts = load_single_graph(graphs.source(file)).description.facts
+    assert Fact("keypoints", "6 numbers for each box, left out", Origin.MODEL_FILE) in facts
+
+
+def test_boxes_outside_of_the_picture_are_clipped_or_left_out(tmp_path: Path) -> None:
+    """As a fraction of the input: one reaches over every border, one lies beside the picture."""
+    outputs = {
+        "dets": np.array([[[0.5, 0.5, 3, 3], [2.5, 0.5, 0.5, 0.5]]], np.float32),
+        "labels": np.array([[[5.0], [5.0]]], np.float32),
+    }
+    file = graphs.constant(tmp_path / "model.onnx", outputs, shape=("b", 3, 64, 64))
+    (found,) = records(file, TaskType.OBJECT_DETECTION, labels=["cat"])
+    assert isinstance(found, DetectedObject)
+    assert (found.xmin, found.ymin, found.xmax, found.ymax) == (0, 0, 128, 64)

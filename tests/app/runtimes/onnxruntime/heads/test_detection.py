@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 
-from app.runtimes.onnxruntime.heads.candidates import read_candidates
-from app.runtimes.onnxruntime.layout import Layout
+from app.runtimes.onnxruntime.layouts.yolo_rows import Rows, read_rows
 from tasks.exchange.error import InferenceError
 from tests.app.runtimes.onnxruntime import graphs
 from tests.app.runtimes.onnxruntime.answers import close, detector, flat, sought
@@ -109,8 +108,7 @@ def test_a_class_without_a_label_is_a_failure(tmp_path: Path) -> None:
 def test_only_the_best_candidates_are_compared(transposed: bool) -> None:
     generator = np.random.default_rng(0)
     output = generator.random((5, 1000), np.float32)
-    layout = Layout(name="raw-transposed" if transposed else "raw", classes=1)
-    found = read_candidates(output.T if transposed else output, layout, 0.0, 10)
+    found = read_rows(output.T if transposed else output, Rows(transposed=transposed, classes=1), 0.0, 10)
     assert sorted(found.scores.tolist()) == sorted(output[4].tolist())[-10:]
 
 
@@ -154,3 +152,21 @@ def test_a_batch_is_the_same_as_one_at_a_time(
     for one, other in zip(together, alone, strict=True):
         assert one.scores.tolist() == pytest.approx(other.scores.tolist(), abs=1e-6)
         assert one.boxes.tolist() == other.boxes.tolist()
+
+
+@pytest.mark.parametrize("layout", ["raw", "nms"])
+@pytest.mark.parametrize("shape", [(1, 3, 64, 64), ("b", 64, 64, 3), ("b", 3, "h", "w")])
+def test_half_precision_channels_last_and_free_sides(tmp_path: Path, layout: str, shape: Any) -> None:
+    output = graphs.raw(COLUMNS) if layout == "raw" else graphs.rows(ROWS)
+    file = graphs.constant(
+        tmp_path / "model.onnx",
+        {"output0": output},
+        shape=shape,
+        properties=KNOWN,
+        kinds={"output0": TensorProto.FLOAT16},
+    )
+    for found in detector(file)([sought(WIDE), sought(WIDE)]):
+        assert found.labels == [label for label, _, _ in WANTED]
+        assert found.scores == pytest.approx([score for _, score, _ in WANTED], abs=1e-3)
+        assert close(found.boxes, [box for _, _, box in WANTED])
+        assert (found.scores.dtype, found.boxes.dtype) == (np.float32, np.float32)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import TensorProto
 
 from tests.app.runtimes.onnxruntime import graphs
 from tests.app.runtimes.onnxruntime.answers import close, flat, oriented_detector, sought
@@ -86,3 +87,20 @@ def test_letterboxed_boxes_keep_their_shape(
     odd = 0.5 * scale * (shorter % 2)
     centre = (width / 2 + odd, height / 2) if upright else (width / 2, height / 2 + odd)
     assert close(found.boxes, [[*centre, 12 * scale, 3 * scale, angle]])
+
+
+@pytest.mark.parametrize("batch", ["batch", 1, 2])
+@pytest.mark.parametrize("layout", ["raw", "nms"])
+def test_half_precision_in_batches(tmp_path: Path, layout: str, batch: int | str) -> None:
+    output = graphs.rows(ROWS) if layout == "nms" else graphs.raw(COLUMNS)
+    file = graphs.constant(
+        tmp_path / "model.onnx",
+        {"output0": output},
+        shape=(batch, 3, 60, 60),
+        properties=KNOWN,
+        kinds={"output0": TensorProto.FLOAT16},
+    )
+    for found in oriented_detector(file)([sought(WIDE)] * 3):
+        assert found.labels == [label for label, _, _ in WANTED]
+        assert close(found.boxes, [box for _, _, box in WANTED], within=5e-3)
+        assert (found.scores.dtype, found.boxes.dtype) == (np.float32, np.float32)

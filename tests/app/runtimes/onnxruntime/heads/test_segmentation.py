@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from onnx import TensorProto
 
 from tasks.image_segmentation import Segments
 from tasks.vision.contours import mask_of_contours
@@ -111,3 +112,21 @@ def test_thresholds_are_those_of_each_picture(tmp_path: Path) -> None:
         [outlined(picture), outlined(picture, 0.3), outlined(picture, 0.95)]
     )
     assert [len(each.labels) for each in found] == [1, 2, 0]
+
+
+@pytest.mark.parametrize("batch", ["batch", 1, 2])
+def test_half_precision_in_batches(tmp_path: Path, batch: int | str) -> None:
+    outputs = {"output0": graphs.rows([[7, 29, 17, 35, 0.75, 1, 1, 0]]), "output1": prototypes()}
+    file = graphs.constant(
+        tmp_path / "model.onnx",
+        outputs,
+        shape=(batch, 3, 64, 64),
+        properties=KNOWN,
+        kinds=dict.fromkeys(outputs, TensorProto.FLOAT16),
+    )
+    wanted = np.zeros((64, 64), np.uint8)
+    wanted[29:35, 7:17] = 1
+    for found in segmenter(file)([outlined(flat(64, 64, 0))] * 3):
+        assert found.labels == ["dog"]
+        assert found.scores == pytest.approx([0.75])
+        assert (masks(found, 64, 64)[0] == wanted).all()

@@ -8,7 +8,7 @@ the second in the value cache, so that a wrong cache, position, mask length or f
 
 import importlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import tokenizers
 from numpy.typing import NDArray
-from tokenizers import decoders, models, pre_tokenizers
+from tokenizers import models, pre_tokenizers
 
 from app.settings.model import ModelSettings, ModelSource
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
@@ -204,21 +204,3 @@ def tiny() -> type[Tiny]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return write_model(tmp_path)
-
-
-@pytest.fixture(scope="session")
-def byte_level() -> Callable[[Path], Path]:
-    """Write a byte-level BPE tokenizer without merges of its own: every byte is a token."""
-
-    def write(path: Path) -> Path:
-        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-        merges = [("t", "h"), ("th", "e"), ("Ġ", "the")]
-        vocabulary = {token: number for number, token in enumerate([*alphabet, "th", "the", "Ġthe"])}
-        tokenizer: Any = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        tokenizer.decoder = decoders.ByteLevel()
-        tokenizer.add_special_tokens(["<image>", "<end>"])
-        tokenizer.save(str(path))
-        return path
-
-    return write

@@ -8,8 +8,8 @@ import pytest
 
 from app.runtimes.onnxruntime.image_text_to_text.configuration import TextConfiguration
 from app.runtimes.onnxruntime.image_text_to_text.decoder import Decoder
-from app.runtimes.onnxruntime.image_text_to_text.sampling import Sampler
 from app.runtimes.onnxruntime.session import Session
+from app.runtimes.sampling import Sampler
 from app.settings.model import ModelError
 from tasks.image_text_to_text import GenerationParameters
 

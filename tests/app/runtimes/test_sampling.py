@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.runtimes.onnxruntime.image_text_to_text.sampling import Sampler
+from app.runtimes.sampling import Sampler
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.image_text_to_text import GenerationParameters
 

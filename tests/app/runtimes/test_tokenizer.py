@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders, models
 
-from app.runtimes.onnxruntime.image_text_to_text.tokenizer import Tokenizer, load_tokenizer
+from app.runtimes.tokenizer import Tokenizer, load_tokenizer
 from app.settings.model import ModelError
 
 
@@ -71,3 +71,13 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(ModelError, match=r"tokenizer\.json is not a tokenizer that can be read"):
             load_tokenizer(path)
+
+
+def test_pieces_go_on_behind_what_was_said_before() -> None:
+    """A decoder that drops the space at the start of a text keeps it behind another word."""
+    inner: Any = tokenizers.Tokenizer(models.WordLevel({"one": 0, "two": 1, "<s>": 2}, unk_token="one"))
+    inner.add_special_tokens(["<s>"])
+    made = Tokenizer(inner, None)
+    assert list(made.pieces([1, 0])) == ["two", " one"]
+    assert list(made.pieces([1, 0], [2, 0])) == [" two", " one"]
+    assert list(made.pieces([], [0])) == []

@@ -48,14 +48,17 @@ class Tokenizer:
         """One token as it is spelled, if the vocabulary has it."""
         return self._inner.id_to_token(id_)
 
-    def pieces(self, ids: Iterable[int]) -> Iterator[str]:
+    def pieces(self, ids: Iterable[int], behind: Sequence[int] = ()) -> Iterator[str]:
         """The text of `ids` piece by piece while they come. Joined, the pieces are the text of all of them.
+
+        Behind other tokens, of which the last ones are told as `behind`, they are what these tokens go on with: a
+        space, or the rest of a word, that would be lost at the start of a text.
 
         A character that takes several tokens is held back until it is whole. Each piece is read behind the tokens of
         the piece before it, because many decoders treat the first token of a text differently.
         """
-        tokens: list[int] = []
-        start = written = 0
+        tokens = [each for each in behind if each not in self.special_ids]
+        start, written = 0, len(tokens)
         for each in ids:
             if each in self.special_ids:
                 continue

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.image_text_to_text import GenerationParameters
+from tasks.text.generation import SamplingParameters
 
 __all__ = ("Sampler",)
 
@@ -18,7 +18,7 @@ class Sampler:
         parameters: how freely, and the seed; without a seed every answer is different.
     """
 
-    def __init__(self, parameters: GenerationParameters) -> None:
+    def __init__(self, parameters: SamplingParameters) -> None:
         self._parameters = parameters
         self._random = np.random.default_rng(parameters.seed) if parameters.temperature > 0 else None
 

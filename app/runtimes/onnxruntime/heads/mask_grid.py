@@ -1,0 +1,149 @@
+"""Masks and maps on the grid that a graph answers, brought to the pixels of the image."""
+
+import math
+from collections.abc import Iterator
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from app.runtimes.onnxruntime.placement import Placement
+from tasks.vision.contours import Contour, contours_of_mask
+
+__all__ = ("MaskGrid",)
+
+_TILE = 1024
+"""Pixels: planes are enlarged in tiles of this side, so that 4 MB hold one that is not yet black or white."""
+
+_Tile = tuple[int, int, int, int]
+"""Column, row, width and height in image pixels."""
+
+
+class MaskGrid:
+    """Planes over the whole of a model's input, for one picture, without the cells that lie wholly in its padding.
+
+    Args:
+        planes: (k, rows, columns).
+        placement: where the picture lies in the input.
+        height: of the input, pixels.
+        width: of the input, pixels.
+
+    Attributes:
+        planes: what is left of the planes.
+    """
+
+    def __init__(self, planes: NDArray[np.float32], placement: Placement, height: int, width: int) -> None:
+        rows, columns = planes.shape[1:]
+        across, down = columns / width, rows / height
+        left, right = _cells(placement.offset_x, placement.scale_x * placement.image_width, across, columns)
+        top, bottom = _cells(placement.offset_y, placement.scale_y * placement.image_height, down, rows)
+        self.planes = planes[:, top:bottom, left:right]
+        self._width, self._height = placement.image_width, placement.image_height
+        # Cell coordinate = image pixel coordinate * step + origin, where whole numbers are centres on both sides.
+        self._step_x, self._step_y = placement.scale_x * across, placement.scale_y * down
+        self._origin_x = placement.offset_x * across + self._step_x / 2 - 0.5 - left
+        self._origin_y = placement.offset_y * down + self._step_y / 2 - 0.5 - top
+
+    def mixed(self, coefficients: NDArray[np.float32], box: NDArray[np.float32]) -> list[Contour]:
+        """The outline of an object whose logits are a mixture of the planes, in image pixels.
+
+        Args:
+            coefficients: (k,), how much of each plane there is in the mixture.
+            box: (4,) xyxy in image pixels, within the image; only pixels whose centres it holds belong to the object.
+        """
+        left, top, right, bottom = (math.ceil(edge - 0.5) for edge in box.tolist())
+        if left >= right or top >= bottom:
+            return []
+        first_column, last_column = self._needed(left, right, self._origin_x, self._step_x, 2)
+        first_row, last_row = self._needed(top, bottom, self._origin_y, self._step_y, 1)
+        part = self.planes[:, first_row:last_row, first_column:last_column]
+        logits = np.ascontiguousarray(np.tensordot(coefficients, part, axes=1))
+        return self._contours(logits, first_row, first_column, (left, top, right - left, bottom - top))
+
+    def outlined(self, plane: int) -> list[Contour]:
+        """The outline of an object whose logits are one plane, in image pixels."""
+        logits = np.ascontiguousarray(self.planes[plane])
+        rows, columns = np.nonzero(logits > 0)
+        if not len(rows):
+            return []
+        # Between cells the logits are interpolated, so that none is positive further than a cell from a positive one.
+        left = max(math.floor((columns.min() - 1 - self._origin_x) / self._step_x), 0)
+        right = min(math.ceil((columns.max() + 1 - self._origin_x) / self._step_x) + 1, self._width)
+        top = max(math.floor((rows.min() - 1 - self._origin_y) / self._step_y), 0)
+        bottom = min(math.ceil((rows.max() + 1 - self._origin_y) / self._step_y) + 1, self._height)
+        if left >= right or top >= bottom:
+            return []
+        return self._contours(logits, 0, 0, (left, top, right - left, bottom - top))
+
+    def highest(self) -> NDArray[np.int32]:
+        """(height, width) of the image: which plane is the highest at each pixel."""
+        found: NDArray[np.int32] = np.zeros((self._height, self._width), np.int32)
+        for tile in _tiles((0, 0, self._width, self._height)):
+            column, row, width, height = tile
+            highest = self._enlarged(np.ascontiguousarray(self.planes[0]), 0, 0, tile)
+            view = found[row : row + height, column : column + width]
+            for number in range(1, len(self.planes)):
+                plane = self._enlarged(np.ascontiguousarray(self.planes[number]), 0, 0, tile)
+                view[plane > highest] = number
+                np.maximum(highest, plane, out=highest)
+        return found
+
+    def _contours(self, logits: NDArray[np.float32], first_row: int, first_column: int, region: _Tile) -> list[Contour]:
+        """The outline of the pixels within `region` whose logits are positive.
+
+        Args:
+            logits: (rows, columns), a part of a plane.
+            first_row: the row of the planes at which the part begins.
+            first_column: the column at which it begins.
+            region: in image pixels.
+        """
+        left, top, across, down = region
+        mask = np.empty((down, across), np.uint8)
+        for tile in _tiles(region):
+            column, row, width, height = tile
+            # A logit over 0 is a probability over one half: the sigmoid need not be computed.
+            inside = self._enlarged(logits, first_row, first_column, tile) > 0
+            mask[row - top : row - top + height, column - left : column - left + width] = inside
+        return [contour + np.array([left, top], np.float32) for contour in contours_of_mask(mask)]
+
+    def _enlarged(
+        self, part: NDArray[np.float32], first_row: int, first_column: int, tile: _Tile
+    ) -> NDArray[np.float32]:
+        """What is between the cells of `part`, bilinearly, at the pixels of a tile."""
+        column, row, width, height = tile
+        to_cells = np.array(
+            [
+                [self._step_x, 0, self._origin_x + column * self._step_x - first_column],
+                [0, self._step_y, self._origin_y + row * self._step_y - first_row],
+            ]
+        )
+        return np.asarray(
+            cv2.warpAffine(
+                part,
+                to_cells,
+                (width, height),
+                flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
+                borderMode=cv2.BORDER_REPLICATE,
+            ),
+            np.float32,
+        )
+
+    def _needed(self, start: int, end: int, origin: float, step: float, axis: int) -> tuple[int, int]:
+        """The cells between which the pixels start..end lie, at least one."""
+        cells = self.planes.shape[axis]
+        first = min(max(math.floor(start * step + origin), 0), cells - 1)
+        last = min(max(math.ceil((end - 1) * step + origin) + 1, first + 1), cells)
+        return first, last
+
+
+def _tiles(region: _Tile) -> Iterator[_Tile]:
+    left, top, across, down = region
+    for row in range(top, top + down, _TILE):
+        for column in range(left, left + across, _TILE):
+            yield column, row, min(_TILE, left + across - column), min(_TILE, top + down - row)
+
+
+def _cells(offset: float, extent: float, per_pixel: float, count: int) -> tuple[int, int]:
+    """The cells that touch the picture, which begins at `offset` and is `extent` input pixels long; at least one."""
+    first = min(max(math.floor(offset * per_pixel + 1e-6), 0), count - 1)
+    return first, min(max(math.ceil((offset + extent) * per_pixel - 1e-6), first + 1), count)

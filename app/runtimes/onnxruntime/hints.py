@@ -1,0 +1,132 @@
+"""How pictures are prepared, as the files of transformers and timm beside a model tell it."""
+
+from math import floor
+
+import msgspec
+
+from app.engine.description import Origin
+from app.runtimes.onnxruntime.conventions import Triple
+from app.runtimes.onnxruntime.elastic import Edges, Elastic
+from app.runtimes.onnxruntime.neighbours import Config, Preprocessor, Size
+from app.runtimes.onnxruntime.placement import Resize
+from tasks.task import TaskType
+
+__all__ = ("NO_HINTS", "Hints", "processor_hints", "processor_size", "timm_hints")
+
+_BYTE = 1 / 255
+_ZEROS: Triple = (0.0, 0.0, 0.0)
+_ONES: Triple = (1.0, 1.0, 1.0)
+_UNCUT_FROM = 384
+"""From this size on, processors with a crop_pct stretch instead of cropping (transformers, ConvNextImageProcessor)."""
+
+_TIMM_RESIZES: dict[str, Resize] = {"center": "crop", "squash": "stretch", "border": "letterbox"}
+"""``crop_mode`` of timm's ``create_transform``."""
+
+
+class Hints(msgspec.Struct, frozen=True, kw_only=True):
+    """What one file says; None or 0 where it says nothing. The fields are those of `Preprocessing`.
+
+    Attributes:
+        origin: the file.
+        resize: see there.
+        elastic: see there.
+        shorter_side: see there.
+        crop_fraction: of the resized picture, how much is kept, when that is said instead of `shorter_side`.
+        scale: see there.
+        mean: see there.
+        std: see there.
+        bgr: see there.
+    """
+
+    origin: Origin
+    resize: Resize | None = None
+    elastic: Elastic | None = None
+    shorter_side: int = 0
+    crop_fraction: float | None = None
+    scale: float | None = None
+    mean: Triple | None = None
+    std: Triple | None = None
+    bgr: bool | None = None
+
+
+NO_HINTS = Hints(origin=Origin.GUESSED)
+
+
+def timm_hints(config: Config | None) -> Hints | None:
+    """What timm's ``pretrained_cfg`` says. timm always takes RGB pixels 0..1."""
+    wanted = config.pretrained_cfg if config else None
+    if wanted is None:
+        return None
+    return Hints(
+        origin=Origin.CONFIG,
+        resize=_TIMM_RESIZES.get(wanted.crop_mode or "center"),
+        crop_fraction=wanted.crop_pct if wanted.crop_pct and 0 < wanted.crop_pct <= 1 else None,
+        scale=_BYTE,
+        mean=wanted.mean,
+        std=wanted.std,
+        bgr=False,
+    )
+
+
+def processor_hints(processor: Preprocessor | None, task_type: TaskType) -> Hints | None:
+    """What ``preprocessor_config.json`` says."""
+    if processor is None:
+        return None
+    plain = processor.do_normalize is False
+    elastic = _edges(processor.size) if task_type is not TaskType.IMAGE_CLASSIFICATION else None
+    return Hints(
+        origin=Origin.PREPROCESSOR,
+        resize="stretch" if elastic is not None else _resize(processor),
+        elastic=elastic,
+        shorter_side=0 if elastic is not None else _shorter_side(processor),
+        scale=_scale(processor),
+        mean=_ZEROS if plain else processor.image_mean,
+        std=_ONES if plain else processor.image_std,
+        bgr=bool(processor.do_flip_channel_order),
+    )
+
+
+def processor_size(processor: Preprocessor | None) -> tuple[int, int] | None:
+    """The (height, width) that the processor makes of every picture, pixels; the shorter side where they differ."""
+    if processor is None:
+        return None
+    chosen = processor.crop_size if processor.do_center_crop and processor.crop_size is not None else processor.size
+    if isinstance(chosen, Size):
+        return chosen.sides or _square(chosen.shortest_edge)
+    return _square(chosen)
+
+
+def _edges(size: int | Size | None) -> Edges | None:
+    """DETR's size, which has both edges; classifiers that crop have only the shorter one."""
+    if not isinstance(size, Size) or size.shortest_edge is None or size.longest_edge is None:
+        return None
+    return Edges(shortest=size.shortest_edge, longest=size.longest_edge)
+
+
+def _scale(processor: Preprocessor) -> float:
+    if processor.do_rescale is False:
+        return 1.0
+    return _BYTE if processor.rescale_factor is None else processor.rescale_factor
+
+
+def _resize(processor: Preprocessor) -> Resize:
+    size = processor.size
+    edge = size.shortest_edge if isinstance(size, Size) else None
+    if edge is not None and not processor.do_center_crop and processor.crop_pct is not None and edge >= _UNCUT_FROM:
+        return "stretch"
+    return "crop" if edge is not None else "stretch"
+
+
+def _shorter_side(processor: Preprocessor) -> int:
+    size = processor.size
+    if not isinstance(size, Size):
+        return size or 0
+    if size.sides is not None:
+        return min(size.sides)
+    if size.shortest_edge is None or processor.crop_pct is None or size.shortest_edge >= _UNCUT_FROM:
+        return size.shortest_edge or 0
+    return floor(size.shortest_edge / processor.crop_pct)
+
+
+def _square(side: int | None) -> tuple[int, int] | None:
+    return None if side is None else (side, side)

@@ -1,0 +1,102 @@
+"""What a graph of pictures takes: the pictures, and what some exports want to be told beside them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.runtimes.onnxruntime.evidence import Evidence
+from tasks.exchange.tensor import Datatype, TensorSpec
+
+__all__ = ("INPUT_DATATYPES", "ImageInputs", "read_inputs")
+
+INPUT_DATATYPES = (Datatype.FP32, Datatype.FP16, Datatype.UINT8)
+
+_CHANNELS = 3
+_IMAGE_RANK = 4
+_COUNTS = (Datatype.INT64, Datatype.INT32, Datatype.FP32)
+
+
+class ImageInputs(msgspec.Struct, frozen=True, kw_only=True):
+    """The inputs of a graph of pictures.
+
+    Attributes:
+        image: [batch, 3, height, width], or [batch, height, width, 3] with `channels_last`.
+        channels_last: whether the channels are the last dimension of `image`.
+        target_sizes: [batch, 2], the (width, height) to which the graph scales its boxes: ``orig_target_sizes`` of
+            RT-DETR and D-FINE. It is given the input's own size, so that boxes come in input pixels from every graph.
+        pixel_mask: [batch, height, width], 1 where there is a picture and no padding: an input of DETR in transformers.
+    """
+
+    image: TensorSpec
+    channels_last: bool = False
+    target_sizes: TensorSpec | None = None
+    pixel_mask: TensorSpec | None = None
+
+    @property
+    def batch(self) -> int:
+        """How many pictures the graph takes at once; -1 for any number."""
+        return self.image.shape[0]
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """(height, width) of the pictures, -1 for a side of any length."""
+        height, width = self.image.shape[1:3] if self.channels_last else self.image.shape[2:]
+        return height, width
+
+    def shape(self, count: int, height: int, width: int) -> tuple[int, int, int, int]:
+        """The shape of the image input for `count` pictures."""
+        return (count, height, width, _CHANNELS) if self.channels_last else (count, _CHANNELS, height, width)
+
+    def feeds(self, images: NDArray[Any], height: int, width: int) -> Mapping[str, NDArray[Any]]:
+        """Every input of the graph, given that of the pictures."""
+        feeds = {self.image.name: images}
+        if self.target_sizes is not None:
+            size = np.array([[width, height]], self.target_sizes.datatype.dtype)
+            feeds[self.target_sizes.name] = np.repeat(size, len(images), axis=0)
+        if self.pixel_mask is not None:
+            _, *fixed = self.pixel_mask.shape
+            sides = [own if own != -1 else side for own, side in zip(fixed, (height, width), strict=True)]
+            feeds[self.pixel_mask.name] = np.ones((len(images), *sides), self.pixel_mask.datatype.dtype)
+        return feeds
+
+
+def read_inputs(inputs: Sequence[TensorSpec], evidence: Evidence) -> ImageInputs:
+    """Tell the graph's inputs apart.
+
+    Raises:
+        ModelError: when there is no image input, or one that nobody can fill.
+    """
+    shown = ", ".join(f"{each.name} {each.datatype} {list(each.shape)}" for each in inputs)
+    images = [each for each in inputs if len(each.shape) == _IMAGE_RANK]
+    if not images:
+        raise evidence.error(f"its input should be images [batch, 3, height, width], but is {shown}")
+    others = [each for each in inputs if each not in images]
+    sizes = [each for each in others if _is_target_size(each)]
+    masks = [each for each in others if len(each.shape) == 3 and "mask" in each.name.lower()]
+    if len(images) > 1 or len(sizes) > 1 or len(masks) > 1 or len(others) > len(sizes) + len(masks):
+        raise evidence.error(
+            f"it takes {len(inputs)} inputs ({shown}), but besides one image only orig_target_sizes [batch, 2] and "
+            f"pixel_mask [batch, height, width] can be given"
+        )
+    (image,) = images
+    declared = evidence.settings.preprocessing.channels_last
+    last = image.shape[3] == _CHANNELS and image.shape[1] != _CHANNELS if declared is None else declared
+    if image.shape[3 if last else 1] not in (_CHANNELS, -1):
+        kind = "[batch, height, width, 3]" if last else "[batch, 3, height, width]"
+        raise evidence.error(f"its input should be images {kind}, but is {shown}")
+    if image.datatype not in INPUT_DATATYPES:
+        raise evidence.error(f"its input should be of datatype {', '.join(INPUT_DATATYPES)}, but is {shown}")
+    return ImageInputs(
+        image=image,
+        channels_last=last,
+        target_sizes=sizes[0] if sizes else None,
+        pixel_mask=masks[0] if masks else None,
+    )
+
+
+def _is_target_size(spec: TensorSpec) -> bool:
+    pairs = len(spec.shape) == 2 and spec.shape[1] in (2, -1)
+    return pairs and "size" in spec.name.lower() and spec.datatype in _COUNTS

@@ -1,0 +1,74 @@
+"""Semantic segmentation that is decided inside the graph: [b, h, w] or [b, 1, h, w] of class numbers.
+
+Ultralytics' ``semantic`` models answer so, as uint8. There are no probabilities, so that every class found scores 1.
+Each pixel of the image takes the class of the cell under its centre.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.description import Fact, Origin
+from app.runtimes.onnxruntime.graph import RawAnswer
+from app.runtimes.onnxruntime.layouts.layout import Layout, Match, Outline, ReadsMasks, View
+from app.runtimes.onnxruntime.layouts.semantic import class_contours
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.image_segmentation import SegmentationInput
+from tasks.task import TaskType
+
+__all__ = ("CLASS_MAP",)
+
+_NAME = "class-map"
+_MOST_CLASSES = 1000
+"""A map of more is no map of classes, and outlining them all would take forever."""
+_SCORES = Fact("scores", "1 for each class found, because the graph gives no probabilities", Origin.SHAPES)
+
+
+def _recognise(view: View) -> Match | None:
+    if len(view.outputs) != 1:
+        return None
+    (output,) = view.outputs
+    flat = output.blank.ndim == 3 or (output.blank.ndim == 4 and output.shape[1] == 1)
+    if output.blank.dtype.kind not in "iu" or not flat or not output.blank.size:
+        return None
+    return Match(
+        layout=_NAME,
+        task_type=TaskType.IMAGE_SEGMENTATION,
+        reading=ReadsMasks(_outline),
+        outputs=view.outputs,
+        facts=(_SCORES,),
+    )
+
+
+def _outline(answer: RawAnswer, item: SegmentationInput) -> Outline:
+    del item
+    numbers: NDArray[np.integer[Any]] = answer.outputs[0].reshape(answer.outputs[0].shape[-2:])
+    placement = answer.placement
+    rows = _under(placement.image_height, placement.scale_y, placement.offset_y, answer.height, numbers.shape[0])
+    columns = _under(placement.image_width, placement.scale_x, placement.offset_x, answer.width, numbers.shape[1])
+    class_ids = np.unique(numbers[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]).astype(np.intp)
+    if len(class_ids) > _MOST_CLASSES:
+        message = f"The model answered with {len(class_ids)} numbers of classes in one image, more than {_MOST_CLASSES}"
+        raise InferenceError(ErrorKind.MODEL_FAILED, message)
+    contours = class_contours(numbers[rows][:, columns], class_ids)
+    return Outline(class_ids=class_ids, scores=np.ones(len(class_ids), np.float32), contours=contours)
+
+
+def _under(pixels: int, scale: float, offset: float, side: int, cells: int) -> NDArray[np.intp]:
+    """The cell under the centre of each of an axis' pixels.
+
+    Args:
+        pixels: of the image.
+        scale: input pixels for each of them.
+        offset: of the image in the input, input pixels.
+        side: of the input, pixels.
+        cells: of the map.
+    """
+    found = np.floor(((np.arange(pixels) + 0.5) * scale + offset) * cells / side).astype(np.intp)
+    return np.clip(found, 0, cells - 1)
+
+
+CLASS_MAP = Layout(
+    names=(_NAME,), task_types=(TaskType.IMAGE_SEGMENTATION,), wants="whole numbers [b, h, w]", recognise=_recognise
+)

@@ -1,0 +1,89 @@
+"""Image classifiers of any origin: [b, nc], read in one of three ways.
+
+- ``probabilities``: each 0..1, as they are.
+- ``logits``: softmax still to be applied.
+- ``multi-label``: logits of classes that do not exclude each other, sigmoid still to be applied. Only the owner or
+  ``problem_type`` in config.json can tell that.
+
+Some networks leave two dimensions of one behind: [b, nc, 1, 1] is read the same.
+"""
+
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.description import Origin
+from app.runtimes.onnxruntime.graph import RawAnswer
+from app.runtimes.onnxruntime.heads.candidates import sigmoid
+from app.runtimes.onnxruntime.layouts.layout import Layout, Match, Output, ReadsClasses, View
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.task import TaskType
+
+__all__ = ("CLASSES",)
+
+_PROBABILITIES, _LOGITS, _MULTI_LABEL = _NAMES = ("probabilities", "logits", "multi-label")
+_MULTI_LABEL_PROBLEM = "multi_label_classification"
+_SUM_TOLERANCE = 1e-3
+
+
+def _recognise(view: View) -> Match | None:
+    outputs = view.named(_LOGITS) or view.outputs
+    if len(outputs) != 1:
+        return None
+    (output,) = outputs
+    if (
+        not output.is_float
+        or output.blank.ndim not in (2, 4)
+        or output.shape[1] < 1
+        or any(side != 1 for side in output.shape[2:])
+    ):
+        return None
+    layout, origin = _normalised(output, view)
+    return Match(
+        layout=layout,
+        task_type=TaskType.IMAGE_CLASSIFICATION,
+        reading=ReadsClasses(partial(_scores, layout=layout)),
+        outputs=outputs,
+        origin=origin,
+        classes=output.shape[1],
+    )
+
+
+def _normalised(output: Output, view: View) -> tuple[str, Origin]:
+    """Whether softmax has been applied: as declared, exported or named, else as the numbers of one picture look."""
+    if view.declared in _NAMES:
+        return view.declared, Origin.DECLARED
+    if view.evidence.conventional_task is not None:
+        return _PROBABILITIES, Origin.MODEL_FILE
+    config = view.evidence.neighbours.config
+    if config is not None and config.problem_type == _MULTI_LABEL_PROBLEM:
+        return _MULTI_LABEL, Origin.CONFIG
+    name = output.name.lower()
+    # The softmax of one class alone would always be 1.
+    unbound = _MULTI_LABEL if output.shape[1] == 1 else _LOGITS
+    if "logit" in name:
+        return unbound, Origin.MODEL_FILE
+    if "prob" in name or "softmax" in name:
+        return _PROBABILITIES, Origin.MODEL_FILE
+    blank: NDArray[np.float64] = output.blank.reshape(len(output.blank), -1).astype(np.float64)
+    summed = bool((blank >= 0).all() and (np.abs(blank.sum(axis=1) - 1) <= _SUM_TOLERANCE).all())
+    if output.shape[1] == 1:
+        summed = bool(((blank >= 0) & (blank <= 1)).all())
+    return (_PROBABILITIES if summed else unbound), Origin.GUESSED
+
+
+def _scores(answer: RawAnswer, *, layout: str) -> NDArray[np.float32]:
+    values: NDArray[np.float32] = answer.outputs[0].reshape(-1)
+    if not np.isfinite(values).all():
+        raise InferenceError(ErrorKind.MODEL_FAILED, "The model answered with scores that are not finite numbers")
+    if layout == _PROBABILITIES:
+        return values
+    if layout == _MULTI_LABEL:
+        return sigmoid(values)
+    # The largest is taken away first, so that none overflows.
+    powers = np.exp(values - values.max())
+    return powers / powers.sum()
+
+
+CLASSES = Layout(names=_NAMES, task_types=(TaskType.IMAGE_CLASSIFICATION,), wants="[b, nc]", recognise=_recognise)

@@ -1,0 +1,88 @@
+"""YOLO models whose rows carry a score of there being any object at all: [b, N, 5 + nc], cx, cy, w, h, object, classes.
+
+The score of a class is multiplied by it. Both have the same shape, which is also that of transposed oriented
+detections: unless the owner declares one of them, only a file of YOLOv5 is known, which names its classes but no task.
+
+- ``yolov5``: boxes in input pixels: YOLOv5, YOLOv7, and YOLOX exported with ``--decode_in_inference``.
+- ``yolox``: boxes in cells of three grids, w and h as logarithms, as YOLOX exports them (``demo_postprocess`` in
+  ``yolox/utils/demo_utils.py``). Its pictures are BGR, 0..255, and padded to the right and below.
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.runtimes.onnxruntime.conventions import NO_CONVENTIONS, Conventions
+from app.runtimes.onnxruntime.graph import RawAnswer
+from app.runtimes.onnxruntime.heads.candidates import Candidates
+from app.runtimes.onnxruntime.layouts.layout import Certainty, Layout, Match, ReadsBoxes, View
+from app.runtimes.onnxruntime.layouts.yolo_rows import BOX, MANY, Rows, detect
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.object_detection import DetectionParameters
+from tasks.task import TaskType
+
+__all__ = ("YOLOV5", "YOLOX")
+
+_YOLOV5, _YOLOX = "yolov5", "yolox"
+_TASKS = (TaskType.OBJECT_DETECTION,)
+_GRIDS = ((8, 16, 32), (8, 16, 32, 64))
+"""Strides in pixels, of the usual models and of those with a fourth grid."""
+_WANTS = "[b, N, 5 + nc]"
+_LARGEST_POWER = 20.0
+"""e to this is a box of half a thousand million cells: enough for any picture, and no overflow."""
+
+
+def _recognise(view: View, *, name: str) -> Match | None:
+    # YOLOv5 may append its three grids, before they are put together, to what it exports.
+    output = view.outputs[0]
+    if output.blank.ndim != 3 or not output.is_float or output.shape[2] <= BOX + 1:
+        return None
+    _, count, columns = output.shape
+    classes = columns - BOX - 1
+    if view.declared is None and (view.classes != classes or count <= MANY):
+        return None
+    metadata = view.evidence.metadata
+    known = name == _YOLOV5 and metadata.names is not None and metadata.task is None
+    rows = Rows(transposed=True, classes=classes, objectness=True)
+    return Match(
+        layout=name,
+        task_type=TaskType.OBJECT_DETECTION,
+        reading=ReadsBoxes(partial(_find if name == _YOLOV5 else _find_in_grids, rows=rows)),
+        outputs=(output,),
+        certainty=Certainty.NAMES if known else Certainty.SHAPES,
+        classes=classes,
+        conventions=Conventions(resize="pad", scale=1.0, bgr=True) if name == _YOLOX else NO_CONVENTIONS,
+    )
+
+
+def _find(answer: RawAnswer, parameters: DetectionParameters, *, rows: Rows) -> Candidates:
+    return detect(answer.outputs[0], rows, parameters)
+
+
+def _find_in_grids(answer: RawAnswer, parameters: DetectionParameters, *, rows: Rows) -> Candidates:
+    output: NDArray[Any] = answer.outputs[0].copy()
+    cells = _cells(len(output), answer.height, answer.width)
+    stride = cells[:, 2:]
+    output[:, :2] = (output[:, :2] + cells[:, :2]) * stride
+    output[:, 2:BOX] = np.exp(np.minimum(output[:, 2:BOX], _LARGEST_POWER)) * stride
+    return detect(output, rows, parameters)
+
+
+def _cells(count: int, height: int, width: int) -> NDArray[np.float32]:
+    """(count, 3): the column, row and stride of each candidate's cell."""
+    for strides in _GRIDS:
+        sides = [(height // stride, width // stride, stride) for stride in strides]
+        if sum(rows * columns for rows, columns, _ in sides) == count:
+            parts = [
+                np.stack([*np.meshgrid(np.arange(columns), np.arange(rows)), np.full((rows, columns), stride)], axis=2)
+                for rows, columns, stride in sides
+            ]
+            return np.concatenate([part.reshape(-1, 3) for part in parts]).astype(np.float32)
+    message = f"The model answered {count} candidates, which are no grids of YOLOX over {height}x{width} pixels"
+    raise InferenceError(ErrorKind.MODEL_FAILED, message)
+
+
+YOLOV5 = Layout(names=(_YOLOV5,), task_types=_TASKS, wants=_WANTS, recognise=partial(_recognise, name=_YOLOV5))
+YOLOX = Layout(names=(_YOLOX,), task_types=_TASKS, wants=_WANTS, recognise=partial(_recognise, name=_YOLOX))

@@ -1,0 +1,92 @@
+"""RF-DETR as its own project exports it: ``dets`` [b, N, 4], ``labels`` [b, N, slots] and, with masks, ``masks``.
+
+(``rfdetr/export`` and ``rfdetr/models/postprocess.py``.) Boxes are cx, cy, w, h as fractions of the input; labels are
+logits, each class by itself; the best pairs of query and class are the answer. ``masks`` [b, N, h, w] are logits. One
+slot more than there are labels is that of the background, which is the last one. Pictures are stretched, RGB, and
+normalised as for ImageNet.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.description import Fact, Origin
+from app.runtimes.onnxruntime.conventions import IMAGENET_MEAN, IMAGENET_STD, Conventions
+from app.runtimes.onnxruntime.graph import RawAnswer
+from app.runtimes.onnxruntime.heads.candidates import Candidates, class_pairs, fractions_to_xyxy, sigmoid
+from app.runtimes.onnxruntime.heads.mask_grid import MaskGrid
+from app.runtimes.onnxruntime.layouts.layout import (
+    Certainty,
+    Layout,
+    Match,
+    Outline,
+    ReadsBoxes,
+    ReadsMasks,
+    View,
+)
+from tasks.image_segmentation import SegmentationInput
+from tasks.object_detection import DetectionParameters
+from tasks.task import TaskType
+
+__all__ = ("RF_DETR",)
+
+_NAME = "rf-detr"
+
+
+def _recognise(view: View) -> Match | None:
+    outputs = view.named("dets", "labels", "masks") or view.named("dets", "labels")
+    if outputs is None or not all(output.is_float for output in outputs):
+        return None
+    boxes, logits, *masks = outputs
+    if boxes.blank.ndim != 3 or logits.blank.ndim != 3 or logits.shape[2] < 1 or boxes.shape != (*logits.shape[:2], 4):
+        return None
+    if masks and (masks[0].blank.ndim != 4 or masks[0].shape[:2] != logits.shape[:2] or not masks[0].blank.size):
+        return None
+    slots, metadata = logits.shape[2], view.evidence.metadata.rf_detr
+    named = sorted(metadata.class_id_to_name) if metadata else []
+    numbered = bool(named) and view.classes == len(named) and named[0] >= 0 and named[-1] < slots
+    background = not numbered and view.classes == slots - 1
+    kept = named if numbered else range(slots - background)
+    said = Fact("background", f"class {slots - 1} of {slots} in the output, left out", Origin.CONVENTION)
+    return Match(
+        layout=_NAME,
+        task_type=TaskType.IMAGE_SEGMENTATION if masks else TaskType.OBJECT_DETECTION,
+        reading=ReadsMasks(partial(_outline, kept=kept)) if masks else ReadsBoxes(partial(_find, kept=kept)),
+        outputs=outputs,
+        certainty=Certainty.NAMES,
+        origin=Origin.MODEL_FILE,
+        task_origin=Origin.MODEL_FILE,
+        classes=len(kept),
+        conventions=Conventions(
+            resize="stretch",
+            scale=1 / 255,
+            mean=(metadata.means if metadata else None) or IMAGENET_MEAN,
+            std=(metadata.stds if metadata else None) or IMAGENET_STD,
+            bgr=False,
+        ),
+        facts=(said,) if background else (),
+    )
+
+
+def _find(answer: RawAnswer, parameters: DetectionParameters, *, kept: Sequence[int]) -> Candidates:
+    boxes, logits, *_ = answer.outputs
+    scores: NDArray[np.float32] = sigmoid(logits[:, list(kept)])
+    corners = fractions_to_xyxy(boxes, answer.width, answer.height)
+    return class_pairs(corners, scores, parameters.score_threshold, len(scores))
+
+
+def _outline(answer: RawAnswer, item: SegmentationInput, *, kept: Sequence[int]) -> Outline:
+    found = _find(answer, item.parameters, kept=kept)
+    grid = MaskGrid(answer.outputs[2], answer.placement, answer.height, answer.width)
+    contours = [grid.outlined(query) for query in found.extras[:, 0].astype(int).tolist()]
+    return Outline(class_ids=found.class_ids, scores=found.scores, contours=contours)
+
+
+RF_DETR = Layout(
+    names=(_NAME,),
+    task_types=(TaskType.OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION),
+    wants="dets [b, N, 4], labels [b, N, slots], and masks [b, N, h, w]",
+    recognise=_recognise,
+)

@@ -1,0 +1,95 @@
+"""Semantic segmentation as transformers exports it: [b, nc, h, w], for each cell of a grid how likely each class is.
+
+As logits or after softmax, which the output's name or its numbers tell. The grid is brought to the size of the image
+bilinearly, and each pixel belongs to its likeliest class, as ``post_process_semantic_segmentation`` does it; a class
+that is the likeliest of no cell is left out. Each other class is one answer: its score is the mean of its probability
+over the cells where it is the likeliest.
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.description import Fact, Origin
+from app.runtimes.onnxruntime.conventions import IMAGENET_MEAN, IMAGENET_STD, Conventions
+from app.runtimes.onnxruntime.graph import RawAnswer
+from app.runtimes.onnxruntime.heads.mask_grid import MaskGrid
+from app.runtimes.onnxruntime.layouts.layout import Layout, Match, Outline, ReadsMasks, View
+from tasks.image_segmentation import SegmentationInput
+from tasks.task import TaskType
+from tasks.vision.contours import Contour, contours_of_mask
+
+__all__ = ("SEMANTIC", "class_contours")
+
+_NAME = "semantic"
+_SUM_TOLERANCE = 1e-3
+
+
+def _recognise(view: View) -> Match | None:
+    outputs = view.named("logits") or view.outputs
+    wanted = view.told is TaskType.IMAGE_SEGMENTATION or view.declared == _NAME
+    if not wanted or len(outputs) != 1:
+        return None
+    (output,) = outputs
+    if not output.is_float or output.blank.ndim != 4 or output.shape[1] < 2 or not output.blank.size:
+        return None
+    named = "logit" in output.name.lower()
+    logits = named or not _are_probabilities(output.blank)
+    said = "logits, softmax is applied here" if logits else "probabilities"
+    return Match(
+        layout=_NAME,
+        task_type=TaskType.IMAGE_SEGMENTATION,
+        reading=ReadsMasks(partial(_outline, logits=logits)),
+        outputs=outputs,
+        classes=output.shape[1],
+        conventions=Conventions(
+            resize="stretch", mean=IMAGENET_MEAN, std=IMAGENET_STD, bgr=False, origin=Origin.GUESSED
+        ),
+        facts=(Fact("scores", said, Origin.MODEL_FILE if named else Origin.SHAPES),),
+    )
+
+
+def _outline(answer: RawAnswer, item: SegmentationInput, *, logits: bool) -> Outline:
+    grid = MaskGrid(np.nan_to_num(answer.outputs[0]), answer.placement, answer.height, answer.width)
+    likeliest = grid.planes.argmax(axis=0)
+    class_ids, scores = _scores(_softmax(grid.planes) if logits else grid.planes, likeliest)
+    wanted = scores >= item.parameters.score_threshold
+    # A class is left out where another wins, but must not leave its pixels to the next best when it scores too little.
+    grid.planes = grid.planes[class_ids]
+    contours = class_contours(grid.highest(), np.flatnonzero(wanted))
+    return Outline(class_ids=class_ids[wanted], scores=scores[wanted], contours=contours)
+
+
+def class_contours(numbers: NDArray[np.integer[Any]], wanted: NDArray[np.intp]) -> list[list[Contour]]:
+    """The contours of each class of a (height, width) map of class numbers, in its pixels, in the order of `wanted`."""
+    return [contours_of_mask((numbers == number).astype(np.uint8)) for number in wanted.tolist()]
+
+
+def _are_probabilities(blank: NDArray[np.floating[Any]]) -> bool:
+    """Whether (b, nc, rows, columns) numbers sum to 1 over the classes."""
+    values = blank.astype(np.float64)
+    return bool((values >= 0).all() and (np.abs(values.sum(axis=1) - 1) <= _SUM_TOLERANCE).all())
+
+
+def _softmax(planes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(nc, rows, columns) logits to probabilities."""
+    powers = np.exp(planes - planes.max(axis=0))
+    return powers / powers.sum(axis=0)
+
+
+def _scores(
+    probabilities: NDArray[np.float32], likeliest: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+    """The classes that are anywhere the likeliest, and the mean of each one's probability there."""
+    counts = np.bincount(likeliest.ravel(), minlength=len(probabilities))
+    highest = np.take_along_axis(probabilities, likeliest[np.newaxis], axis=0)
+    sums = np.bincount(likeliest.ravel(), weights=highest.ravel(), minlength=len(probabilities))
+    class_ids = np.flatnonzero(counts)
+    return class_ids, (sums[class_ids] / counts[class_ids]).astype(np.float32)
+
+
+SEMANTIC = Layout(
+    names=(_NAME,), task_types=(TaskType.IMAGE_SEGMENTATION,), wants="[b, nc, h, w]", recognise=_recognise
+)

@@ -1,0 +1,125 @@
+"""Text detection by differentiable binarisation (DB), as PaddleOCR exports it: [b, 1, h, w], where there is text, 0..1.
+
+(``ppocr/postprocess/db_postprocess.py``.) Cells over a threshold are gathered into regions. A region's smallest
+rectangle is scored by the mean of the map within it, and then grown by what training shrank it: its area times a ratio
+over its perimeter, on all sides. The rectangle covers its cells wholly, where PaddleOCR measures from centre to centre.
+"""
+
+import math
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.description import Origin
+from app.runtimes.onnxruntime.conventions import Conventions
+from app.runtimes.onnxruntime.elastic import Edges
+from app.runtimes.onnxruntime.graph import RawAnswer
+from app.runtimes.onnxruntime.heads.candidates import Candidates
+from app.runtimes.onnxruntime.layouts.layout import Certainty, Layout, Match, ReadsTurnedBoxes, View
+from tasks.object_detection import DetectionParameters
+from tasks.task import TaskType
+
+__all__ = ("TEXT_MAP",)
+
+_NAME = "text-map"
+_INPUT_NAME = "x"
+_OUTPUT_STARTS = ("sigmoid_", "fetch_name_", "save_infer_model")
+"""How Paddle's converter names inputs and outputs."""
+
+_THRESHOLD = 0.3
+_GROWTH = 1.5
+_NARROWEST = 3
+"""Cells, from centre to centre: what is narrower is noise."""
+_MOST_REGIONS = 1000
+
+_CONVENTIONS = Conventions(
+    size=(736, 736),
+    resize="stretch",
+    elastic=Edges(shortest=736, longest=2000, multiple=32),
+    scale=1 / 255,
+    # PaddleOCR normalises BGR pixels with ImageNet's numbers for RGB: these are the same, turned round twice.
+    mean=(0.406, 0.456, 0.485),
+    std=(0.225, 0.224, 0.229),
+    bgr=True,
+    origin=Origin.GUESSED,
+)
+
+
+def _recognise(view: View) -> Match | None:
+    if len(view.outputs) != 1:
+        return None
+    (output,) = view.outputs
+    if not output.is_float or output.blank.ndim != 4 or output.shape[1] != 1 or min(output.shape[2:]) < 2:
+        return None
+    paddle = view.inputs.image.name == _INPUT_NAME and output.name.startswith(_OUTPUT_STARTS)
+    wanted = view.told is TaskType.ORIENTED_OBJECT_DETECTION or view.declared == _NAME
+    if not (paddle or wanted):
+        return None
+    return Match(
+        layout=_NAME,
+        task_type=TaskType.ORIENTED_OBJECT_DETECTION,
+        reading=ReadsTurnedBoxes(_find),
+        outputs=view.outputs,
+        certainty=Certainty.NAMES if paddle else Certainty.SHAPES,
+        origin=Origin.MODEL_FILE if paddle else Origin.SHAPES,
+        task_origin=Origin.MODEL_FILE,
+        classes=1,
+        names=("text",),
+        conventions=_CONVENTIONS,
+    )
+
+
+def _find(answer: RawAnswer, parameters: DetectionParameters) -> Candidates:
+    cells: NDArray[np.float32] = np.nan_to_num(answer.outputs[0][0])
+    across, down = answer.width / cells.shape[1], answer.height / cells.shape[0]
+    regions, _ = cv2.findContours((cells > _THRESHOLD).astype(np.uint8), cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
+    boxes: list[tuple[float, ...]] = []
+    scores: list[float] = []
+    for region in regions[:_MOST_REGIONS]:
+        (cx, cy), (width, height), degrees = cv2.minAreaRect(region)
+        if min(width, height) < _NARROWEST:
+            continue
+        score = _mean_within(cells, ((cx, cy), (width, height), degrees))
+        if score < parameters.score_threshold:
+            continue
+        # Contours run through the centres of cells, half a cell inside of what they cover.
+        boxes.append(_turned(cx + 0.5, cy + 0.5, width + 1, height + 1, degrees, across, down))
+        scores.append(min(score, 1.0))
+    extras: NDArray[np.float32] = np.zeros((len(boxes), 0), np.float32)
+    return Candidates(
+        boxes=np.array(boxes, np.float32).reshape(-1, 5),
+        scores=np.array(scores, np.float32),
+        class_ids=np.zeros(len(boxes), np.intp),
+        extras=extras,
+    )
+
+
+def _turned(
+    cx: float, cy: float, width: float, height: float, degrees: float, across: float, down: float
+) -> tuple[float, ...]:
+    """A rectangle of cells, grown, as cx, cy, w, h, r in input pixels; w is its longer side, r -pi/2 to pi/2."""
+    grown = _GROWTH * width * height / (width + height)
+    width, height = width + grown, height + grown
+    if height > width:
+        width, height, degrees = height, width, degrees - 90
+    scale = math.sqrt(across * down)
+    angle = math.remainder(math.radians(degrees), math.pi)
+    return cx * across, cy * down, width * scale, height * scale, angle
+
+
+def _mean_within(
+    cells: NDArray[np.float32], rectangle: tuple[tuple[float, float], tuple[float, float], float]
+) -> float:
+    """The mean of the cells whose centres a rectangle holds, borders included."""
+    corners = np.rint(cv2.boxPoints(rectangle)).astype(np.int32)
+    left, top = np.maximum(corners.min(axis=0), 0).tolist()
+    right, bottom = np.minimum(corners.max(axis=0), np.array(cells.shape[::-1]) - 1).tolist()
+    inside = np.zeros((bottom - top + 1, right - left + 1), np.uint8)
+    cv2.fillPoly(inside, [corners - np.array([left, top], np.int32)], 1)
+    return float(cv2.mean(cells[top : bottom + 1, left : right + 1], inside)[0])
+
+
+TEXT_MAP = Layout(
+    names=(_NAME,), task_types=(TaskType.ORIENTED_OBJECT_DETECTION,), wants="[b, 1, h, w]", recognise=_recognise
+)

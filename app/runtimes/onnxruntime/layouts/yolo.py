@@ -1,0 +1,155 @@
+"""The layouts of Ultralytics' ONNX exports (``ultralytics/engine/exporter.py``, "output0" and "output1").
+
+- ``raw``: detect [b, 4 + nc, N], obb [b, 4 + nc + 1, N], segment [b, 4 + nc + nm, N] and prototypes [b, nm, h, w], pose
+  [b, 4 + nc + keypoints, N]; boxes cx, cy, w, h in input pixels; no suppression yet.
+- ``raw-transposed``: the same with the last two dimensions exchanged.
+- ``nms``: detect [b, M, 6] xyxy, score, class; obb [b, M, 7] cx, cy, w, h, score, class, r; segment [b, M, 6 + nm] and
+  prototypes.
+- ``end2end``: the same rows, from a network that needs no suppression.
+"""
+
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.description import Fact, Origin
+from app.runtimes.onnxruntime.graph import RawAnswer
+from app.runtimes.onnxruntime.heads.candidates import Candidates
+from app.runtimes.onnxruntime.heads.mask_grid import MaskGrid
+from app.runtimes.onnxruntime.layouts.layout import (
+    Layout,
+    Match,
+    Outline,
+    Reading,
+    ReadsBoxes,
+    ReadsMasks,
+    ReadsTurnedBoxes,
+    View,
+)
+from app.runtimes.onnxruntime.layouts.yolo_rows import BOX, MANY, Rows, detect, read_rows
+from tasks.image_segmentation import SegmentationInput
+from tasks.object_detection import DetectionParameters
+from tasks.task import TaskType
+from tasks.vision.boxes import clip_boxes, suppress_rotated_boxes
+
+__all__ = ("YOLO",)
+
+_RAW, _TRANSPOSED, _NMS, _END2END = _NAMES = ("raw", "raw-transposed", "nms", "end2end")
+_SUPPRESSED = (_NMS, _END2END)
+_TASKS = (TaskType.OBJECT_DETECTION, TaskType.ORIENTED_OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION)
+
+_DETECTION = 6
+"""Numbers of a suppressed row: box, score, class."""
+
+_MOST_TURNED = 2000
+"""Candidates: overlaps of rotated boxes are computed one by one, so that many would take seconds."""
+
+
+def _recognise(view: View) -> Match | None:
+    ranks = [output.blank.ndim for output in view.outputs]
+    if ranks not in ([3], [3, 4]) or not all(output.is_float for output in view.outputs):
+        return None
+    masks = ranks == [3, 4]
+    if masks and not view.outputs[1].blank.size:
+        return None
+    if view.told is not None and (view.told not in _TASKS or (view.told is TaskType.IMAGE_SEGMENTATION) != masks):
+        return None
+    _, rows, columns = view.outputs[0].shape
+    origin = Origin.SHAPES
+    if masks:
+        task_type = TaskType.IMAGE_SEGMENTATION
+    else:
+        known, turned = _is_turned(rows, columns, view)
+        task_type = TaskType.ORIENTED_OBJECT_DETECTION if turned else TaskType.OBJECT_DETECTION
+        origin = Origin.SHAPES if known else Origin.GUESSED
+        task_type = view.told or task_type
+    keypoints = view.evidence.metadata.keypoints
+    turned = task_type is TaskType.ORIENTED_OBJECT_DETECTION
+    extra = view.outputs[1].shape[1] if masks else 1 if turned else keypoints
+    name = _layout(rows, columns, extra, view)
+    if name is None:
+        return None
+    channels = columns if name == _TRANSPOSED else rows
+    classes = None if name in _SUPPRESSED else channels - BOX - extra
+    read = Rows(suppressed=name in _SUPPRESSED, transposed=name == _TRANSPOSED, classes=classes)
+    left_out = Fact("keypoints", f"{keypoints} numbers for each box, left out", Origin.MODEL_FILE)
+    return Match(
+        layout=name,
+        task_type=task_type,
+        reading=_reading(task_type, read),
+        outputs=view.outputs,
+        task_origin=origin,
+        classes=classes,
+        facts=(left_out,) if keypoints and task_type is TaskType.OBJECT_DETECTION else (),
+    )
+
+
+def _reading(task_type: TaskType, rows: Rows) -> Reading:
+    if task_type is TaskType.IMAGE_SEGMENTATION:
+        return ReadsMasks(partial(_outline, rows=rows))
+    if task_type is TaskType.ORIENTED_OBJECT_DETECTION:
+        return ReadsTurnedBoxes(partial(_find_turned, rows=rows))
+    return ReadsBoxes(partial(_find, rows=rows))
+
+
+def _is_turned(rows: int, columns: int, view: View) -> tuple[bool, bool]:
+    """Whether it can be known that boxes have an angle, and whether they have one."""
+    if columns in (_DETECTION, _DETECTION + 1) and view.declared in (None, *_SUPPRESSED):
+        counted = view.classes is not None and BOX + view.classes == columns
+        if view.declared is not None or rows <= MANY or (rows > columns and not counted):
+            return True, columns == _DETECTION + 1
+    channels = columns if view.declared == _TRANSPOSED or rows > columns else rows
+    if view.classes is None:
+        return False, False
+    return channels in (BOX + view.classes, BOX + view.classes + 1), channels == BOX + view.classes + 1
+
+
+def _layout(rows: int, columns: int, extra: int, view: View) -> str | None:
+    """The name of the layout, as declared or as the shape tells; None for a shape that has none of them."""
+    name = view.declared
+    if name is not None:
+        width = rows if name == _RAW else columns
+        fits = width > BOX + extra if name in (_RAW, _TRANSPOSED) else width == _DETECTION + extra
+        return name if name in _NAMES and fits else None
+    channels = None if view.classes is None else BOX + view.classes + extra
+    metadata = view.evidence.metadata
+    suppressed = metadata.suppressed or metadata.end_to_end
+    if columns == _DETECTION + extra and rows != channels and (suppressed or columns != channels or rows <= MANY):
+        return _END2END if metadata.end_to_end else _NMS
+    if rows == channels:
+        return _RAW
+    if columns == channels:
+        return _TRANSPOSED
+    return _RAW if BOX + extra < rows < columns else None
+
+
+def _find(answer: RawAnswer, parameters: DetectionParameters, *, rows: Rows) -> Candidates:
+    return detect(answer.outputs[0], rows, parameters)
+
+
+def _find_turned(answer: RawAnswer, parameters: DetectionParameters, *, rows: Rows) -> Candidates:
+    found = read_rows(answer.outputs[0], rows, parameters.score_threshold, _MOST_TURNED)
+    boxes = np.concatenate([found.boxes, found.extras], axis=1)
+    found = Candidates(boxes=boxes, scores=found.scores, class_ids=found.class_ids, extras=found.extras)
+    if rows.suppressed:
+        return found
+    return found.take(suppress_rotated_boxes(boxes, found.scores, found.class_ids, parameters.iou_threshold))
+
+
+def _outline(answer: RawAnswer, item: SegmentationInput, *, rows: Rows) -> Outline:
+    """Prototype masks and a coefficient for each of them (YOLACT); only pixels within its box belong to an object."""
+    found = detect(answer.outputs[0], rows, item.parameters)
+    prototypes: NDArray[np.float32] = answer.outputs[1]
+    grid = MaskGrid(prototypes, answer.placement, answer.height, answer.width)
+    boxes = clip_boxes(answer.placement.boxes_to_image(found.boxes), item.image.width, item.image.height)
+    contours = [grid.mixed(coefficients, box) for coefficients, box in zip(found.extras, boxes, strict=True)]
+    return Outline(class_ids=found.class_ids, scores=found.scores, contours=contours)
+
+
+YOLO = Layout(
+    names=_NAMES,
+    task_types=_TASKS,
+    wants="[b, 4 + nc, N], [b, N, 4 + nc] or [b, M, 6], and prototypes [b, nm, h, w] for masks",
+    recognise=_recognise,
+)

@@ -1,0 +1,143 @@
+"""Whatever a graph answers: it is understood and can be read, or refused in one sentence."""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from app.runtimes.onnxruntime.evidence import Evidence, Facts
+from app.runtimes.onnxruntime.graph import RawAnswer
+from app.runtimes.onnxruntime.inputs import ImageInputs
+from app.runtimes.onnxruntime.layouts import LAYOUTS, Output, View, choose_layout
+from app.runtimes.onnxruntime.layouts.layout import (
+    Match,
+    ReadsBoxes,
+    ReadsClasses,
+    ReadsMasks,
+    ReadsText,
+    ReadsTurnedBoxes,
+)
+from app.runtimes.onnxruntime.metadata import ExportMetadata
+from app.runtimes.onnxruntime.neighbours import Config, Neighbours
+from app.runtimes.onnxruntime.placement import fit
+from app.settings.model import ModelError, ModelSettings
+from tasks.exchange.error import InferenceError
+from tasks.exchange.tensor import Datatype, TensorSpec
+from tasks.image_segmentation import SegmentationInput, SegmentationParameters
+from tasks.object_detection import DetectionParameters
+from tasks.task import TaskType
+from tasks.vision.image import Image
+
+SIDE = 32
+IMAGE = TensorSpec(name="images", datatype=Datatype.FP32, shape=(-1, 3, SIDE, SIDE))
+SIZES = TensorSpec(name="orig_target_sizes", datatype=Datatype.INT64, shape=(-1, 2))
+NAMES: tuple[str, ...] = (
+    "output0",
+    "output1",
+    "logits",
+    "pred_boxes",
+    "dets",
+    "labels",
+    "boxes",
+    "scores",
+    "masks",
+    "probs",
+)
+SIDES: tuple[int, ...] = (0, 1, 2, 4, 5, 6, 7, 9, 84)
+NUMBERS = (0.0, -1.0, 0.5, 1.0, 3.0, 1e9, -1e9, float("nan"), float("inf"))
+
+
+Shapes = dict[str, tuple[int, ...]]
+
+KNOWN: tuple[Shapes, ...] = (
+    {"output0": (6, 84)},
+    {"output0": (9, 6)},
+    {"output0": (9, 7)},
+    {"output0": (84, 7)},
+    {"output0": (9, 6), "output1": (2, 4, 4)},
+    {"output0": (9, 7), "output1": (1, 4, 4)},
+    {"output0": (7, 84), "output1": (2, 4, 4)},
+    {"logits": (9, 4), "pred_boxes": (9, 4)},
+    {"dets": (9, 4), "labels": (9, 2)},
+    {"dets": (9, 4), "labels": (9, 2), "masks": (9, 4, 4)},
+    {"labels": (9,), "boxes": (9, 4), "scores": (9,)},
+    {"logits": (4, 9, 9)},
+    {"probs": (3,)},
+    {"output0": (1, 9, 9)},
+    {"output0": (9, 9)},
+)
+"""Shapes without the batch, which some layout has."""
+
+RANDOM: st.SearchStrategy[Shapes] = st.dictionaries(
+    st.sampled_from(list(NAMES)),
+    st.lists(st.sampled_from(list(SIDES)), max_size=3).map(lambda sides: tuple(sides)),
+    min_size=1,
+    max_size=3,
+)
+
+
+@st.composite
+def outputs(draw: st.DrawFn) -> list[Output]:
+    found: list[Output] = []
+    shapes: Shapes = draw(st.one_of(st.sampled_from(KNOWN), RANDOM))
+    for name, shape in shapes.items():
+        numbers = draw(st.lists(st.sampled_from(NUMBERS), min_size=1, max_size=9))
+        values: NDArray[Any] = np.resize(np.array(numbers), (1, *shape))
+        kind = draw(st.sampled_from(("f4", "f4", "f4", "u1", "i8")))
+        blank = values.astype(kind) if kind == "f4" else np.nan_to_num(values, posinf=0).clip(0, 200).astype(kind)
+        found.append(Output(name=name, blank=blank))
+    return found
+
+
+TASKS = st.sampled_from((None, *(task for task in TaskType if task is not TaskType.TENSOR)))
+DECLARED = st.sampled_from((None, None, *(name for layout in LAYOUTS for name in layout.names)))
+MODEL_TYPES = st.sampled_from((None, "detr", "rt_detr", "unknown"))
+
+
+@given(given=outputs(), told=TASKS, declared=DECLARED, classes=st.sampled_from((None, 1, 2, 3, 80)), kind=MODEL_TYPES)
+def test_it_is_understood_and_read_or_refused(
+    given: list[Output], told: TaskType | None, declared: str | None, classes: int | None, kind: str | None
+) -> None:
+    labels = None if classes is None else tuple(f"class {number}" for number in range(classes))
+    evidence = Evidence(
+        file=Path("model.onnx"),
+        settings=ModelSettings(layout=declared, labels=labels, task_type=told),
+        metadata=ExportMetadata(),
+        neighbours=Neighbours(config=Config(model_type=kind)),
+    )
+    inputs = ImageInputs(image=IMAGE, target_sizes=SIZES)
+    view = View(inputs=inputs, outputs=given, evidence=evidence, told=told, classes=classes)
+    try:
+        found = choose_layout(view, Facts())
+    except ModelError:
+        return
+    assert declared in (None, found.layout)
+    assert told in (None, found.task_type)
+    with contextlib.suppress(InferenceError), np.errstate(all="ignore"):
+        read(found)
+
+
+def read(found: Match) -> None:
+    """Read the blank as an answer: only finite numbers come out."""
+    picture = Image(np.zeros((20, 50, 3), np.uint8))
+    placement = fit((picture.height, picture.width), (SIDE, SIDE), "letterbox", SIDE).placement
+    answer = RawAnswer([output.blank[0] for output in found.outputs], placement, SIDE, SIDE)
+    match found.reading:
+        case ReadsClasses(scores):
+            assert np.isfinite(scores(answer)).all()
+        case ReadsBoxes(find) | ReadsTurnedBoxes(find):
+            candidates = find(answer, DetectionParameters(score_threshold=0.0))
+            width = 5 if isinstance(found.reading, ReadsTurnedBoxes) else 4
+            assert candidates.boxes.shape == (len(candidates.scores), width)
+            assert np.isfinite(candidates.boxes).all()
+            assert np.isfinite(candidates.scores).all()
+        case ReadsMasks(outline):
+            outlined = outline(answer, SegmentationInput(picture, SegmentationParameters(score_threshold=0.0)))
+            assert len(outlined.class_ids) == len(outlined.scores) == len(outlined.contours)
+            assert np.isfinite(outlined.scores).all()
+        case ReadsText(text):
+            assert isinstance(text(answer), str)

@@ -1,0 +1,312 @@
+"""What shapes, names and files mean, and what is refused because they may mean two things."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.engine.description import Origin
+from app.runtimes.onnxruntime.evidence import Evidence, Facts
+from app.runtimes.onnxruntime.inputs import ImageInputs
+from app.runtimes.onnxruntime.layouts import LAYOUTS, Match, Output, View, choose_layout, told_task
+from app.runtimes.onnxruntime.metadata import ExportMetadata
+from app.runtimes.onnxruntime.neighbours import Config, Neighbours
+from app.settings.model import ModelError, ModelSettings
+from tasks.exchange.tensor import Datatype, TensorSpec
+from tasks.task import TaskType
+
+CLASSIFY, DETECT = TaskType.IMAGE_CLASSIFICATION, TaskType.OBJECT_DETECTION
+OBB, SEGMENT = TaskType.ORIENTED_OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION
+READ = TaskType.IMAGE_TEXT_TO_TEXT
+MASKS = (1, 32, 40, 40)
+IMAGE = TensorSpec(name="images", datatype=Datatype.FP32, shape=(-1, 3, 64, 64))
+SIZES = TensorSpec(name="orig_target_sizes", datatype=Datatype.INT64, shape=(-1, 2))
+Shapes = list[tuple[int, ...]] | dict[str, tuple[int, ...]]
+
+
+def evidence(settings: ModelSettings | None = None, config: Config | None = None, **metadata: Any) -> Evidence:
+    return Evidence(
+        file=Path("model.onnx"),
+        settings=settings or ModelSettings(),
+        metadata=ExportMetadata(**metadata),
+        neighbours=Neighbours(config=config),
+    )
+
+
+def view(shapes: Shapes, known: Evidence, classes: int | None = None, inputs: ImageInputs | None = None) -> View:
+    """A graph of outputs that are all zeros; an output whose name ends in ``_ids`` holds whole numbers."""
+    named = shapes if isinstance(shapes, dict) else {f"output{index}": shape for index, shape in enumerate(shapes)}
+    told = told_task(known)
+    return View(
+        inputs=inputs or ImageInputs(image=IMAGE),
+        outputs=[
+            Output(name=name.removesuffix("_ids"), blank=np.zeros(shape, "i8" if name.endswith("_ids") else "f4"))
+            for name, shape in named.items()
+        ],
+        evidence=known,
+        told=told[0] if told else None,
+        classes=classes,
+    )
+
+
+def chosen(shapes: Shapes, known: Evidence, classes: int | None = None) -> tuple[Match, dict[str, Origin]]:
+    facts = Facts()
+    found = choose_layout(view(shapes, known, classes), facts)
+    return found, {fact.topic: fact.origin for fact in facts.recorded}
+
+
+def declaring(**settings: Any) -> Evidence:
+    return evidence(ModelSettings(**settings))
+
+
+NAMES = [name for layout in LAYOUTS for name in layout.names]
+
+
+def test_names_are_those_of_one_layout_each() -> None:
+    assert len(set(NAMES)) == len(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_layout_is_documented(name: str) -> None:
+    assert f"`{name}`" in (Path(__file__).parents[5] / "docs" / "model_formats.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("task", "shapes", "classes", "metadata", "name", "counted"),
+    [
+        (DETECT, [(1, 84, 8400)], 80, {}, "raw", 80),
+        (DETECT, [(1, 84, 8400)], None, {}, "raw", 80),
+        (DETECT, [(1, 5, 8400)], 1, {}, "raw", 1),
+        (DETECT, [(1, 6, 8400)], 2, {}, "raw", 2),
+        (DETECT, [(1, 300, 6)], 80, {}, "nms", None),
+        (DETECT, [(1, 300, 6)], None, {}, "nms", None),
+        (DETECT, [(1, 300, 6)], 2, {}, "nms", None),
+        (DETECT, [(1, 300, 6)], 1, {}, "nms", None),
+        (DETECT, [(1, 0, 6)], None, {}, "nms", None),
+        (DETECT, [(1, 300, 6)], 80, {"end_to_end": True}, "end2end", None),
+        (DETECT, [(1, 8400, 84)], 80, {}, "raw-transposed", 80),
+        (DETECT, [(1, 8400, 6)], 2, {}, "raw-transposed", 2),
+        (DETECT, [(1, 8400, 6)], 2, {"suppressed": True}, "nms", None),
+        (DETECT, [(1, 300, 57)], 1, {"task": "pose", "keypoints": 51}, "nms", None),
+        (DETECT, [(1, 56, 8400)], 1, {"task": "pose", "keypoints": 51}, "raw", 1),
+        (OBB, [(1, 20, 8400)], 15, {}, "raw", 15),
+        (OBB, [(1, 300, 7)], 15, {}, "nms", None),
+        (OBB, [(1, 8400, 20)], 15, {}, "raw-transposed", 15),
+        (SEGMENT, [(1, 116, 8400), MASKS], 80, {}, "raw", 80),
+        (SEGMENT, [(1, 300, 38), MASKS], 80, {}, "nms", None),
+        (SEGMENT, [(1, 300, 38), MASKS], 80, {"end_to_end": True}, "end2end", None),
+        (SEGMENT, [(1, 8400, 116), MASKS], 80, {}, "raw-transposed", 80),
+    ],
+)
+def test_layouts_of_ultralytics_are_told_from_shapes(
+    task: TaskType,
+    shapes: list[tuple[int, ...]],
+    classes: int | None,
+    metadata: dict[str, Any],
+    name: str,
+    counted: int,
+) -> None:
+    found, origins = chosen(shapes, evidence(ModelSettings(task_type=task), **metadata), classes)
+    assert (found.layout, found.classes, found.task_type) == (name, counted, task)
+    assert (origins["task type"], origins["layout"]) == (Origin.DECLARED, Origin.SHAPES)
+
+
+@pytest.mark.parametrize(
+    ("declared", "shape", "counted"),
+    [
+        ("raw-transposed", (1, 300, 6), 2),
+        ("raw", (1, 6, 6), 2),
+        ("nms", (1, 9000, 6), None),
+        ("end2end", (1, 3, 6), None),
+        ("yolov5", (1, 300, 6), 1),
+        ("yolox", (1, 84, 7), 2),
+    ],
+)
+def test_a_declared_layout_wins(declared: str, shape: tuple[int, ...], counted: int | None) -> None:
+    found, origins = chosen([shape], declaring(layout=declared, task_type=DETECT))
+    assert (found.layout, found.classes) == (declared, counted)
+    assert origins["layout"] is Origin.DECLARED
+
+
+@pytest.mark.parametrize(
+    ("known", "shapes", "classes", "task", "layout", "task_origin", "origin"),
+    [
+        (declaring(task_type=SEGMENT), [(1, 116, 8400), MASKS], None, SEGMENT, "raw", Origin.DECLARED, Origin.SHAPES),
+        (evidence(task="obb"), [(1, 84, 8400)], None, OBB, "raw", Origin.MODEL_FILE, Origin.SHAPES),
+        (
+            evidence(config=Config(architectures=("ResNetForImageClassification",))),
+            {"logits": (1, 7), "hidden": (1, 5, 4)},
+            None,
+            CLASSIFY,
+            "logits",
+            Origin.CONFIG,
+            Origin.MODEL_FILE,
+        ),
+        (evidence(), [(1, 1000)], None, CLASSIFY, "logits", Origin.SHAPES, Origin.GUESSED),
+        (evidence(), {"probs": (1, 5, 1, 1)}, None, CLASSIFY, "probabilities", Origin.SHAPES, Origin.MODEL_FILE),
+        (evidence(), [(1, 116, 8400), MASKS], None, SEGMENT, "raw", Origin.SHAPES, Origin.SHAPES),
+        (evidence(), [(1, 84, 8400)], 80, DETECT, "raw", Origin.SHAPES, Origin.SHAPES),
+        (evidence(), [(1, 85, 8400)], 80, OBB, "raw", Origin.SHAPES, Origin.SHAPES),
+        (evidence(), [(1, 300, 7)], 15, OBB, "nms", Origin.SHAPES, Origin.SHAPES),
+        (evidence(), [(1, 300, 6)], 15, DETECT, "nms", Origin.SHAPES, Origin.SHAPES),
+        (evidence(), [(1, 84, 8400)], None, DETECT, "raw", Origin.GUESSED, Origin.SHAPES),
+        # YOLOv5 names its classes, but not its task.
+        (evidence(names=("a",) * 80), [(1, 25200, 85)], 80, DETECT, "yolov5", Origin.SHAPES, Origin.SHAPES),
+        (
+            evidence(config=Config(architectures=("YolosForObjectDetection",), model_type="yolos")),
+            {"logits": (1, 100, 92), "pred_boxes": (1, 100, 4), "hidden": (1, 3, 3)},
+            91,
+            DETECT,
+            "detr",
+            Origin.CONFIG,
+            Origin.CONFIG,
+        ),
+        (
+            evidence(config=Config(architectures=("RTDetrV2ForObjectDetection",), model_type="rt_detr_v2")),
+            {"logits": (1, 300, 80), "pred_boxes": (1, 300, 4)},
+            80,
+            DETECT,
+            "detr-sigmoid",
+            Origin.CONFIG,
+            Origin.CONFIG,
+        ),
+        (
+            evidence(),
+            {"logits": (1, 100, 92), "pred_boxes": (1, 100, 4)},
+            91,
+            DETECT,
+            "detr",
+            Origin.SHAPES,
+            Origin.SHAPES,
+        ),
+        (
+            evidence(),
+            {"logits": (1, 100, 92), "pred_boxes": (1, 100, 4)},
+            92,
+            DETECT,
+            "detr-sigmoid",
+            Origin.SHAPES,
+            Origin.SHAPES,
+        ),
+        (
+            evidence(),
+            {"dets": (1, 300, 4), "labels": (1, 300, 91)},
+            None,
+            DETECT,
+            "rf-detr",
+            Origin.MODEL_FILE,
+            Origin.MODEL_FILE,
+        ),
+        (
+            evidence(),
+            {"dets": (1, 9, 4), "labels": (1, 9, 3), "masks": (1, 9, 8, 8)},
+            None,
+            SEGMENT,
+            "rf-detr",
+            Origin.MODEL_FILE,
+            Origin.MODEL_FILE,
+        ),
+        (
+            evidence(config=Config(architectures=("SegformerForSemanticSegmentation",))),
+            {"logits": (1, 150, 16, 16)},
+            150,
+            SEGMENT,
+            "semantic",
+            Origin.CONFIG,
+            Origin.SHAPES,
+        ),
+        (evidence(task="semantic"), {"o_ids": (1, 64, 64)}, 3, SEGMENT, "class-map", Origin.MODEL_FILE, Origin.SHAPES),
+        (evidence(), {"o_ids": (1, 1, 64, 64)}, None, SEGMENT, "class-map", Origin.SHAPES, Origin.SHAPES),
+        (declaring(task_type=OBB), [(1, 1, 64, 64)], None, OBB, "text-map", Origin.DECLARED, Origin.SHAPES),
+        (evidence(characters="a\nb"), [(1, 40, 4)], None, READ, "ctc", Origin.MODEL_FILE, Origin.MODEL_FILE),
+        (declaring(labels=("a",), layout="ctc"), [(1, 40, 2)], 1, READ, "ctc", Origin.MODEL_FILE, Origin.DECLARED),
+    ],
+)
+def test_what_a_model_does_is_told_by_its_files_and_shapes(
+    known: Evidence,
+    shapes: Shapes,
+    classes: int | None,
+    task: TaskType,
+    layout: str,
+    task_origin: Origin,
+    origin: Origin,
+) -> None:
+    found, origins = chosen(shapes, known, classes)
+    assert (found.task_type, found.layout) == (task, layout)
+    assert (origins["task type"], origins["layout"]) == (task_origin, origin)
+
+
+def test_post_processed_boxes_need_the_input_of_their_size() -> None:
+    shapes: Shapes = {"labels_ids": (1, 300), "boxes": (1, 300, 4), "scores": (1, 300)}
+    given = view(shapes, evidence(), inputs=ImageInputs(image=IMAGE, target_sizes=SIZES))
+    found = choose_layout(given, Facts())
+    assert (found.layout, found.task_type, found.classes) == ("rt-detr", DETECT, None)
+    with pytest.raises(ModelError, match="what it does cannot be told"):
+        chosen(shapes, evidence())
+
+
+def test_paddles_names_are_known() -> None:
+    inputs = ImageInputs(image=TensorSpec(name="x", datatype=Datatype.FP32, shape=(-1, 3, -1, -1)))
+    given = view({"sigmoid_0.tmp_0": (1, 1, 64, 64)}, evidence(), inputs=inputs)
+    found = choose_layout(given, Facts())
+    assert (found.layout, found.task_type, found.names) == ("text-map", OBB, ("text",))
+
+
+BOXES: Shapes = {"logits": (1, 100, 92), "pred_boxes": (1, 100, 4)}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "classes", "known", "reason"),
+    [
+        # Ambiguous: what to declare is said, nothing is guessed.
+        (BOXES, None, evidence(), r'\{"layout": "detr"\} .* or \{"layout": "detr-sigmoid"\}'),
+        ([(1, 25200, 85)], 80, evidence(), r'"raw-transposed"\} \(ORIENTED_OBJECT_DETECTION\) or .*"yolov5".*"yolox"'),
+        ([(1, 25200, 6)], 1, evidence(), r'"nms"\} .*"yolov5".*"yolox"'),
+        ([(1, 25200, 85)], 80, declaring(task_type=DETECT), r'\{"layout": "yolov5"\} .* or \{"layout": "yolox"\}'),
+        # Unknown.
+        ([(1, 25200, 85)], None, declaring(task_type=DETECT), "no known layout .* yolov5"),
+        ([(1, 4, 8400)], None, declaring(task_type=DETECT), "no known layout of OBJECT_DETECTION; known are raw"),
+        ([(1, 1000)], None, declaring(task_type=DETECT), "no known layout"),
+        (
+            [(1, 84, 8400)],
+            80,
+            declaring(task_type=DETECT, layout="logits"),
+            "known layouts of OBJECT_DETECTION are raw",
+        ),
+        ([(1, 84, 8400)], 80, declaring(task_type=DETECT, layout="nms"), "'nms', which its outputs .* do not have"),
+        ([(1, 116, 8400)], 80, declaring(task_type=SEGMENT), "no known layout of IMAGE_SEGMENTATION with 80 labels"),
+        (BOXES, 50, evidence(), "what it does cannot be told"),
+        ([(1, 21, 128, 128)], None, evidence(), r'\{"task_type": "OBJECT_DETECTION"\}'),
+        ([(1, 1, 128, 128)], None, evidence(), "cannot be told"),
+        ([(1, 1, 128, 128)], None, declaring(task_type=SEGMENT), "no known layout of IMAGE_SEGMENTATION"),
+        ([(1, 80), (1, 4)], None, evidence(), "cannot be told"),
+        # Of nothing.
+        ([(1, 0)], None, evidence(), "cannot be told"),
+        ([(1, 3, 0, 4)], None, declaring(task_type=SEGMENT), "no known layout"),
+        ([(1, 9, 7), (1, 1, 0, 4)], None, declaring(task_type=SEGMENT), "no known layout"),
+        ({"o_ids": (1, 0, 4)}, None, evidence(), "cannot be told"),
+        ({"dets": (1, 9, 4), "labels": (1, 9, 0)}, None, evidence(), "cannot be told"),
+        ({"logits": (1, 9, 1), "pred_boxes": (1, 9, 4)}, None, declaring(layout="detr"), "do not have"),
+        ({"o_ids": (1, 80)}, None, evidence(), "cannot be told"),
+        ([(1, 2)], None, declaring(task_type=READ), "more than one .onnx file"),
+        ([(1, 40, 9)], None, evidence(characters="a\nb"), "holds 9 characters, .* metadata lists 2"),
+        ([(1, 40, 9)], 1, declaring(labels=("a",), layout="ctc"), "holds 9 characters, .* model-settings.json lists 1"),
+    ],
+)
+def test_other_outputs_are_explained(shapes: Shapes, classes: int | None, known: Evidence, reason: str) -> None:
+    with pytest.raises(ModelError, match=reason) as caught:
+        chosen(shapes, known, classes)
+    assert str(caught.value).startswith("model.onnx: ")
+
+
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [
+        (evidence(task="depth"), "'depth'; known are classify, detect, obb, segment, semantic and pose"),
+        (evidence(config=Config(architectures=("CLIPForEverything",))), "CLIPForEverything.*ForObjectDetection"),
+    ],
+)
+def test_a_task_that_is_not_known_is_explained(known: Evidence, reason: str) -> None:
+    with pytest.raises(ModelError, match=reason):
+        told_task(known)

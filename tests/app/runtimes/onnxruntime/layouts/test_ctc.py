@@ -1,0 +1,105 @@
+"""Text that is read off steps from left to right."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.engine.description import Fact, Origin
+from app.runtimes.onnxruntime.single_graph import load_single_graph
+from tasks.exchange.limits import Limits
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.tensor import Datatype, Tensor
+from tasks.image_text_to_text import Answer, GenerationParameters, PromptedImage
+from tasks.task import TaskType
+from tests.app.runtimes.onnxruntime import graphs
+from tests.app.runtimes.onnxruntime.answers import flat, inspected, text_reader
+
+CHARACTERS = "a\nb\nc"
+
+
+def write(
+    folder: Path, steps: Sequence[int], count: int = 5, known: str | None = CHARACTERS, shape: Any = ("b", 3, 48, 320)
+) -> Path:
+    output = np.full((1, len(steps), count), 0.1, np.float32)
+    output[0, np.arange(len(steps)), list(steps)] = 0.6
+    properties = {} if known is None else {"character": known}
+    return graphs.constant(folder / "model.onnx", {"output0": output}, shape=shape, properties=properties)
+
+
+def asked(*prompts: str) -> PromptedImage:
+    return PromptedImage(flat(20, 60, 0), prompts, GenerationParameters())
+
+
+@pytest.mark.parametrize(
+    ("steps", "text"),
+    [
+        ([0, 1, 0, 2, 0], "ab"),
+        ([1, 1, 1, 2, 2], "ab"),
+        ([1, 0, 1, 0, 1], "aaa"),
+        ([3, 4, 1, 4, 4], "c a "),
+        ([0, 0, 0, 0, 0], ""),
+        ([2, 2, 0, 2, 3], "bbc"),
+    ],
+)
+def test_repetitions_and_blanks_are_left_out(tmp_path: Path, steps: list[int], text: str) -> None:
+    (found,) = text_reader(write(tmp_path, steps))([asked("what?")])
+    assert found.answers == [text]
+
+
+@pytest.mark.parametrize(
+    ("known", "count"),
+    [
+        ("a\nb\nc", 5),  # a space is added
+        ("a\nb\nc\n ", 5),  # it is there
+        ("a\nb\nc\n", 5),
+        ("a\r\nb\r\nc", 5),
+        ("a\nb\nc", 4),  # none is wanted
+    ],
+)
+def test_the_characters_of_the_file(tmp_path: Path, known: str, count: int) -> None:
+    (found,) = text_reader(write(tmp_path, [1, 2, 3], count, known))([asked("?")])
+    assert found.answers == ["abc"]
+
+
+def test_characters_that_end_lines_to_python_are_characters(tmp_path: Path) -> None:
+    (found,) = text_reader(write(tmp_path, [1, 2, 3, 4], 5, "a\n\u2028\nb"))([asked("?")])
+    assert found.answers == ["a\u2028b "]
+
+
+def test_characters_can_be_declared(tmp_path: Path) -> None:
+    file = write(tmp_path, [1, 2], 3, None)
+    model = text_reader(file, task_type="IMAGE_TEXT_TO_TEXT", labels=["x", "y"])
+    assert model([asked("?")])[0].answers == ["xy"]
+
+
+def test_every_prompt_has_the_same_answer(tmp_path: Path) -> None:
+    found = text_reader(write(tmp_path, [1, 2]))([asked("one", "two"), asked("three")])
+    assert [(list(each.prompts), list(each.answers)) for each in found] == [
+        (["one", "two"], ["ab", "ab"]),
+        (["three"], ["ab"]),
+    ]
+
+
+@pytest.mark.parametrize("shape", [("b", 3, 48, "w"), ("b", 3, "h", "w"), (2, 3, 48, "w")])
+def test_lines_keep_their_shape_where_the_graph_takes_any(tmp_path: Path, shape: Any) -> None:
+    found = inspected(graphs.source(write(tmp_path, [1], shape=shape)))
+    facts = {fact.topic: fact for fact in found.description.facts}
+    assert facts["size of each image"].value == "height 48, width that of the image, 320 to 3200"
+    assert facts["characters"] == Fact("characters", "5", Origin.MODEL_FILE)
+    lines = [flat(24, 100, 0), flat(24, 1000, 0), flat(10, 5000, 0)]
+    answers = list(found.graph.answers(lines))
+    assert [(answer.height, answer.width) for answer in answers] == [(48, 320), (48, 2000), (48, 3200)]
+    # The first line is 200 columns wide, and the rest of its 320 is padding to its right.
+    assert (answers[0].placement.scale_x, answers[0].placement.offset_x) == (2, 0)
+
+
+def test_it_is_served_as_a_model_of_image_and_text(tmp_path: Path) -> None:
+    servable = load_single_graph(graphs.source(write(tmp_path, [1, 0, 3])))
+    assert servable.description.task_type is TaskType.IMAGE_TEXT_TO_TEXT
+    pixels = Tensor(name="image", datatype=Datatype.UINT8, data=np.zeros((20, 60, 3), np.uint8))
+    request = InferenceRequest(id="1", model_name="model", inputs=(pixels,))
+    answered = servable.answer(request, Limits())
+    assert answered.outputs[0].predictions[0].records() == [Answer("What is in the picture?", "ac")]
