@@ -1,45 +1,102 @@
 """``charioteer check``."""
 
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
+import cv2
+import msgspec
+import numpy as np
 from cyclopts import Parameter
+from cyclopts.types import ExistingFile
 from rich.markup import escape
 from rich.table import Table
 
 from app.cli.terminal import console
 from app.engine.description import ModelDescription, Origin
+from app.engine.servable import Servable
+from app.protocols.bytes_elements import BinaryElement, StringElement
 from app.settings.model import ModelError, ModelSource
+from tasks.exchange.error import InferenceError
+from tasks.exchange.limits import Limits
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.tensor import BytesTensor
+from tasks.text.request import TEXT_INPUT
+from tasks.vision.request import IMAGE_INPUT
 
 __all__ = ("check",)
 
+_LONGEST_ANSWER = 120
+_TEXT = "On a good day in May, 3 ships left Dover."
 
-def check(path: Annotated[Path, Parameter(help="A model file, a model's folder, or a repository of them.")]) -> None:
-    """Say how a model is understood, and what was guessed; fail with a sentence when it cannot be served.
+
+def check(
+    path: Annotated[Path, Parameter(help="A model file, a model's folder, or a repository of them.")],
+    *,
+    image: ExistingFile | None = None,
+    allow_code: Annotated[bool, Parameter(env_var="CHARIOTEER_ALLOW_CODE", negative="")] = False,
+) -> None:
+    """Say how a model is understood, and what was guessed, and try it on one image or text.
+
+    Fails with a sentence when it cannot be served, or cannot answer.
 
     Args:
         path: the model.
+        image: What to try it on; a picture of a few shapes otherwise.
+        allow_code: Whether models may be Python classes, whose code then runs here.
     """
     from app.assembly.discovery import discover
-    from app.assembly.models import describe, load
+    from app.assembly.models import load
 
+    picture = image.read_bytes() if image else _shapes()
     printed, failures = console(), 0
     for source in discover(path):
         try:
-            description = describe(source)
-            load(source)
+            servable = load(msgspec.structs.replace(source, allow_code=allow_code))
         except ModelError as error:
             failures += 1
             printed.print(f"[red]{escape(source.name)} {source.version} cannot be served[/red]: {escape(str(error))}")
             continue
-        printed.print(_table(source, description))
-        guessed = [fact.topic for fact in description.facts if fact.origin is Origin.GUESSED]
+        printed.print(_table(source, servable.description))
+        guessed = [fact.topic for fact in servable.description.facts if fact.origin is Origin.GUESSED]
         if guessed:
             advice = "declare it in model-settings.json if it is wrong"
             printed.print(f"[yellow]Guessed: {', '.join(guessed)}[/yellow]; {advice}.")
+        try:
+            printed.print(_tried(source, servable, picture))
+        except InferenceError as error:
+            failures += 1
+            printed.print(f"[red]{escape(source.name)} {source.version} cannot answer[/red]: {escape(str(error))}")
     if failures:
         sys.exit(1)
+
+
+def _tried(source: ModelSource, servable: Servable, picture: bytes) -> str:
+    """What the model says to one image, or one text."""
+    match tuple(servable.inputs):
+        case (only,) if only == IMAGE_INPUT:
+            tensor, what = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(picture)]), "image"
+        case (only,) if only == TEXT_INPUT:
+            tensor, what = BytesTensor(name="args", shape=(1,), elements=[StringElement(_TEXT)]), "text"
+        case _:
+            return "Not tried: it takes other things than an image or a text."
+    started = time.perf_counter()
+    answered = servable.answer(InferenceRequest(id="check", model_name=source.name, inputs=(tensor,)), Limits())
+    milliseconds = (time.perf_counter() - started) * 1000
+    records = answered.outputs[0].predictions[0].records()
+    first = msgspec.json.encode(records[0]).decode() if records else "nothing found in it"
+    shown = first if len(first) <= _LONGEST_ANSWER else f"{first[:_LONGEST_ANSWER]}..."
+    count = "1 result" if len(records) == 1 else f"{len(records)} results"
+    return f"Tried on one {what}, {count} in {milliseconds:.0f} ms: {escape(shown)}"
+
+
+def _shapes() -> bytes:
+    """A PNG of a few shapes on grey, 640 by 480 pixels."""
+    pixels = np.full((480, 640, 3), 60, np.uint8)
+    cv2.rectangle(pixels, (80, 100), (280, 300), (230, 40, 40), cv2.FILLED)
+    cv2.circle(pixels, (470, 280), 110, (40, 200, 240), cv2.FILLED)
+    return cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))[1].tobytes()
 
 
 def _table(source: ModelSource, description: ModelDescription) -> Table:
@@ -48,7 +105,8 @@ def _table(source: ModelSource, description: ModelDescription) -> Table:
     )
     for fact in description.facts:
         table.add_row(fact.topic, escape(fact.value), fact.origin)
+    declared_by = Origin.CLASS if description.platform == "python" else Origin.MODEL_FILE
     for heading, specs in (("input", description.inputs), ("output", description.outputs)):
         for spec in specs:
-            table.add_row(heading, escape(f"{spec.name} {spec.datatype} {list(spec.shape)}"), Origin.MODEL_FILE)
+            table.add_row(heading, escape(f"{spec.name} {spec.datatype} {list(spec.shape)}"), declared_by)
     return table

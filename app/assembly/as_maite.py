@@ -1,0 +1,126 @@
+"""Any model of ours as a model of MAITE, for test and evaluation code that is written against MAITE's protocols.
+
+MAITE's types are structural, so that MAITE itself is not needed here: what `as_maite` gives passes for its
+``maite.protocols.image_classification.Model`` or ``maite.protocols.object_detection.Model``.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.assembly.in_process import InProcessModel
+from app.settings.model import ModelError
+from tasks.exchange.response import Prediction
+from tasks.image_classification import Classification
+from tasks.object_detection import Detections
+from tasks.task import TaskType
+
+if TYPE_CHECKING:
+    from maite.protocols import ModelMetadata
+
+__all__ = ("MaiteClassifier", "MaiteDetector", "MaiteTarget", "as_maite")
+
+
+class MaiteTarget(msgspec.Struct, frozen=True, eq=False):
+    """MAITE's ``ObjectDetectionTarget``.
+
+    Attributes:
+        boxes: (N, 4) float32, left, top, right, bottom in pixels.
+        labels: (N,) int64 class numbers.
+        scores: (N,) float32.
+    """
+
+    boxes: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    scores: NDArray[np.float32]
+
+
+class _MaiteModel:
+    """What classifiers and detectors have in common.
+
+    Args:
+        model: answers.
+        parameters: of every call.
+
+    Attributes:
+        metadata: the model's name as ``id``, and the names of its classes by number as ``index2label``.
+    """
+
+    metadata: "ModelMetadata"
+
+    def __init__(self, model: InProcessModel, parameters: dict[str, object]) -> None:
+        labels = list(model.description.labels)
+        self.metadata = {"id": model.source.name, "index2label": dict(enumerate(labels))}
+        self._model = model
+        self._parameters = parameters
+        self._numbers = {label: number for number, label in reversed([*enumerate(labels)])}
+
+    def _predictions(self, batch: Sequence[Any]) -> Sequence[Prediction]:
+        images = [np.ascontiguousarray(np.asarray(image).transpose(1, 2, 0)) for image in batch]
+        return self._model.predict(images, **self._parameters)
+
+    def _number(self, label: str) -> int:
+        number = self._numbers.get(label)
+        if number is None and label.isdecimal() and not self._numbers:
+            return int(label)
+        if number is None:
+            raise ValueError(
+                f"{self._model.source.name}: {label!r} is none of the model's labels, so that it has no number"
+            )
+        return number
+
+
+class MaiteClassifier(_MaiteModel):
+    """An image classifier: a batch of (C, H, W) images in, an array of scores by class number for each out."""
+
+    def __call__(self, batch: Sequence[Any], /) -> Sequence[NDArray[np.float32]]:
+        """The scores of each image."""
+        return [self._scores(each) for each in self._predictions(batch) if isinstance(each, Classification)]
+
+    def _scores(self, found: Classification) -> NDArray[np.float32]:
+        labels = self._model.description.labels
+        numbers = [
+            number if number < len(labels) and labels[number] == label else self._number(label)
+            for label, number in zip(found.labels, found.class_ids or (), strict=True)
+        ]
+        scores = np.zeros(max([len(labels), *(number + 1 for number in numbers)]), np.float32)
+        scores[numbers] = found.scores
+        return scores
+
+
+class MaiteDetector(_MaiteModel):
+    """An object detector: a batch of (C, H, W) images in, a target for each out."""
+
+    def __call__(self, batch: Sequence[Any], /) -> Sequence[MaiteTarget]:
+        """The objects in each image."""
+        return [self._target(each) for each in self._predictions(batch) if isinstance(each, Detections)]
+
+    def _target(self, found: Detections) -> MaiteTarget:
+        numbers = np.array([self._number(label) for label in found.labels], np.int64)
+        return MaiteTarget(boxes=found.boxes, labels=numbers, scores=found.scores)
+
+
+def as_maite(path: Path, *, allow_code: bool = False, **parameters: object) -> MaiteClassifier | MaiteDetector:
+    """The classifier or detector at `path`, of any runtime, as a model of MAITE that answers in this process.
+
+    Args:
+        path: a model file, or a model's folder.
+        allow_code: whether the model may run Python code of its own.
+        parameters: of every call; a detector's ``score_threshold`` is 0 unless it is among them, because metrics want
+            every detection.
+
+    Raises:
+        ModelError: when it cannot be served, or is of another task.
+    """
+    model = InProcessModel(path, allow_code=allow_code)
+    match model.description.task_type:
+        case TaskType.IMAGE_CLASSIFICATION:
+            return MaiteClassifier(model, parameters)
+        case TaskType.OBJECT_DETECTION:
+            return MaiteDetector(model, {"score_threshold": 0.0, **parameters})
+        case other:
+            raise ModelError(f"{path}: MAITE has no models of the task {other}; it has classifiers and detectors")

@@ -1,0 +1,35 @@
+"""A detector of what is bright, with turned boxes, to be replaced by a better one."""
+
+import math
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ("Model",)
+
+
+class Model:
+    """Finds the regions that are brighter than the rest of the image."""
+
+    def load(self) -> None:
+        """Called once before the first image: the place to read weights, from `Path(__file__).parent`."""
+
+    def predict(self, image: NDArray[np.uint8]) -> dict[str, list[object]]:
+        """The objects in one (height, width, 3) RGB image.
+
+        Boxes are centre x, centre y, width and height in its pixels, and radians clockwise.
+        """
+        brightness: NDArray[np.uint8] = image.max(axis=2)
+        _, bright = cv2.threshold(brightness, 0, 255, cv2.THRESH_BINARY + cv2.THRESH_OTSU)
+        count, regions = cv2.connectedComponents(bright)
+        boxes: list[object] = []
+        scores: list[object] = []
+        for number in range(1, count):
+            region = regions == number
+            if region.sum() < 0.001 * brightness.size:
+                continue
+            centre, size, degrees = cv2.minAreaRect(np.argwhere(region)[:, ::-1].astype(np.float32))
+            boxes.append((*centre, *size, math.radians(degrees)))
+            scores.append(float(brightness[region].mean()) / 255)
+        return {"boxes": boxes, "scores": scores, "labels": ["bright region"] * len(boxes)}

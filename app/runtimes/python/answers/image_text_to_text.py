@@ -1,0 +1,27 @@
+"""What a model that answers questions about pictures may return."""
+
+from app.runtimes.python.answers.reading import Labels, columns, described, fields, items, refused, text
+from tasks.image_text_to_text import Answers, PromptedImage
+
+__all__ = ("read_answers",)
+
+
+def read_answers(value: object, path: str, item: PromptedImage, labels: Labels) -> Answers:
+    """The answers to the prompts put to one image: a text each, or records with prompt and answer.
+
+    Raises:
+        InferenceError: MODEL_FAILED naming what cannot be used.
+    """
+    del labels
+    count = len(item.prompts)
+    if isinstance(value, str) and count == 1:
+        value = [value]
+    if (typed := fields(value, path, ("answers",))) is not None:
+        value, path = typed["answers"]
+    listed = items(value)
+    if listed is None or len(listed) != count:
+        raise refused(path, f"a list of {count} answers, one for each prompt", described(value))
+    if len(listed) and not isinstance(listed[0], str):
+        listed = columns(listed, path, ("prompt", "answer"))["answer"]
+    answers = [text(each, f"{path}[{index}]") for index, each in enumerate(listed)]
+    return Answers(prompts=item.prompts, answers=answers)

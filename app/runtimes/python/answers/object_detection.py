@@ -1,0 +1,47 @@
+"""What a detector may return."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.runtimes.python.answers.findings import check_lengths, read_parallel, read_records, read_supervision
+from app.runtimes.python.answers.reading import Labels, Place, described, fields, finite, numbers, refused
+from tasks.object_detection import DetectionInput, Detections
+
+__all__ = ("read_detections",)
+
+_FORMS = (
+    "Detections, boxes with scores and labels, a list of records with label, score, xmin, ymin, xmax and ymax, "
+    "or supervision's Detections"
+)
+_SIDES = ("xmin", "ymin", "xmax", "ymax")
+
+
+def read_detections(value: object, path: str, item: DetectionInput, labels: Labels) -> Detections:
+    """The objects of one image, from any of the forms that ``docs/python_models.md`` lists.
+
+    Raises:
+        InferenceError: MODEL_FAILED naming what cannot be used.
+    """
+    del item
+    if (parallel := read_parallel(value, path, "boxes", labels)) is not None:
+        findings, (boxes, at) = parallel
+        checked = _boxes(numbers(boxes, at, ("N", 4)), lambda index: f"{at}[{index}]")
+    elif (supervised := read_supervision(value, path, labels)) is not None:
+        findings = supervised
+        boxes, at = (fields(value, path, ("xyxy",)) or {}).get("xyxy", (None, f"{path}.xyxy"))
+        checked = _boxes(numbers(boxes, at, ("N", 4)), lambda index: f"{at}[{index}]")
+    elif (records := read_records(value, path, _SIDES, labels)) is not None:
+        findings, read = records
+        sides = [numbers(read[side], f"{path}[...].{side}", ("N",)) for side in _SIDES]
+        checked = _boxes(np.stack(sides, axis=1), lambda index: f"{path}[{index}]")
+    else:
+        raise refused(path, _FORMS, described(value))
+    check_lengths(path, "boxes", len(checked), findings)
+    return Detections(labels=findings.labels, scores=findings.scores, boxes=checked)
+
+
+def _boxes(boxes: NDArray[np.float32], place: Place) -> NDArray[np.float32]:
+    finite(boxes, place)
+    for index in np.flatnonzero((boxes[:, 2:] < boxes[:, :2]).any(axis=1)).tolist():
+        raise refused(place(index), "left <= right and top <= bottom", str(boxes[index].tolist()))
+    return boxes

@@ -1,0 +1,66 @@
+"""What a detector of turned boxes may return."""
+
+from collections.abc import Mapping
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.runtimes.python.answers.findings import check_lengths, read_parallel, read_records, read_supervision
+from app.runtimes.python.answers.reading import Labels, Place, described, finite, numbers, refused
+from tasks.object_detection import DetectionInput
+from tasks.oriented_object_detection import OrientedDetections
+
+__all__ = ("read_oriented_detections",)
+
+_FORMS = (
+    "OrientedDetections, boxes with scores and labels, a list of records with label, score, cx, cy, w, h and r, "
+    "or supervision's Detections with oriented boxes"
+)
+_FIELDS = ("cx", "cy", "w", "h", "r")
+_CORNERS = "xyxyxyxy"
+"""Under this key of its data supervision has the corners of turned boxes."""
+
+
+def read_oriented_detections(value: object, path: str, item: DetectionInput, labels: Labels) -> OrientedDetections:
+    """The objects of one image, from any of the forms that ``docs/python_models.md`` lists.
+
+    Raises:
+        InferenceError: MODEL_FAILED naming what cannot be used.
+    """
+    width, height = item.image.width, item.image.height
+    if (parallel := read_parallel(value, path, "boxes", labels)) is not None:
+        findings, (given, at) = parallel
+        boxes = _from_corners(given, at) if getattr(given, "ndim", 2) == 3 else numbers(given, at, ("N", 5))
+        checked = _boxes(boxes, lambda index: f"{at}[{index}]")
+    elif (supervised := read_supervision(value, path, labels)) is not None:
+        findings = supervised
+        data = getattr(value, "data", None)
+        corners = cast("Mapping[str, object]", data).get(_CORNERS) if isinstance(data, Mapping) else None
+        at = f'{path}.data["{_CORNERS}"]'
+        checked = _boxes(_from_corners(() if corners is None else corners, at), lambda index: f"{at}[{index}]")
+    elif (records := read_records(value, path, _FIELDS, labels)) is not None:
+        findings, read = records
+        sides = [numbers(read[side], f"{path}[...].{side}", ("N",)) for side in _FIELDS]
+        # Records are what goes over the wire: centre and size are fractions of the image there.
+        scale = np.array([width, height, width, height, 1], np.float32)
+        checked = _boxes(np.stack(sides, axis=1) * scale, lambda index: f"{path}[{index}]")
+    else:
+        raise refused(path, _FORMS, described(value))
+    check_lengths(path, "boxes", len(checked), findings)
+    return OrientedDetections(labels=findings.labels, scores=findings.scores, boxes=checked, width=width, height=height)
+
+
+def _from_corners(value: object, path: str) -> NDArray[np.float32]:
+    """(N, 5) boxes from (N, 4, 2) corners in the order around the box; the first side is the width."""
+    corners = numbers(value, path, ("N", 4, 2))
+    across, down = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 1]
+    sizes = np.stack([np.hypot(*across.T), np.hypot(*down.T), np.arctan2(across[:, 1], across[:, 0])], axis=1)
+    return np.concatenate([corners.mean(axis=1), sizes], axis=1, dtype=np.float32)
+
+
+def _boxes(boxes: NDArray[np.float32], place: Place) -> NDArray[np.float32]:
+    finite(boxes, place)
+    for index in np.flatnonzero((boxes[:, 2:4] < 0).any(axis=1)).tolist():
+        raise refused(place(index), "a width and a height of 0 or more", str(boxes[index].tolist()))
+    return boxes

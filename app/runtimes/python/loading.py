@@ -1,0 +1,213 @@
+"""From a model's settings to objects of its class that answer."""
+
+import atexit
+import traceback
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from app.engine.description import Fact, ModelDescription, Origin
+from app.engine.servable import BoundServable, Servable
+from app.runtimes.python.answers.reading import Labels
+from app.runtimes.python.calling import CallForm, call_form
+from app.runtimes.python.importing import ModelCode
+from app.runtimes.python.instances import Gone, Instance, Instances, LateError, told
+from app.runtimes.python.kinds import KINDS, Kind
+from app.runtimes.python.maite_models import MaiteModel, is_maite_model
+from app.runtimes.python.model import PythonModel, StreamingPythonModel
+from app.settings.model import SETTINGS_FILE, ModelError, ModelSettings, ModelSource
+from tasks.task import TaskType
+
+__all__ = ("describe_class", "load_class")
+
+T = TypeVar("T")
+
+_SECONDS_AT_EXIT = 5.0
+_ADVICE = "start the server with --allow-code, or CHARIOTEER_ALLOW_CODE=true, if you trust whoever wrote it"
+
+_open: "weakref.WeakSet[Instances]" = weakref.WeakSet()
+
+
+def describe_class(source: ModelSource) -> ModelDescription:
+    """What a model's settings and its class say, without making an object of it.
+
+    Raises:
+        ModelError: when its code may not be run, cannot be imported, or is of no task.
+    """
+    implementation = _allowed(source)
+    code, thread = ModelCode(source.folder), Instance(f"model {source.name}")
+    try:
+        found = _run(source, thread, "importing it", lambda: code.find(implementation))
+        kind = _kind(source, found)
+        predict = getattr(found, "predict", None)
+        form = None if predict is None else _form(source, predict, kind)
+        return _description(source, found, kind, form)
+    finally:
+        thread.end(_nothing)
+        code.forget()
+
+
+def load_class(source: ModelSource) -> Servable:
+    """Make the objects of a model's class, and let them load.
+
+    They are closed when the servable is dropped, behind the last request that it answers, and when the server ends.
+
+    Raises:
+        ModelError: when its code may not be run, raises, takes too long, or is not what a model has to be.
+    """
+    implementation = _allowed(source)
+    code = ModelCode(source.folder)
+    threads = [Instance(f"model {source.name} {number}") for number in range(source.settings.instances)]
+    instances = Instances(threads, source.settings.timeout_seconds, _close)
+    try:
+        found = _run(source, threads[0], "importing it", lambda: code.find(implementation))
+        for thread in threads:
+            _make(source, thread, found)
+        servable = _bind(source, threads[0].target, instances, code)
+    except BaseException:
+        instances.close()
+        code.forget()
+        raise
+    _open.add(instances)
+    return servable
+
+
+def _allowed(source: ModelSource) -> str:
+    if source.settings.implementation is None:
+        raise _wrong(source, 'a Python model names its class, as in "implementation": "model:Detector"')
+    if not source.allow_code:
+        raise _wrong(source, f"this model runs Python code of its own, which is not allowed here; {_ADVICE}")
+    return source.settings.implementation
+
+
+def _make(source: ModelSource, thread: Instance, found: object) -> None:
+    if not callable(found):
+        raise _wrong(source, f"{source.settings.implementation} is no class, nor a function that makes a model")
+    arguments = source.settings.arguments
+    target = _run(source, thread, "constructing it", lambda: found(**arguments))
+    if is_maite_model(target):
+        target = MaiteModel(target)
+    if not callable(getattr(target, "predict", None)):
+        raise _wrong(source, f"{type(target).__name__} has no predict()")
+    thread.target = target
+    hook = getattr(target, "load", None)
+    if callable(hook):
+        _run(source, thread, "load()", hook)
+
+
+def _bind(source: ModelSource, target: Any, instances: Instances, code: ModelCode) -> Servable:
+    kind = _kind(source, target)
+    form = _form(source, target.predict, kind)
+    labels = Labels(_labels(source, target))
+    make = cast("type[PythonModel[Any, Any]]", StreamingPythonModel if form.streams else PythonModel)
+    model = make(instances, form, kind, labels)
+    # A model lives as long as its registration, or a request that it still answers.
+    weakref.finalize(model, _drop, instances, code).atexit = False
+    return BoundServable(kind.task, model, _description(source, target, kind, form), source.settings.parameters)
+
+
+def _kind(source: ModelSource, target: object) -> Kind[Any, Any]:
+    declared: object = source.settings.task_type or getattr(target, "task_type", None)
+    known = ", ".join(KINDS)
+    if declared is None:
+        raise _wrong(source, f'a Python model declares its "task_type", one of {known}')
+    try:
+        return KINDS[TaskType(str(declared))](target)
+    except (ValueError, KeyError):
+        raise _wrong(source, f"task_type: Expected one of {known}, got {str(declared)!r}") from None
+    except ModelError as error:
+        raise _wrong(source, str(error)) from None
+
+
+def _form(source: ModelSource, predict: object, kind: Kind[Any, Any]) -> CallForm:
+    try:
+        return call_form(predict, kind)
+    except ModelError as error:
+        raise _wrong(source, str(error)) from None
+
+
+def _labels(source: ModelSource, target: object) -> Sequence[str]:
+    """The names that the settings declare, else those of the object: a list, or a dict by class number."""
+    declared: object = source.settings.labels or getattr(target, "labels", None) or ()
+    if isinstance(declared, Mapping):
+        by_number = cast("Mapping[int, str]", declared)
+        declared = [by_number.get(number, str(number)) for number in range(max(by_number) + 1)]
+    if not isinstance(declared, (list, tuple)) or not all(
+        isinstance(each, str) for each in cast("list[object]", declared)
+    ):
+        raise _wrong(source, "labels: Expected a list of class names, or a dict of them by number")
+    return cast("Sequence[str]", declared)
+
+
+def _description(source: ModelSource, target: object, kind: Kind[Any, Any], form: CallForm | None) -> ModelDescription:
+    settings, task = source.settings, kind.task
+    labels = _labels(source, target) if not isinstance(getattr(target, "labels", None), property) else ()
+    task_from = Origin.DECLARED if settings.task_type else Origin.CLASS
+    facts = [
+        Fact("task type", task.task_type, task_from),
+        Fact("class", str(settings.implementation), Origin.DECLARED),
+        Fact("is called as", str(form) if form else "a model of MAITE", Origin.CLASS),
+    ]
+    if settings.timeout_seconds != ModelSettings().timeout_seconds:
+        facts.append(Fact("a call may take", f"{settings.timeout_seconds:g} s", Origin.DECLARED))
+    if labels:
+        shown = ", ".join(labels[:5]) + (", ..." if len(labels) > 5 else "")
+        facts.append(Fact("labels", f"{len(labels)}: {shown}", Origin.DECLARED if settings.labels else Origin.CLASS))
+    tensors = task.task_type is TaskType.TENSOR
+    return ModelDescription(
+        task_type=task.task_type,
+        platform="python",
+        layout="class",
+        labels=labels,
+        inputs=task.inputs if tensors else (),
+        outputs=task.outputs if tensors else (),
+        facts=facts,
+    )
+
+
+def _run(source: ModelSource, thread: Instance, doing: str, job: Callable[[], T]) -> T:
+    """What a step of loading gives, its failure told to the model's owner with the line of code it happened at."""
+    seconds = source.settings.load_timeout_seconds
+    try:
+        return thread.run(job, seconds)
+    except ModelError as error:
+        raise _wrong(source, str(error)) from None
+    except LateError:
+        raise _wrong(source, f"{doing} did not end within {seconds:g} s") from None
+    except Gone as error:
+        raise _wrong(source, f"{doing} failed: {error}{_line(source, error.__cause__)}") from error
+    except Exception as error:
+        raise _wrong(source, f"{doing} failed: {told(error)}{_line(source, error)}") from error
+
+
+def _line(source: ModelSource, error: BaseException | None) -> str:
+    frames: Sequence[traceback.FrameSummary] = traceback.extract_tb(error.__traceback__) if error else ()
+    folder = str(source.folder.resolve())
+    own = [frame for frame in frames if frame.filename.startswith(folder)]
+    return f" ({own[-1].filename.removeprefix(folder).lstrip('/')}, line {own[-1].lineno})" if own else ""
+
+
+def _wrong(source: ModelSource, message: str) -> ModelError:
+    return ModelError(f"{source.folder / SETTINGS_FILE}: {message}")
+
+
+def _nothing(target: object) -> None:
+    del target
+
+
+def _close(target: Any) -> object:
+    hook = getattr(target, "close", None)
+    return hook() if callable(hook) else None
+
+
+def _drop(instances: Instances, code: ModelCode) -> None:
+    instances.close()
+    code.forget()
+
+
+@atexit.register
+def _close_all() -> None:
+    """The interpreter does not wait for the models' threads, and would end them in the middle of their `close`."""
+    for instances in list(_open):
+        instances.close()
+        instances.join(_SECONDS_AT_EXIT)

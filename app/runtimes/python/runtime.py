@@ -1,0 +1,26 @@
+"""The runtime itself: which models are its own."""
+
+from app.engine.description import ModelDescription
+from app.engine.servable import Servable
+from app.settings.model import ModelSource
+
+__all__ = ("PythonRuntime",)
+
+
+class PythonRuntime:
+    """Serves classes with ``predict``, named as ``implementation`` in model-settings.json."""
+
+    name = "python"
+
+    def recognises(self, source: ModelSource, /) -> bool:
+        return source.settings.implementation is not None
+
+    def inspect(self, source: ModelSource, /) -> ModelDescription:
+        from app.runtimes.python.loading import describe_class
+
+        return describe_class(source)
+
+    def load(self, source: ModelSource, /) -> Servable:
+        from app.runtimes.python.loading import load_class
+
+        return load_class(source)

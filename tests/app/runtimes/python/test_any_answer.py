@@ -1,0 +1,90 @@
+"""Whatever a class returns, it is an answer that can be written, or a failure of the model that is told."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from app.runtimes.python.answers.reading import Labels
+from app.runtimes.python.kinds import KINDS
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.image_classification import ClassificationInput
+from tasks.image_segmentation import SegmentationInput, SegmentationParameters
+from tasks.image_text_to_text import GenerationParameters, PromptedImage
+from tasks.object_detection import DetectionInput, DetectionParameters
+from tasks.task import TaskType
+from tasks.text.request import TextItem
+from tasks.text_classification import ClassifiedText
+from tasks.text_generation import ContinuedText, TextGenerationParameters
+from tasks.token_classification import TaggedText, TokenParameters
+from tasks.vision.image import Image
+from tasks.vision.selection import SelectionParameters
+
+IMAGE = Image(np.zeros((3, 4, 3), np.uint8))
+DETECTION = DetectionInput(IMAGE, DetectionParameters())
+TEXT = TextItem("a text", "")
+ITEMS: dict[TaskType, Any] = {
+    TaskType.IMAGE_CLASSIFICATION: ClassificationInput(IMAGE, SelectionParameters()),
+    TaskType.OBJECT_DETECTION: DETECTION,
+    TaskType.ORIENTED_OBJECT_DETECTION: DETECTION,
+    TaskType.IMAGE_SEGMENTATION: SegmentationInput(IMAGE, SegmentationParameters()),
+    TaskType.IMAGE_TEXT_TO_TEXT: PromptedImage(IMAGE, ["a", "b"], GenerationParameters()),
+    TaskType.TEXT_CLASSIFICATION: ClassifiedText(TEXT, SelectionParameters()),
+    TaskType.TOKEN_CLASSIFICATION: TaggedText(TEXT, TokenParameters()),
+    TaskType.TEXT_GENERATION: ContinuedText(TEXT, TextGenerationParameters()),
+    TaskType.TENSOR: None,
+}
+SPECS = {"inputs": {"x": ("FP32", (-1,))}, "outputs": {"y": ("FP32", (-1,)), "s": ("BYTES", (-1,)), "n": ("INT8", ())}}
+
+FIELDS = [
+    *("label", "score", "xmin", "ymin", "xmax", "ymax", "cx", "cy", "w", "h", "r", "contour", "x", "y", "s", "n"),
+    *("prompt", "answer", "entity_group", "start", "end", "word"),
+    *("boxes", "scores", "labels", "masks", "contours", "label_map", "spans"),
+]
+numbers = st.integers() | st.integers(0, 3) | st.floats() | st.floats(0, 1) | st.booleans()
+some_arrays = arrays.arrays(
+    st.sampled_from([np.float32, np.int64, np.bool_, np.uint8, np.float16, np.dtype("U3"), object]),
+    arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5),
+)
+leaves = st.none() | numbers | st.text(max_size=4) | st.binary(max_size=3) | some_arrays
+boxes = st.fixed_dictionaries(
+    {
+        name: st.lists(st.lists(st.floats(-9, 9), min_size=4, max_size=5), max_size=2)
+        for name in ("boxes", "spans", "masks")
+    }
+    | {"scores": st.lists(st.floats(0, 1), max_size=2), "labels": st.lists(st.integers(0, 2), max_size=2)}
+)
+answers = st.recursive(
+    leaves | boxes,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=3) | st.integers(), inner, max_size=8)
+        | st.fixed_dictionaries(dict.fromkeys(("label", "score", "xmin", "ymin", "xmax", "ymax"), inner))
+    ),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize("task_type", list(KINDS))
+@pytest.mark.filterwarnings("error")
+@given(answer=answers)
+def test_any_answer_is_read_or_refused(task_type: TaskType, answer: object) -> None:
+    kind = KINDS[task_type](type("Model", (), SPECS))
+    item = ITEMS[task_type]
+    try:
+        prediction: Any = kind.read(answer, "predict()", item, Labels(("a", "b")))
+    except InferenceError as error:
+        refused = error
+    else:
+        refined: Any = kind.task.refine(item, prediction)
+        msgspec.json.encode(refined.records())
+        prediction.stack([refined])
+        return
+    assert refused.kind is ErrorKind.MODEL_FAILED
+    assert str(refused).startswith("The model's answer cannot be used: predict()")
+    assert len(str(refused).encode()) < 600

@@ -1,0 +1,280 @@
+"""From settings to objects: what may be loaded, the hooks, and what is told of a model that cannot be."""
+
+import gc
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from app.assembly.models import describe, load
+from app.engine.description import Origin
+from app.engine.servable import Servable
+from app.runtimes.python import PythonRuntime
+from app.runtimes.runtime import Runtime
+from app.settings.model import ModelError, ModelSource
+from tasks.exchange.limits import Limits
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.tensor import Datatype, Tensor
+from tasks.task import TaskType
+from tests.app.runtimes.python.folders import loaded, source, write
+
+RUNTIME: Runtime = PythonRuntime()
+PREDICT = "    def predict(self, image): return []\n"
+WORKS = f"class Model:\n{PREDICT}"
+IMAGE = np.zeros((4, 5, 3), np.uint8)
+
+
+def answer(servable: Servable) -> Any:
+    tensor = Tensor(name="image", datatype=Datatype.UINT8, data=IMAGE)
+    answered = servable.answer(InferenceRequest(id="r", model_name="m", inputs=(tensor,)), Limits())
+    return msgspec.to_builtins(answered.outputs[0].predictions[0].records())
+
+
+def given(found: ModelSource, **arguments: object) -> ModelSource:
+    """The same with constructor arguments, which here need not be of JSON."""
+    return msgspec.structs.replace(found, settings=msgspec.structs.replace(found.settings, arguments=arguments))
+
+
+@pytest.mark.parametrize("use", [load, describe])
+def test_code_is_not_run_unless_the_operator_allows_it(tmp_path: Path, use: Any) -> None:
+    write(tmp_path / "m", f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n{WORKS}")
+    with pytest.raises(
+        ModelError, match=r"not allowed here; start the server with --allow-code, or CHARIOTEER_ALLOW_CODE"
+    ):
+        use(source(tmp_path / "m", allow_code=False))
+    assert not (tmp_path / "ran").exists()
+    use(source(tmp_path / "m"))
+    assert (tmp_path / "ran").exists()
+
+
+def test_it_takes_models_that_name_a_class(tmp_path: Path) -> None:
+    assert RUNTIME.name == "python"
+    assert RUNTIME.recognises(source(write(tmp_path / "m", WORKS)))
+    assert not RUNTIME.recognises(source(write(tmp_path / "n", WORKS, implementation=None)))
+
+
+def test_a_class_wins_over_the_graph_that_it_reads(tmp_path: Path) -> None:
+    found = source(write(tmp_path / "m", WORKS, {"model.onnx": ""}))
+    assert load(found).description.platform == "python"
+
+
+def test_a_python_model_without_a_class_is_told_how_to_name_one(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r'names its class, as in "implementation": "model:Detector"'):
+        load(source(write(tmp_path / "m", WORKS, implementation=None, runtime="python")))
+
+
+def test_hooks_are_called_once_for_each_object_in_its_thread(tmp_path: Path) -> None:
+    code = """
+        import threading
+        class Model:
+            def __init__(self, told):
+                self.told = told
+                self.tell("made")
+            def load(self): self.tell("loaded")
+            def predict(self, image):
+                self.tell("asked")
+                return []
+            def close(self): self.tell("closed")
+            def tell(self, what): self.told.append(f"{threading.current_thread().name} {what}")
+    """
+    told: list[str] = []
+    servable = load(given(source(write(tmp_path / "m", code, instances=2)), told=told))
+    assert told == ["model m 0 made", "model m 0 loaded", "model m 1 made", "model m 1 loaded"]
+    answer(servable)
+    assert told[4].endswith("asked")
+
+
+def test_hooks_may_be_coroutines(tmp_path: Path) -> None:
+    code = """
+        import asyncio
+        class Model:
+            async def load(self):
+                await asyncio.sleep(0)
+                self.labels = ["from the loop"]
+                self.loop = asyncio.get_running_loop()
+            async def predict(self, image):
+                same = asyncio.get_running_loop() is self.loop
+                return [dict(label=0, score=1, xmin=0, ymin=0, xmax=2 if same else 1, ymax=2)]
+            async def close(self): ...
+    """
+    assert msgspec.to_builtins(loaded(tmp_path / "m", code).ask(IMAGE))[0]["xmax"] == 2
+
+
+def test_objects_are_closed_when_the_model_is_dropped(tmp_path: Path) -> None:
+    code = """
+        class Model:
+            def __init__(self, closed): self.closed = closed
+            def predict(self, image): return []
+            def close(self): self.closed.set()
+    """
+    closed = threading.Event()
+    servable = load(given(source(write(tmp_path / "m", code)), closed=closed))
+    answer(servable)
+    assert not closed.is_set()
+    del servable
+    gc.collect()
+    assert closed.wait(30)
+
+
+def test_a_request_in_flight_keeps_the_model(tmp_path: Path) -> None:
+    code = """
+        class Model:
+            def __init__(self, reached, gate, told):
+                self.reached, self.gate, self.told = reached, gate, told
+            def predict(self, image):
+                self.reached.set()
+                self.gate.wait()
+                self.told.append("answered")
+                return []
+            def close(self):
+                self.told.append("closed")
+                self.gate.set()
+    """
+    reached, gate = threading.Event(), threading.Event()
+    told: list[str] = []
+    servables = [load(given(source(write(tmp_path / "m", code)), reached=reached, gate=gate, told=told))]
+    asking = threading.Thread(target=answer, args=(servables.pop(),))
+    asking.start()
+    assert reached.wait(30)
+    gc.collect()
+    assert told == []
+    gate.set()
+    asking.join(30)
+    del asking
+    gc.collect()
+    assert told[0] == "answered"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("\nraise ValueError('no')", "importing it failed: ValueError: no (model.py, line 2)"),
+        ("class Model\n", "importing it failed: SyntaxError: "),
+        ("import sys\nsys.exit(3)", "importing it failed: SystemExit: 3 (model.py, line 2)"),
+        ("import helper", "importing it failed: KeyError: 'x' (helper.py, line 1)"),
+        (f"class Model:\n    def __init__(self): 1 / 0\n{PREDICT}", "constructing it failed: ZeroDivisionError"),
+        (f"class Model:\n    def __init__(self, weights): ...\n{PREDICT}", "constructing it failed: TypeError: "),
+        (f"class Model:\n    def load(self): open('/nowhere')\n{PREDICT}", "load() failed: FileNotFoundError: "),
+        (f"class Model:\n    def load(self): raise SystemExit('bye')\n{PREDICT}", "load() failed: SystemExit: bye"),
+        (
+            f"class Model:\n    async def load(self): 1 / 0\n{PREDICT}",
+            "load() failed: ZeroDivisionError: division by zero",
+        ),
+        ("Model = 3", "model:Model is no class, nor a function that makes a model"),
+        ("class Model: ...", "Model has no predict()"),
+        ("def Model(): return None", "NoneType has no predict()"),
+        (f"class Model:\n    labels = 'cat'\n{PREDICT}", "labels: Expected a list of class names"),
+        (f"class Model:\n    labels = [1, 2]\n{PREDICT}", "labels: Expected a list of class names"),
+    ],
+)
+def test_what_fails_while_loading_is_told_with_its_place(tmp_path: Path, code: str, said: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        loaded(tmp_path / "m", code, {"helper.py": "{}['x']"})
+    assert said in str(caught.value)
+    assert str(tmp_path / "m" / "model-settings.json") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import threading\nthreading.Event().wait()",
+        f"import threading\nclass Model:\n    def load(self): threading.Event().wait()\n{PREDICT}",
+        f"import asyncio\nclass Model:\n    async def load(self): await asyncio.Event().wait()\n{PREDICT}",
+    ],
+)
+def test_loading_has_its_time(tmp_path: Path, code: str) -> None:
+    with pytest.raises(ModelError, match=r"did not end within 0\.1 s"):
+        loaded(tmp_path / "m", code, load_timeout_seconds=0.1)
+
+
+@pytest.mark.parametrize(
+    "task", ["IMAGE_CLASSIFICATION", "OBJECT_DETECTION", "ORIENTED_OBJECT_DETECTION", "IMAGE_SEGMENTATION"]
+)
+def test_a_task_is_declared_by_settings_or_class(tmp_path: Path, task: str) -> None:
+    write(tmp_path / "m", WORKS, task_type=task)
+    write(tmp_path / "n", f"class Model:\n    task_type = {task!r}\n{PREDICT}", task_type=None)
+    by_settings, by_class = (load(source(tmp_path / name)).description for name in "mn")
+    assert by_settings.task_type is by_class.task_type is TaskType(task)
+    assert [each.facts[0].origin for each in (by_settings, by_class)] == [Origin.DECLARED, Origin.CLASS]
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (WORKS, 'declares its "task_type", one of IMAGE_CLASSIFICATION'),
+        (f"{WORKS}    task_type = 'CATS'", "got 'CATS'"),
+    ],
+)
+def test_a_model_of_no_task_is_told_which_there_are(tmp_path: Path, code: str, said: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        loaded(tmp_path / "m", code, task_type=None)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "declared"),
+    [
+        (WORKS, ["a", "b"]),
+        (f"class Model:\n    labels = ['a', 'b']\n{PREDICT}", None),
+        (f"class Model:\n    labels = {{1: 'b', 0: 'a'}}\n{PREDICT}", None),
+        (f"class Model:\n    def load(self): self.labels = ('a', 'b')\n{PREDICT}", None),
+        (f"class Model:\n    @property\n    def labels(self): return ['a', 'b']\n{PREDICT}", None),
+        (f"class Model:\n    labels = ['x', 'y']\n{PREDICT}", ["a", "b"]),
+    ],
+)
+def test_labels_are_those_of_the_settings_or_the_object(tmp_path: Path, code: str, declared: list[str] | None) -> None:
+    assert list(loaded(tmp_path / "m", code, labels=declared).description.labels) == ["a", "b"]
+    assert describe(source(tmp_path / "m")).task_type is TaskType.OBJECT_DETECTION
+
+
+def test_a_function_may_make_the_model(tmp_path: Path) -> None:
+    code = f"class Real:\n{PREDICT}\ndef Model(size): assert size == 3; return Real()"
+    assert loaded(tmp_path / "m", code, arguments={"size": 3}).ask(IMAGE) == []
+
+
+def test_describing_makes_no_object(tmp_path: Path) -> None:
+    write(tmp_path / "m", f"class Model:\n    def __init__(self): raise ValueError\n{PREDICT}", timeout_seconds=5)
+    facts = {each.topic: each.value for each in describe(source(tmp_path / "m")).facts}
+    assert facts["is called as"] == "predict(image)"
+    assert facts["class"] == "model:Model"
+    assert facts["a call may take"] == "5 s"
+
+
+def test_tensors_are_declared_by_the_class(tmp_path: Path) -> None:
+    code = """
+        class Model:
+            inputs = {"x": ("FP32", (-1, 2))}
+            outputs = {"y": ("FP32", (-1,))}
+            def predict(self, tensors):
+                return {"y": tensors["x"].sum(axis=1)}
+    """
+    model = loaded(tmp_path / "m", code, task_type="TENSOR")
+    assert model.run({"x": np.array([[1, 2], [3, 4]], np.float32)})["y"].tolist() == [3, 7]
+    assert [each.name for each in model.description.inputs] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ("", "declares inputs = "),
+        ("inputs = {'x': ('FP99', (1,))}; outputs = {}", "inputs: Expected a datatype and a shape"),
+        ("inputs = {'x': 'FP32'}; outputs = {}", "inputs: Expected a datatype and a shape"),
+        ("inputs = {'x': ('FP32', (1,))}", "declares outputs = "),
+    ],
+)
+def test_tensors_that_are_not_declared_are_asked_for(tmp_path: Path, declared: str, said: str) -> None:
+    code = f"class Model:\n    def predict(self, tensors): return {{}}\n    {declared}\n"
+    with pytest.raises(ModelError) as caught:
+        loaded(tmp_path / "m", code, task_type="TENSOR")
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"instances": 0}, {"timeout_seconds": 0}, {"timeout_seconds": "long"}, {"arguments": [1]}]
+)
+def test_settings_out_of_range_are_named(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ModelError, match=next(iter(wrong))):
+        loaded(tmp_path / "m", WORKS, **wrong)

@@ -1,0 +1,147 @@
+"""Models of MAITE served, and models served as MAITE's, with the real package."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import maite.protocols.image_classification as ic
+import maite.protocols.object_detection as od
+import msgspec
+import numpy as np
+import pytest
+
+from app.assembly.as_maite import MaiteClassifier, MaiteDetector, as_maite
+from app.settings.model import ModelError
+from tests.app.runtimes.python.folders import loaded, write
+from tests.pictures import rectangle
+from tests.server_process import ROOT
+
+MODELS = ROOT / "fixtures" / "models"
+
+CLASSIFIER = """
+    class Model:
+        metadata = {"id": "brightness", "index2label": {0: "dark", 1: "bright"}}
+        def __call__(self, batch):
+            assert all(image.shape == (3, 48, 64) for image in batch)
+            return [[1 - image.mean() / 255, image.mean() / 255] for image in batch]
+"""
+DETECTOR = """
+    import numpy as np
+    class Target:
+        def __init__(self, boxes, labels, scores):
+            self.boxes, self.labels, self.scores = boxes, labels, scores
+    class Model:
+        metadata = {"id": "bright", "index2label": {0: "red", 2: "blue"}}
+        def __call__(self, batch):
+            found = []
+            for image in batch:
+                _, ys, xs = np.nonzero(image > 200)
+                box = [xs.min(), ys.min(), xs.max() + 1, ys.max() + 1]
+                colour = int(image.sum(axis=(1, 2)).argmax())
+                found.append(Target(np.array([box]), np.array([colour]), np.array([[0.1, 0.2, 0.6]])))
+            return found
+"""
+
+
+def test_a_classifier_of_maite_is_served(tmp_path: Path) -> None:
+    model = loaded(tmp_path / "m", CLASSIFIER, task_type="IMAGE_CLASSIFICATION")
+    assert list(model.description.labels) == ["dark", "bright"]
+    found = msgspec.to_builtins(model.ask(np.full((48, 64, 3), 204, np.uint8)))
+    assert found == [{"label": "bright", "score": 0.8}, {"label": "dark", "score": 0.2}]
+
+
+def test_a_detector_of_maite_is_served(tmp_path: Path) -> None:
+    model = loaded(tmp_path / "m", DETECTOR)
+    (found,) = msgspec.to_builtins(model.ask(rectangle(colour=(0, 0, 255))))
+    assert found == {"label": "blue", "score": 0.6, "xmin": 10, "ymin": 8, "xmax": 30, "ymax": 40}
+    assert list(model.description.labels) == ["red", "1", "blue"]
+
+
+def test_a_function_may_make_the_maite_model(tmp_path: Path) -> None:
+    code = DETECTOR.replace("class Model:", "class Bright:") + "\n    def Model():\n        return Bright()\n"
+    assert len(loaded(tmp_path / "m", code).ask(rectangle(colour=(0, 0, 255)))) == 1
+
+
+def test_what_a_maite_model_does_has_to_be_declared(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match='declares its "task_type"'):
+        loaded(tmp_path / "m", DETECTOR, task_type=None)
+
+
+def chw(image: Any) -> Any:
+    return np.ascontiguousarray(image.transpose(2, 0, 1))
+
+
+def test_a_detector_of_ours_is_one_of_maites() -> None:
+    detector = as_maite(MODELS / "detector")
+    assert isinstance(detector, MaiteDetector)
+    checked: od.Model = detector
+    assert isinstance(checked, cast("Any", od.Model))
+    index = detector.metadata.get("index2label", {})
+    red = chw(rectangle(192, 192, (40, 50, 100, 110)))
+    first, second = detector([red, np.zeros((3, 100, 120), np.uint8)])
+    best = int(first.scores.argmax())
+    assert index[int(first.labels[best])] == "red square"
+    assert first.boxes[best].tolist() == pytest.approx([40, 50, 100, 110], abs=3)
+    assert len(first.boxes) == len(first.labels) == len(first.scores)
+    assert len(second.boxes) == 0 or second.scores.max() < 0.5
+
+
+def test_a_threshold_may_be_given() -> None:
+    detector = as_maite(MODELS / "detector", score_threshold=0.5)
+    assert isinstance(detector, MaiteDetector)
+    (found,) = detector([chw(rectangle(192, 192, (40, 50, 100, 110)))])
+    assert found.scores.min() >= 0.5
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.float32, np.float64])
+def test_a_classifier_of_ours_is_one_of_maites(tmp_path: Path, kind: type[Any]) -> None:
+    write(tmp_path / "m", CLASSIFIER, task_type="IMAGE_CLASSIFICATION")
+    classifier = as_maite(tmp_path / "m", allow_code=True)
+    assert isinstance(classifier, MaiteClassifier)
+    checked: ic.Model = classifier
+    assert isinstance(checked, cast("Any", ic.Model))
+    assert classifier.metadata == {"id": "m", "index2label": {0: "dark", 1: "bright"}}
+    image = np.full((3, 48, 64), 204, np.uint8)
+    (found,) = classifier([image if kind is np.uint8 else (image / 255).astype(kind)])
+    assert found.tolist() == pytest.approx([0.2, 0.8])
+
+
+def test_two_classes_of_one_name_keep_their_places(tmp_path: Path) -> None:
+    code = (
+        "class Model:\n    labels = ['crane', 'cat', 'crane']\n    def predict(self, image): return [0.25, 0.5, 0.75]"
+    )
+    write(tmp_path / "m", code, task_type="IMAGE_CLASSIFICATION")
+    classifier = as_maite(tmp_path / "m", allow_code=True)
+    assert isinstance(classifier, MaiteClassifier)
+    assert classifier([np.zeros((3, 4, 5), np.uint8)])[0].tolist() == [0.25, 0.5, 0.75]
+
+
+def test_maites_own_prediction_runs_over_ours(tmp_path: Path) -> None:
+    from maite.tasks import predict
+
+    class Images:
+        def __init__(self) -> None:
+            self.metadata = {"id": "two"}
+
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, index: int, /) -> Any:
+            return np.full((3, 48, 64), 204 * index, np.uint8), np.eye(2)[index], {"id": str(index)}
+
+    write(tmp_path / "m", CLASSIFIER, task_type="IMAGE_CLASSIFICATION")
+    model: Any = as_maite(tmp_path / "m", allow_code=True)
+    images: Any = Images()
+    predictions: Any = predict(model=model, dataset=images, batch_size=2)[0]
+    assert np.array(predictions[0]) == pytest.approx(np.array([[1, 0], [0.2, 0.8]]))
+
+
+def test_other_tasks_are_none_of_maites() -> None:
+    with pytest.raises(ModelError, match="MAITE has no models of the task IMAGE_SEGMENTATION"):
+        as_maite(MODELS / "segmenter")
+
+
+def test_a_label_without_a_number_is_an_error(tmp_path: Path) -> None:
+    code = "class Model:\n    labels = ['a']\n    def predict(self, image): return {'b': 1.0}"
+    write(tmp_path / "m", code, task_type="IMAGE_CLASSIFICATION")
+    with pytest.raises(ValueError, match="'b' is none of the model's labels"):
+        as_maite(tmp_path / "m", allow_code=True)([np.zeros((3, 4, 5), np.uint8)])

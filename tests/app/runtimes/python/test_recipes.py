@@ -1,0 +1,134 @@
+"""The recipes of the documentation, run as they are written there on tiny models with a known answer."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from tests.app.runtimes.python.folders import loaded
+from tests.clients.environments import python_with
+from tests.server_process import ROOT
+
+PAGE = (ROOT / "docs" / "python_models.md").read_text()
+LABELS = ["red", "green", "blue"]
+RED = np.full((20, 30, 3), (255, 0, 51), np.uint8)
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")]
+
+
+def recipe(heading: str) -> str:
+    """The code under a heading of the page."""
+    found = re.search(rf"^### {re.escape(heading)}$.*?^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert found, heading
+    return found[1]
+
+
+def served(folder: Path, heading: str, weights: str) -> list[dict[str, Any]]:
+    """What the recipe says to a picture that is mostly red; the weights lie in the folder."""
+    arguments = {"weights": weights, **({} if heading == "TFLite" else {"size": 8})}
+    model = loaded(folder, recipe(heading), task_type=None, labels=LABELS, arguments=arguments)
+    return msgspec.to_builtins(model.ask(RED))
+
+
+def means() -> Any:
+    """A torch module that gives the mean of each channel."""
+    import torch
+
+    class Means(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.mean(dim=(2, 3))
+
+    return Means().eval()
+
+
+def check(found: list[dict[str, Any]]) -> None:
+    """The softmax of the means 1, 0 and 0.2."""
+    shares = np.exp([1, 0, 0.2]) / np.exp([1, 0, 0.2]).sum()
+    assert {each["label"]: each["score"] for each in found} == pytest.approx(
+        dict(zip(LABELS, shares.tolist(), strict=True)), abs=1e-5
+    )
+
+
+def test_torchscript(tmp_path: Path) -> None:
+    import torch
+
+    example: Any = torch.zeros(1, 3, 8, 8)
+    jit: Any = torch.jit
+    jit.save(jit.trace(means(), example), tmp_path / "net.ts")
+    check(served(tmp_path, "TorchScript", "net.ts"))
+
+
+def test_torch_export(tmp_path: Path) -> None:
+    import torch
+
+    # A batch of one would be taken for a constant.
+    example: Any = torch.zeros(2, 3, 8, 8)
+    exported = torch.export.export(means(), (example,), dynamic_shapes={"x": {0: torch.export.Dim("batch")}})
+    torch.export.save(exported, tmp_path / "net.pt2")
+    check(served(tmp_path, "torch.export", "net.pt2"))
+
+
+MAKE_TFLITE = """
+import sys
+import flatbuffers
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+def tensor(name, shape, kind, buffer):
+    made = schema.TensorT()
+    made.name, made.shape, made.type, made.buffer = name, shape, kind, buffer
+    return made
+
+code, axes, graph, mean, model = (getattr(schema, name)() for name in
+    ("OperatorCodeT", "BufferT", "SubGraphT", "OperatorT", "ModelT"))
+code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.MEAN
+code.version = 1
+axes.data = np.frombuffer(np.array([1, 2], np.int32).tobytes(), np.uint8)
+floats, integers = schema.TensorType.FLOAT32, schema.TensorType.INT32
+image, result = tensor("image", [1, 8, 8, 3], floats, 0), tensor("y", [1, 3], floats, 0)
+graph.tensors = [image, tensor("axes", [2], integers, 1), result]
+graph.inputs, graph.outputs = [0], [2]
+mean.opcodeIndex, mean.inputs, mean.outputs = 0, [0, 1], [2]
+mean.builtinOptionsType, mean.builtinOptions = schema.BuiltinOptions.ReducerOptions, schema.ReducerOptionsT()
+graph.operators, model.version = [mean], 3
+model.operatorCodes, model.buffers, model.subgraphs = [code], [schema.BufferT(), axes], [graph]
+builder = flatbuffers.Builder(1024)
+builder.Finish(model.Pack(builder), b"TFL3")
+open(sys.argv[1], "wb").write(bytes(builder.Output()))
+"""
+
+RUN_TFLITE = """
+import json, sys
+from pathlib import Path
+sys.path.append(sys.argv[1])
+from tests.app.runtimes.python.test_recipes import served
+print(json.dumps(served(Path(sys.argv[2]), "TFLite", "net.tflite")))
+"""
+
+
+def test_tflite(tmp_path: Path) -> None:
+    python = python_with("litert")
+    subprocess.run([str(python), "-c", MAKE_TFLITE, str(tmp_path / "net.tflite")], check=True, capture_output=True)
+    (packages,) = python.parents[1].glob("lib/python*/site-packages")
+    command = [sys.executable, "-c", RUN_TFLITE, str(packages), str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert {each["label"]: each["score"] for each in found} == pytest.approx(
+        {"red": 1, "green": 0, "blue": 0.2}, abs=1e-5
+    )
+
+
+def test_the_first_class_of_the_page_works(tmp_path: Path) -> None:
+    found = re.search(r"^```python\n(import numpy.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert found
+    picture = np.zeros((48, 64, 3), np.uint8)
+    picture[8:40, 10:30] = 255
+    (box,) = msgspec.to_builtins(loaded(tmp_path / "m", found[1]).ask(picture))
+    assert box == {"label": "bright", "score": 0.9, "xmin": 10, "ymin": 8, "xmax": 30, "ymax": 40}

@@ -1,0 +1,90 @@
+"""Python models in a server as its operator runs it, from its start to its end."""
+
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.app.runtimes.python.folders import write
+from tests.chariot import image_input
+from tests.server_process import serving
+
+CODE = """
+    import threading, time
+    from pathlib import Path
+    class Model:
+        def predict(self, image):
+            if image.shape[0] == 48:
+                return []
+            Path(__file__).with_name("reached").touch()
+            threading.Event().wait()
+        def close(self):
+            time.sleep(0.2)
+            Path(__file__).with_name("closed").touch()
+"""
+
+pytestmark = pytest.mark.slow
+
+
+def infer(address: str) -> int:
+    body: dict[str, Any] = {"inputs": [image_input()]}
+    return httpx.post(f"{address}/v2/models/m-m/infer", json=body, timeout=60).status_code
+
+
+def test_models_are_closed_when_the_server_stops(tmp_path: Path) -> None:
+    folder = write(tmp_path / "m", CODE)
+    with serving("--model", str(folder), "--allow-code") as server:
+        assert infer(server.address) == 200
+        assert server.stop() == 0
+        assert (folder / "closed").is_file()
+
+
+def test_the_environment_allows_code_as_well(tmp_path: Path) -> None:
+    folder = write(tmp_path / "m", CODE)
+    environment = {**os.environ, "CHARIOTEER_ALLOW_CODE": "true"}
+    with serving("--model", str(folder), environment=environment) as server:
+        assert infer(server.address) == 200
+
+
+def test_without_leave_the_server_says_how_to_give_it(tmp_path: Path) -> None:
+    folder = write(tmp_path / "m", CODE)
+    with serving("--model", str(folder)) as server:
+        assert server.wait() == 1
+        assert "--allow-code" in "".join(server.log)
+
+
+def test_a_call_that_never_returns_does_not_keep_the_server_from_ending(tmp_path: Path) -> None:
+    # Any other height than that of the picture that is sent.
+    folder = write(tmp_path / "m", CODE.replace("== 48", "== 47"))
+    with serving("--model", str(folder), "--allow-code", "--drain-timeout", "1") as server:
+        address = server.address
+        failures: list[Exception] = []
+
+        def ask() -> None:
+            try:
+                infer(address)
+            except httpx.HTTPError as error:
+                failures.append(error)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        while not (folder / "reached").is_file():
+            assert server.process.poll() is None
+            asking.join(0.01)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.wait() == 0
+        asking.join(60)
+
+
+def test_a_load_that_never_returns_keeps_nothing_else_from_being_served(tmp_path: Path) -> None:
+    code = "import threading\nthreading.Event().wait()"
+    write(tmp_path / "never", code, load_timeout_seconds=0.5)
+    write(tmp_path / "m", CODE)
+    with serving("--model-repository", str(tmp_path), "--allow-code") as server:
+        assert infer(server.address) == 200
+        assert server.stop() == 0
+        assert "did not end within 0.5 s" in "".join(server.log)

@@ -1,0 +1,124 @@
+"""Classes that yield their answers."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from app.assembly.models import load
+from app.engine.servable import Servable
+from app.engine.streaming import TextStream
+from app.protocols.bytes_elements import StringElement
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.limits import Limits
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.tensor import BytesTensor, Datatype, Tensor
+from tests.app.runtimes.python.folders import source, write
+
+YIELDS = """
+    class Model:
+        def predict(self, image, prompt):
+            yield prompt
+            yield str(image.shape[1])
+"""
+AWAITS = """
+    import asyncio
+    class Model:
+        async def predict(self, image, prompt):
+            yield prompt
+            await asyncio.sleep(0)
+            yield str(image.shape[1])
+"""
+
+
+def served(folder: Path, code: str, arguments: dict[str, object] | None = None, **settings: Any) -> Servable:
+    found = source(write(folder, code, task_type="IMAGE_TEXT_TO_TEXT", **settings))
+    declared = msgspec.structs.replace(found.settings, arguments=arguments or {})
+    return load(msgspec.structs.replace(found, settings=declared))
+
+
+def request(*widths: int) -> InferenceRequest:
+    images = tuple(
+        Tensor(name=f"i{width}", datatype=Datatype.UINT8, data=np.zeros((4, width, 3), np.uint8)) for width in widths
+    )
+    return InferenceRequest(id="r", model_name="m", inputs=images, parameters={"prompts": ["a", "b"]})
+
+
+def told(stream: TextStream) -> list[tuple[int, int, str, bool]]:
+    return [(each.item, each.prompt, each.text, each.final) for each in stream]
+
+
+@pytest.mark.parametrize("code", [YIELDS, AWAITS])
+def test_pieces_are_told_in_the_order_of_images_and_prompts(tmp_path: Path, code: str) -> None:
+    servable = served(tmp_path / "m", code)
+    assert told(servable.stream(request(5, 6), Limits())) == [
+        piece
+        for item, width in enumerate("56")
+        for prompt, text in enumerate("ab")
+        for piece in ((item, prompt, text, False), (item, prompt, width, False), (item, prompt, "", True))
+    ]
+    answers = [
+        msgspec.to_builtins(each.predictions[0].records()) for each in servable.answer(request(5), Limits()).outputs
+    ]
+    assert [each["answer"] for each in answers[0]] == ["a5", "b5"]
+
+
+def test_a_class_that_returns_its_answer_gives_it_in_one_piece(tmp_path: Path) -> None:
+    code = "class Model:\n    def predict(self, image, prompt): return prompt + '!'"
+    assert told(served(tmp_path / "m", code).stream(request(5), Limits())) == [(0, 0, "a!", True), (0, 1, "b!", True)]
+
+
+def test_a_text_is_continued_piece_by_piece(tmp_path: Path) -> None:
+    code = "class Model:\n    def predict(self, text):\n        yield 'and '\n        yield text[::-1]\n"
+    folder = write(tmp_path / "m", code, task_type="TEXT_GENERATION")
+    tensor = BytesTensor(name="args", shape=(2,), elements=[StringElement("ab"), StringElement("cd")])
+    sent = InferenceRequest(id="r", model_name="m", inputs=(tensor,))
+    pieces = told(load(source(folder)).stream(sent, Limits()))
+    texts = ["".join(text for item, _, text, _ in pieces if item == each) for each in (0, 1)]
+    assert texts == ["and ba", "and dc"]
+    assert [item for item, _, _, final in pieces if final] == [0, 1]
+
+
+@pytest.mark.parametrize("keyword", ["def", "async def"])
+def test_a_reader_who_leaves_ends_the_generator_and_frees_its_object(tmp_path: Path, keyword: str) -> None:
+    code = f"""
+        class Model:
+            def __init__(self, ended): self.ended = ended
+            {keyword} predict(self, image, prompt):
+                try:
+                    while True:
+                        yield "on and on "
+                finally:
+                    self.ended.set()
+    """
+    ended = threading.Event()
+    servable = served(tmp_path / "m", code, {"ended": ended})
+    pieces = iter(servable.stream(request(5), Limits()))
+    next(pieces)
+    assert not ended.is_set()
+    del pieces
+    assert ended.is_set()
+    assert next(iter(servable.stream(request(5), Limits()))).text == "on and on "
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "said"),
+    [
+        ("yield 3", ErrorKind.MODEL_FAILED, "predict(), yielded: Expected a text, got 3"),
+        (r"yield '\ud800'", ErrorKind.MODEL_FAILED, "predict(), yielded: Expected a text"),
+        ("raise ValueError('late'); yield", ErrorKind.MODEL_FAILED, "The model failed: ValueError: late"),
+        ("import sys; sys.exit(1); yield", ErrorKind.MODEL_FAILED, "The model failed: SystemExit: 1"),
+        ("import threading; threading.Event().wait(); yield", ErrorKind.DEADLINE_EXCEEDED, "within 0.1 s"),
+    ],
+)
+def test_what_fails_on_the_way_is_told_behind_what_came(tmp_path: Path, body: str, kind: ErrorKind, said: str) -> None:
+    code = f"class Model:\n    def predict(self, image, prompt):\n        yield 'first'\n        {body}\n"
+    pieces = iter(served(tmp_path / "m", code, timeout_seconds=0.1).stream(request(5), Limits()))
+    assert next(pieces).text == "first"
+    with pytest.raises(InferenceError) as caught:
+        next(pieces)
+    assert caught.value.kind is kind
+    assert said in str(caught.value)

@@ -1,0 +1,180 @@
+"""What may be returned for texts and tensors."""
+
+import math
+
+import numpy as np
+import pytest
+
+from app.runtimes.python.answers.image_text_to_text import read_answers
+from app.runtimes.python.answers.reading import Labels
+from app.runtimes.python.answers.tensor import read_tensors
+from app.runtimes.python.answers.text import read_entities, read_generation
+from tasks.exchange.error import InferenceError
+from tasks.exchange.tensor import Datatype, TensorSpec
+from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage
+from tasks.text.request import TextItem
+from tasks.text_generation import ContinuedText, Generation, TextGenerationParameters
+from tasks.token_classification import Entities, Entity, TaggedText, TokenParameters
+from tasks.vision.image import Image
+
+F32 = np.float32
+LABELS = Labels(())
+IMAGE = Image(np.zeros((30, 40, 3), np.uint8))
+ASKED = PromptedImage(IMAGE, ["what?", "why?"], GenerationParameters())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ["a cat", "because"],
+        ("a cat", "because"),
+        [{"prompt": "what?", "answer": "a cat"}, {"prompt": "why?", "answer": "because"}],
+        Answers(prompts=["what?", "why?"], answers=["a cat", "because"]),
+        Answers(prompts=["what?", "why?"], answers=["a cat", "because"]).records(),
+    ],
+)
+def test_texts_in_every_form(answer: object) -> None:
+    found = read_answers(answer, "predict()", ASKED, LABELS)
+    assert (found.prompts, found.answers) == (["what?", "why?"], ["a cat", "because"])
+
+
+def test_one_text_answers_one_prompt() -> None:
+    asked = PromptedImage(IMAGE, ["what?"], GenerationParameters())
+    assert read_answers("a cat", "predict()", asked, LABELS).answers == ["a cat"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("a cat", "predict(): Expected a list of 2 answers, one for each prompt, got 'a cat'"),
+        (["a cat"], "got a list of 1"),
+        (None, "got None"),
+        (["a cat", 3], "predict()[1]: Expected a text, got 3"),
+        (np.zeros((2, 2)), "predict()[0]: Expected the fields prompt, answer, got an array of shape (2,)"),
+        ([{"answer": "a cat"}, {"answer": "because"}], "predict()[0]: Expected the fields prompt, answer"),
+    ],
+)
+def test_what_is_wrong_with_texts_is_named(answer: object, said: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        read_answers(answer, "predict()", ASKED, LABELS)
+    assert said in str(caught.value)
+
+
+SPECS = [
+    TensorSpec(name="y", datatype=Datatype.FP32, shape=(-1, 2)),
+    TensorSpec(name="n", datatype=Datatype.INT32, shape=()),
+    TensorSpec(name="s", datatype=Datatype.BYTES, shape=(-1,)),
+]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"y": np.array([[1, 2]], F32), "n": np.int32(3), "s": np.array([b"a", b"b"], object)},
+        {"y": [[1.0, 2.0]], "n": 3, "s": ["a", "b"]},
+        {"y": [[1, 2]], "n": np.array(3), "s": np.array(["a", "b"])},
+    ],
+)
+def test_tensors_are_of_the_declared_kind(answer: object) -> None:
+    y, n, s = read_tensors(answer, "predict()", SPECS).tensors
+    assert (y.data.dtype, y.data.tolist()) == (np.float32, [[1, 2]])
+    assert (n.data.dtype, n.data.tolist()) == (np.int32, 3)
+    assert s.data.tolist() == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"y": [1, 2]}, 'predict()["y"]: Expected the shape [-1, 2], got [2]'),
+        ({"y": [["a", "b"]]}, 'predict()["y"]: Expected FP32 or what it can hold'),
+        ({"n": 2**40}, 'predict()["n"]: Expected INT32 or what it can hold, got int64'),
+        ({"n": 1.5}, 'predict()["n"]: Expected INT32 or what it can hold, got float64'),
+        ({"y": [[1, 2], [3]]}, 'predict()["y"]: Expected an array'),
+        ({"n": 2**70}, 'predict()["n"]: Expected INT32'),
+        ({"s": ["\ud800"]}, 'predict()["s"]: Expected a text'),
+        ({"y": [[2**24 + 1, 0]]}, 'predict()["y"]: Expected FP32 or what it can hold, got int64'),
+        ({"s": [1]}, 'predict()["s"]: Expected texts or bytes, got 1'),
+        (
+            {"z": 1},
+            "predict(): Expected a dict of the arrays 'y', 'n', 's', got a dict with the keys 'y', 'n', 's', 'z'",
+        ),
+    ],
+)
+def test_what_is_wrong_with_tensors_is_named(wrong: dict[str, object], said: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        read_tensors({"y": [[1, 2]], "n": 3, "s": ["a"], **wrong}, "predict()", SPECS)
+    assert said in str(caught.value)
+
+
+def test_tensors_come_in_a_dict() -> None:
+    with pytest.raises(
+        InferenceError, match=r"predict\(\): Expected a dict of the arrays 'y', 'n', 's', got a list of 1"
+    ):
+        read_tensors([1], "predict()", SPECS)
+
+
+TAGGED = TaggedText(TextItem("Ann met Bob", "inputs[0].data[0]"), TokenParameters())
+PLACES = Labels(("PER", "LOC"))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [{"entity_group": "PER", "score": 0.5, "start": 8, "end": 11}],
+        [{"entity_group": 0, "score": 0.5, "start": 8, "end": 11, "word": "bob"}],
+        [Entity("PER", 0.5, "Bob", 8, 11)],
+        {"spans": [[8, 11]], "scores": [0.5], "labels": ["PER"]},
+        {"spans": np.array([[8, 11]]), "scores": np.array([0.5]), "labels": np.array([0])},
+        Entities(labels=["PER"], scores=np.array([0.5], F32), words=["Bob"], spans=np.array([[8, 11]], np.int32)),
+    ],
+)
+def test_entities_in_every_form(answer: object) -> None:
+    found = read_entities(answer, "predict()", TAGGED, PLACES)
+    assert (found.labels, found.scores.tolist(), found.words, found.spans.tolist()) == (
+        ["PER"],
+        [0.5],
+        ["Bob"],
+        [[8, 11]],
+    )
+    assert found.spans.dtype == np.int32
+
+
+def test_no_entities() -> None:
+    found = read_entities([], "predict()", TAGGED, PLACES)
+    assert (len(found.labels), found.spans.shape) == (0, (0, 2))
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (None, "predict(): Expected Entities, spans with scores and labels"),
+        ([{"label": "PER"}], "predict()[0]: Expected the fields entity_group, score, start, end"),
+        (
+            [{"entity_group": 5, "score": 1, "start": 0, "end": 1}],
+            "predict()[0].entity_group: Expected one of 2 classes",
+        ),
+        ([{"entity_group": 0, "score": 2, "start": 0, "end": 1}], "predict()[0].score: Expected a score of 0..1"),
+        ([{"entity_group": 0, "score": 1, "start": 0, "end": 12}], "predict()[0]: Expected characters within 0..11"),
+        ([{"entity_group": 0, "score": 1, "start": 4, "end": 3}], "start <= end, got 4..3"),
+        ([{"entity_group": 0, "score": 1, "start": -1, "end": 3}], "got -1..3"),
+        ([{"entity_group": 0, "score": 1, "start": 0.5, "end": 3}], "got 0.5..3"),
+        ([{"entity_group": 0, "score": 1, "start": math.nan, "end": 3}], "got nan..3"),
+        ({"spans": [[0, 1, 2]], "scores": [1], "labels": [0]}, 'predict()["spans"]: Expected numbers of shape (N, 2)'),
+        (
+            {"spans": [[0, 1]], "scores": [1, 1], "labels": [0]},
+            "Expected as many spans as scores and labels, got 1 spans",
+        ),
+    ],
+)
+def test_what_is_wrong_with_entities_is_named(answer: object, said: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        read_entities(answer, "predict()", TAGGED, PLACES)
+    assert said in str(caught.value)
+
+
+def test_a_continuation_is_a_text() -> None:
+    asked = ContinuedText(TextItem("a", ""), TextGenerationParameters())
+    assert read_generation("b", "predict()", asked, LABELS).text == "b"
+    assert read_generation(Generation("b"), "predict()", asked, LABELS).text == "b"
+    with pytest.raises(InferenceError, match=r"predict\(\): Expected a text, got 3"):
+        read_generation(3, "predict()", asked, LABELS)
