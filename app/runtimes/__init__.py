@@ -1,8 +1,10 @@
 """The ways of running models. A model's files, or its settings, say which one it needs."""
 
 from app.runtimes.onnxruntime import OnnxRuntime
+from app.runtimes.python import PythonRuntime
 from app.runtimes.runtime import Runtime
+from app.runtimes.transformers import TransformersRuntime
 
 __all__ = ("RUNTIMES",)
 
-RUNTIMES: tuple[Runtime, ...] = (OnnxRuntime(),)
+RUNTIMES: tuple[Runtime, ...] = (PythonRuntime(), OnnxRuntime(), TransformersRuntime())

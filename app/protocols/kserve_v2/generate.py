@@ -30,16 +30,17 @@ __all__ = ("WireGenerateRequest", "WireGenerateResponse", "generate_endpoints")
 
 _PROTOCOL = "kserve-v2"
 _EVENT_STREAM = "text/event-stream"
+_EITHER = "Expected either image or images"
 # Caches and proxies are to hand every event on at once.
 _UNBUFFERED = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _NEUTRAL_PATH = re.compile(r"^inputs\[0\]\.(?:(?P<image>data\[0\])|(?P<text>parameters\.prompts)|(?P<rest>.*))")
 
 
 class WireGenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A question about a picture.
+    """A question about a picture, or a text to be continued.
 
     Attributes:
-        text_input: the question.
+        text_input: the question, or the text.
         image: base64 of an encoded image, or a data URI.
         images: the same as a list of one.
         id: given back.
@@ -104,7 +105,7 @@ def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
                 method="POST",
                 path=f"{path}/generate",
                 handle=generate,
-                summary="Ask a model about a picture",
+                summary="Ask a model about a picture, or let it continue a text",
                 body=WireGenerateRequest,
                 answer=WireGenerateResponse,
                 failures=INFER_FAILURES,
@@ -113,7 +114,7 @@ def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
                 method="POST",
                 path=f"{path}/generate_stream",
                 handle=generate_stream,
-                summary="Ask a model about a picture, and be answered in server-sent events",
+                summary="Ask a model about a picture, or let it continue a text, and be answered in server-sent events",
                 body=WireGenerateRequest,
                 answer=WireGenerateResponse,
                 media_types=(_EVENT_STREAM,),
@@ -135,11 +136,11 @@ class _Question:
 
     def decode(self) -> InferenceRequest:
         wire = read_json(self._body, WireGenerateRequest)
-        if (wire.image is None) == (wire.images is None):
-            raise invalid("Expected either image or images")
+        if wire.image is not None and wire.images is not None:
+            raise invalid(_EITHER)
         images = wire.images if wire.image is None else [wire.image]
-        if not images or len(images) > 1:
-            raise invalid(f"Expected one image, got {len(images or ())}", "images")
+        if images is not None and len(images) != 1:
+            raise invalid(f"Expected one image, got {len(images)}", "images")
         if wire.images is not None:
             self._image = "images[0]"
         parameters = read_parameters_object(wire.parameters, "parameters")
@@ -148,18 +149,22 @@ class _Question:
         given = {name: value for name, value in parameters.items() if value is not None}
         beside = {name: getattr(wire, name) for name in _BESIDE if getattr(wire, name) is not None}
         self._beside = frozenset(beside) - frozenset(given)
-        tensor = BytesTensor(
-            name="image",
-            shape=(1,),
-            elements=[StringElement(images[0])],
-            parameters={**beside, **given, "prompts": [wire.text_input]},
-        )
+        told = {**beside, **given}
+        if images is None:
+            # What a model of text goes on with. One of pictures refuses it, and is made to say what it lacks.
+            self._image = "text_input"
+            tensor = BytesTensor(name="text", shape=(1,), elements=[StringElement(wire.text_input)], parameters=told)
+        else:
+            told["prompts"] = [wire.text_input]
+            tensor = BytesTensor(name="image", shape=(1,), elements=[StringElement(images[0])], parameters=told)
         return InferenceRequest(
             id=wire.id or "", model_name=self._model_name, model_version=self._model_version, inputs=(tensor,)
         )
 
     def localised(self, error: InferenceError) -> InferenceError:
         """`error` with its path in the terms of this body."""
+        if self._image == "text_input" and error.path == "inputs":
+            return invalid(_EITHER)
         neutral = _NEUTRAL_PATH.match(error.path)
         if neutral is None:
             return error

@@ -1,0 +1,164 @@
+"""A transformers model as ONNX, and the proof that both answer the same."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.assembly.discovery import model_at
+from app.assembly.models import load
+from app.engine.servable import Servable
+from app.runtimes.onnxruntime.session import Session
+from app.runtimes.transformers.export import Exporter
+from app.settings.model import ModelError, ModelSource
+from tasks.exchange.limits import Limits
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.tensor import Datatype, Tensor
+from tasks.vision.image import Image
+
+__all__ = ("Compared", "Exported", "export_model")
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """One picture put to both.
+
+    Attributes:
+        size: (height, width) of the input that it became.
+        outputs: the largest difference between the numbers of torch and of ONNX Runtime, by name of the output, as a
+            share of the largest of these numbers, or of 1 where they are smaller.
+    """
+
+    size: tuple[int, int]
+    outputs: dict[str, float]
+
+
+class Exported(msgspec.Struct, frozen=True, kw_only=True):
+    """What was written, and how it compares.
+
+    Attributes:
+        file: the graph.
+        any_size: whether it takes inputs of any size.
+        compared: one for each picture.
+        scores: the largest difference between the scores that both answer when they are served, each with its own way
+            of making inputs of a picture; None where one of them finds more than the other.
+    """
+
+    file: Path
+    any_size: bool
+    compared: Sequence[Compared]
+    scores: float | None
+
+    @property
+    def largest(self) -> float:
+        """The largest difference of all outputs."""
+        return max(value for each in self.compared for value in each.outputs.values())
+
+
+def export_model(folder: Path, output: Path, opset: int, tolerance: float) -> Exported:
+    """Write the model in `folder` as ONNX into `output`, and put pictures to both.
+
+    A model whose processor makes inputs of several sizes is written for any size. Where tracing fixed what depends on
+    the size, which the comparison shows, it is written again for one size.
+
+    Raises:
+        ModelError: when it cannot be exported.
+    """
+    (source,) = model_at(folder)
+    if output.resolve() == folder.resolve():
+        raise ModelError(f"{output} is the model's own folder; an ONNX file beside the weights would take their place")
+    exporter = Exporter(msgspec.structs.replace(source, file=None))
+    any_size = exporter.resizes
+    file = exporter.write(output, opset, any_size=any_size)
+    compared = _compare(exporter, file, any_size=any_size)
+    if any_size and (compared is None or _largest(compared) > tolerance):
+        any_size = False
+        file = exporter.write(output, opset, any_size=False)
+        compared = _compare(exporter, file, any_size=False)
+    if compared is None:
+        raise ModelError(f"{file} was written, but ONNX Runtime cannot run it")
+    scores = _compare_scores(load(source), load(_exported(output)), compared[0].size)
+    return Exported(file=file, any_size=any_size, compared=compared, scores=scores)
+
+
+def _compare(exporter: Exporter, file: Path, *, any_size: bool) -> list[Compared] | None:
+    """Compare the raw outputs; None when the graph does not run."""
+    session = Session(file)
+    found: list[Compared] = []
+    for picture in _pictures(square=not any_size):
+        pixels = exporter.pixels(picture)
+        try:
+            given = session.run({session.inputs[0].name: pixels})
+        except Exception:  # noqa: BLE001 - the framework's exceptions have no common base, and all mean this
+            return None
+        wanted = dict(zip(exporter.outputs, exporter.answer(pixels), strict=True))
+        numbers = {spec.name: array for spec, array in zip(session.outputs, given, strict=True)}
+        if len(exporter.outputs) > 1:
+            numbers = _in_order_of(wanted, numbers)
+        outputs = {name: _difference(wanted[name], numbers[name]) for name in exporter.outputs}
+        found.append(Compared(size=(int(pixels.shape[2]), int(pixels.shape[3])), outputs=outputs))
+    return found
+
+
+def _compare_scores(first: Servable, second: Servable, size: tuple[int, int]) -> float | None:
+    """Ask both about a picture of the input's own size, which neither has to resize."""
+    picture = _picture(np.random.default_rng(3), *size)
+    tensor = Tensor(name="image", datatype=Datatype.UINT8, data=picture.pixels)
+    found: list[NDArray[np.float64]] = []
+    for servable in (first, second):
+        request = InferenceRequest(
+            id="export", model_name="export", inputs=(tensor,), parameters={"score_threshold": 0.0}
+        )
+        records = servable.answer(request, Limits()).outputs[0].predictions[0].records()
+        found.append(np.sort([float(getattr(each, "score", 0.0)) for each in records]))
+    return float(np.abs(found[0] - found[1]).max(initial=0)) if len(found[0]) == len(found[1]) else None
+
+
+def _exported(folder: Path) -> ModelSource:
+    (source,) = model_at(folder / "model.onnx")
+    return source
+
+
+def _pictures(*, square: bool) -> list[Image]:
+    random = np.random.default_rng(0)
+    sizes = [(300, 300), (97, 97), (512, 512)] if square else [(480, 640), (640, 480), (300, 300), (200, 900)]
+    return [_picture(random, *size) for size in sizes]
+
+
+def _picture(random: np.random.Generator, height: int, width: int) -> Image:
+    """Noise over a slope: every place of it is different."""
+    slope = (
+        np.linspace(0, 160, width)[np.newaxis, :, np.newaxis] * np.linspace(0.3, 1, height)[:, np.newaxis, np.newaxis]
+    )
+    noise = random.integers(0, 96, (height, width, 3))
+    return Image((slope + noise).astype(np.uint8))
+
+
+def _in_order_of(
+    wanted: dict[str, NDArray[np.float32]], given: dict[str, NDArray[np.float32]]
+) -> dict[str, NDArray[np.float32]]:
+    """`given` with its queries in the order of those of `wanted`, each beside the one most like it.
+
+    Detectors choose their queries by score, and where two score nearly the same, either may come first.
+    """
+    if any(wanted[name].shape != given[name].shape for name in wanted):
+        return given
+    first = np.concatenate([wanted[name][0] for name in wanted], axis=1)
+    second = np.concatenate([given[name][0] for name in wanted], axis=1)
+    order: list[int] = []
+    for row in first:
+        apart = np.abs(second - row).max(axis=1)
+        apart[order] = np.inf
+        order.append(int(apart.argmin()))
+    return {name: given[name][:, order] for name in wanted}
+
+
+def _difference(wanted: NDArray[np.float32], given: NDArray[np.float32]) -> float:
+    if wanted.shape != given.shape or not np.isfinite(given).all():
+        return float("inf")
+    return float(np.abs(wanted - given).max(initial=0) / np.abs(wanted).max(initial=1))
+
+
+def _largest(compared: Sequence[Compared]) -> float:
+    return max(value for each in compared for value in each.outputs.values())

@@ -1,0 +1,103 @@
+"""A model bound to its task, tried once."""
+
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from app.engine.servable import BoundServable, Servable
+from app.runtimes.transformers.architecture import Understood, understand
+from app.runtimes.transformers.detection import load_detector
+from app.runtimes.transformers.generation import load_text_generator
+from app.runtimes.transformers.image_classification import load_image_classifier
+from app.runtimes.transformers.image_text_to_text import load_vision_language_model
+from app.runtimes.transformers.mask_segmentation import load_mask_segmenter
+from app.runtimes.transformers.network import Network, load_network
+from app.runtimes.transformers.semantic_segmentation import load_semantic_segmenter
+from app.runtimes.transformers.text_classification import load_text_classifier
+from app.runtimes.transformers.token_classification import load_token_classifier
+from app.runtimes.transformers.zero_shot import load_zero_shot_classifier, load_zero_shot_detector
+from app.settings.model import ModelError, ModelSource
+from tasks.exchange.error import InferenceError
+from tasks.exchange.response import Prediction
+from tasks.image_classification import ClassificationInput, ImageClassification
+from tasks.image_segmentation import ImageSegmentation, SegmentationInput, SegmentationParameters
+from tasks.image_text_to_text import DEFAULT_PROMPT, GenerationParameters, ImageTextToText, PromptedImage
+from tasks.object_detection import DetectionInput, DetectionParameters, ObjectDetection
+from tasks.task import Model, Task
+from tasks.text.request import TextItem
+from tasks.text_classification import ClassifiedText, TextClassification
+from tasks.text_generation import ContinuedText, TextGeneration, TextGenerationParameters
+from tasks.token_classification import TaggedText, TokenClassification, TokenParameters
+from tasks.vision.image import Image
+from tasks.vision.selection import SelectionParameters
+
+__all__ = ("bind",)
+
+InputT = TypeVar("InputT")
+PredictionT = TypeVar("PredictionT", bound=Prediction)
+
+_TEXT = TextItem("Hello", "inputs[0].data[0]")
+_CANDIDATES = ("a cat", "a dog")
+
+
+def bind(source: ModelSource) -> Servable:
+    """Load a model, let it answer once, and be ready to answer from several threads.
+
+    Raises:
+        ModelError: with a sentence for the model's owner.
+    """
+    known = understand(source)
+    network = load_network(known)
+    blank = Image(np.zeros((64, 64, 3), np.uint8))
+    match known.kind:
+        case "image-classification":
+            shown = ClassificationInput(blank, SelectionParameters())
+            return _bind(ImageClassification(), load_image_classifier(known, network), shown, known, network)
+        case "zero-shot-image-classification":
+            told = ClassificationInput(blank, SelectionParameters(candidate_labels=_CANDIDATES))
+            task = ImageClassification(open_vocabulary=True)
+            return _bind(task, load_zero_shot_classifier(known, network), told, known, network)
+        case "object-detection":
+            seen = DetectionInput(blank, DetectionParameters())
+            return _bind(ObjectDetection(), load_detector(known, network), seen, known, network)
+        case "zero-shot-object-detection":
+            sought = DetectionInput(blank, DetectionParameters(candidate_labels=_CANDIDATES))
+            detection = ObjectDetection(open_vocabulary=True)
+            return _bind(detection, load_zero_shot_detector(known, network), sought, known, network)
+        case "semantic-segmentation":
+            area = SegmentationInput(blank, SegmentationParameters())
+            return _bind(ImageSegmentation(), load_semantic_segmenter(known, network), area, known, network)
+        case "mask-segmentation":
+            area = SegmentationInput(blank, SegmentationParameters())
+            return _bind(ImageSegmentation(), load_mask_segmenter(known, network), area, known, network)
+        case "image-text-to-text":
+            question = PromptedImage(blank, (DEFAULT_PROMPT,), GenerationParameters(max_new_tokens=2))
+            return _bind(ImageTextToText(), load_vision_language_model(known, network), question, known, network)
+        case "text-classification":
+            said = ClassifiedText(_TEXT, SelectionParameters())
+            return _bind(TextClassification(), load_text_classifier(known, network), said, known, network)
+        case "token-classification":
+            tagged = TaggedText(_TEXT, TokenParameters())
+            return _bind(TokenClassification(), load_token_classifier(known, network), tagged, known, network)
+        case "text-generation":
+            begun = ContinuedText(_TEXT, TextGenerationParameters(max_new_tokens=2))
+            return _bind(TextGeneration(), load_text_generator(known, network), begun, known, network)
+
+
+def _bind(
+    task: Task[InputT, PredictionT],
+    model: Model[InputT, PredictionT],
+    example: InputT,
+    known: Understood,
+    network: Network,
+) -> Servable:
+    source = known.source
+    try:
+        model([example])
+    except InferenceError as error:
+        raise ModelError(f"{source.folder}: the model cannot answer a first request: {error.message}") from None
+    except Exception as error:
+        raise ModelError(f"{source.folder}: the model cannot answer a first request: {error}") from error
+    description = msgspec.structs.replace(known.description, facts=[*known.description.facts, *network.facts])
+    return BoundServable(task, model, description, source.settings.parameters)

@@ -1,0 +1,152 @@
+"""A model written as ONNX, with what another runtime needs to know of it beside it."""
+
+import importlib
+import json
+import shutil
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.runtimes.transformers.architecture import Kind, Understood, understand
+from app.runtimes.transformers.framework import framework
+from app.runtimes.transformers.images import load_image_processor
+from app.runtimes.transformers.network import Network, load_network
+from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
+from tasks.vision.image import Image
+
+__all__ = ("Exporter",)
+
+_OUTPUTS: dict[Kind, Sequence[str]] = {
+    "image-classification": ("logits",),
+    "object-detection": ("logits", "pred_boxes"),
+    "semantic-segmentation": ("logits",),
+}
+_PIXELS = "pixel_values"
+
+
+class Exporter:
+    """Writes the graph of a classifier, a detector or a semantic segmenter.
+
+    Args:
+        source: the model's folder.
+
+    Attributes:
+        outputs: the names of the graph's outputs.
+        resizes: whether its processor makes inputs of several sizes.
+
+    Raises:
+        ModelError: when it cannot be loaded, or is of another kind, or `onnx` is not installed.
+    """
+
+    def __init__(self, source: ModelSource) -> None:
+        self._known: Understood = understand(source)
+        if self._known.kind not in _OUTPUTS:
+            known = "image classification, object detection and semantic segmentation"
+            raise ModelError(f"{source.folder}: {self._known.kind} is not exported; {known} are")
+        try:
+            self._onnx: Any = importlib.import_module("onnx")
+        except ImportError:
+            raise ModelError("Exporting needs the package onnx, which is not installed here") from None
+        self._network: Network = load_network(self._known)
+        self._processor: Any = load_image_processor(source)
+        self.outputs = _OUTPUTS[self._known.kind]
+        self.resizes = self.pixels(Image(np.zeros((60, 90, 3), np.uint8))).shape[2:] != self._square()
+
+    def pixels(self, image: Image) -> NDArray[np.float32]:
+        """(1, 3, height, width), what the model's own processor makes of a picture."""
+        picture = importlib.import_module("PIL.Image").fromarray(image.pixels)
+        return np.asarray(self._processor(images=picture, return_tensors="np")[_PIXELS], np.float32)
+
+    def answer(self, pixels: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        """The outputs of the model itself, by torch."""
+        found: Any = self._network({_PIXELS: framework().torch.from_numpy(pixels)})
+        return [found[name].float().cpu().numpy() for name in self.outputs]
+
+    def write(self, folder: Path, opset: int, *, any_size: bool) -> Path:
+        """Write ``model.onnx``, and the configurations of model and processor, into `folder`.
+
+        Args:
+            folder: made if it is not there.
+            opset: the version of ONNX's operators.
+            any_size: whether the sides of the input are left open, or are those of a square picture.
+
+        Returns:
+            The graph.
+
+        Raises:
+            ModelError: when torch cannot export the model.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        file, torch = folder / "model.onnx", framework().torch
+        height, width = self._square()
+        axes = {name: {0: "batch"} for name in (_PIXELS, *self.outputs)}
+        if any_size:
+            axes[_PIXELS] = {0: "batch", 2: "height", 3: "width"}
+        try:
+            with warnings.catch_warnings():
+                # torch warns of what tracing leaves out; whether it matters is found out by comparing.
+                warnings.simplefilter("ignore")
+                torch.onnx.export(
+                    self._traced(),
+                    (torch.rand(2, 3, height, width),),
+                    str(file),
+                    input_names=[_PIXELS],
+                    output_names=list(self.outputs),
+                    dynamic_axes=axes,
+                    opset_version=opset,
+                    dynamo=False,
+                )
+        except Exception as error:
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            raise ModelError(f"{self._known.source.folder}: torch cannot export it: {lines[0][:400]}") from error
+        self._describe(file, opset)
+        self._write_neighbours(folder, None if any_size or not self.resizes else (height, width))
+        return file
+
+    def _traced(self) -> Any:
+        torch, network, outputs = framework().torch, self._network, self.outputs
+
+        def forward(self: Any, pixel_values: Any) -> Any:
+            found = self.module(pixel_values=pixel_values)
+            return tuple(found[name] for name in outputs)
+
+        made: Any = type("Exported", (torch.nn.Module,), {"forward": forward})()
+        made.module = network.module.to("cpu", torch.float32)
+        # In training mode the exporter would leave the model in it, and export its dropout.
+        return made.eval()
+
+    def _square(self) -> tuple[int, int]:
+        made = self.pixels(Image(np.zeros((64, 64, 3), np.uint8)))
+        return int(made.shape[2]), int(made.shape[3])
+
+    def _describe(self, file: Path, opset: int) -> None:
+        graph = self._onnx.load(str(file))
+        told = {
+            "producer": "charioteer export",
+            "model_type": str(self._known.config.model_type),
+            "architecture": type(self._network.module).__name__,
+            "task_type": str(self._known.description.task_type),
+            "labels": json.dumps(self._known.labels, ensure_ascii=False),
+            "opset": str(opset),
+        }
+        for name, value in told.items():
+            graph.metadata_props.add(key=name, value=value)
+        self._onnx.save(graph, str(file))
+
+    def _write_neighbours(self, folder: Path, size: tuple[int, int] | None) -> None:
+        source = self._known.source
+        labels = dict(enumerate(self._known.labels))
+        config: dict[str, Any] = json.loads((source.folder / "config.json").read_bytes())
+        config["id2label"] = labels
+        (folder / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False), encoding="utf-8")
+        self._processor.save_pretrained(folder)
+        if size is not None:
+            path = folder / "preprocessor_config.json"
+            told = {**json.loads(path.read_bytes()), "size": {"height": size[0], "width": size[1]}}
+            path.write_text(json.dumps(told, indent=2), encoding="utf-8")
+        if (source.folder / SETTINGS_FILE).is_file() and folder.resolve() != source.folder.resolve():
+            shutil.copyfile(source.folder / SETTINGS_FILE, folder / SETTINGS_FILE)

@@ -1,0 +1,30 @@
+"""The runtime itself: which folders are its own, and who loads them.
+
+What loads them is imported when it is needed, because importing a runtime should cost nothing.
+"""
+
+from app.engine.description import ModelDescription
+from app.engine.servable import Servable
+from app.runtimes.transformers.files import is_model_folder
+from app.settings.model import ModelSource
+
+__all__ = ("TransformersRuntime",)
+
+
+class TransformersRuntime:
+    """Serves folders that `save_pretrained` of transformers writes."""
+
+    name = "transformers"
+
+    def recognises(self, source: ModelSource, /) -> bool:
+        return is_model_folder(source)
+
+    def inspect(self, source: ModelSource, /) -> ModelDescription:
+        from app.runtimes.transformers.architecture import understand
+
+        return understand(source).description
+
+    def load(self, source: ModelSource, /) -> Servable:
+        from app.runtimes.transformers.binding import bind
+
+        return bind(source)

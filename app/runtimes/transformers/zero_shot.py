@@ -1,0 +1,139 @@
+"""Models that are told their classes with each request: CLIP and those alike for pictures, OWL-ViT for objects."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import PIL.Image
+
+from app.runtimes.transformers.architecture import Understood
+from app.runtimes.transformers.framework import framework
+from app.runtimes.transformers.images import ImagePreparation, load_image_processor
+from app.runtimes.transformers.network import Network
+from app.runtimes.transformers.processing import load_processor
+from app.runtimes.transformers.tokenizing import load_tokenizer, own_tokenizer
+from app.settings.model import ModelError
+from tasks.image_classification import Classification, ClassificationInput, ImageClassifier
+from tasks.object_detection import DetectionInput, Detections, ObjectDetector
+from tasks.vision.image import Image
+
+__all__ = ("load_zero_shot_classifier", "load_zero_shot_detector")
+
+_HYPOTHESIS = "This is a photo of {}."
+"""What a class is put into, as Hugging Face's pipeline does it."""
+
+_SIGLIP_TOKENS = 64
+"""SigLIP was trained on texts padded to this length."""
+
+
+def load_zero_shot_classifier(understood: Understood, network: Network) -> ImageClassifier:
+    """The classifier of `network`.
+
+    Raises:
+        ModelError: when it lacks a processor or a tokenizer.
+    """
+    images = ImagePreparation(load_image_processor(understood.source))
+    tokenizer, turn = load_tokenizer(understood.source), threading.Lock()
+    siglip = "siglip" in network.config.model_type
+    padding: dict[str, Any] = {"padding": True}
+    if siglip:
+        padding = {"padding": "max_length", "max_length": _SIGLIP_TOKENS, "truncation": True}
+
+    def classify_one(image: Image, labels: Sequence[str]) -> Classification:
+        with turn:
+            texts = tokenizer([_HYPOTHESIS.format(each) for each in labels], return_tensors="pt", **padding)
+        logits = network({**texts, **images.one(image)}).logits_per_image[0].float()
+        scores = logits.sigmoid() if siglip else logits.softmax(-1)
+        return Classification(labels=labels, scores=scores.cpu().numpy().astype(np.float32))
+
+    def classify(inputs: Sequence[ClassificationInput], /) -> Sequence[Classification]:
+        return [classify_one(each.image, each.parameters.candidate_labels or ()) for each in inputs]
+
+    return classify
+
+
+def load_zero_shot_detector(understood: Understood, network: Network) -> ObjectDetector:
+    """The detector of `network`.
+
+    Raises:
+        ModelError: when it has no processor, or one that reads no boxes.
+    """
+    source, model_type = understood.source, str(network.config.model_type)
+    processor = load_processor(source, model_type)
+    if not hasattr(processor, "post_process_grounded_object_detection"):
+        raise ModelError(f"{source.folder}: {type(processor).__name__} reads no boxes of told classes")
+    detect_one = _by_phrases if "grounding" in model_type else _by_queries
+    _, bare = own_tokenizer(processor.tokenizer, source)
+    parts = _Parts(network, processor, bare, threading.Lock())
+
+    def detect(inputs: Sequence[DetectionInput], /) -> Sequence[Detections]:
+        with framework().torch.inference_mode():
+            return [detect_one(parts, each.image, each.parameters.candidate_labels or ()) for each in inputs]
+
+    return detect
+
+
+class _Parts(msgspec.Struct, frozen=True, eq=False):
+    """What detecting takes; `turn` is held by who uses the processor, `tokenizer` has no state."""
+
+    network: Network
+    processor: Any
+    tokenizer: Any
+    turn: threading.Lock
+
+    def inputs(self, image: Image, text: Any, **more: Any) -> dict[str, Any]:
+        with self.turn:
+            made = self.processor(images=PIL.Image.fromarray(image.pixels), text=text, return_tensors="pt", **more)
+        return {name: value for name, value in made.items() if framework().torch.is_tensor(value)}
+
+
+def _by_queries(parts: _Parts, image: Image, labels: Sequence[str]) -> Detections:
+    """OWL-ViT and those alike: each class is a text of its own."""
+    outputs = parts.network(parts.inputs(image, [list(labels)], padding="max_length", truncation=True))
+    found = parts.processor.post_process_grounded_object_detection(
+        outputs, threshold=0.0, target_sizes=[(image.height, image.width)], text_labels=[list(labels)]
+    )[0]
+    return Detections(
+        labels=[str(each) for each in found["text_labels"]],
+        scores=found["scores"].float().cpu().numpy().astype(np.float32),
+        boxes=found["boxes"].float().cpu().numpy().astype(np.float32).reshape(-1, 4),
+    )
+
+
+def _by_phrases(parts: _Parts, image: Image, labels: Sequence[str]) -> Detections:
+    """Grounding DINO: all classes are one text, each word of which is scored for each box.
+
+    A box is given the class with the best word. (The library's own post-processing gives back whatever words pass a
+    threshold, which need not be any class.)
+    """
+    text, spans = _sentence(labels)
+    tokens = parts.tokenizer.encode(text)
+    outputs = parts.network(parts.inputs(image, text))
+    scores = outputs.logits[0].float().sigmoid()
+    places = [
+        [place for place, (start, end) in enumerate(tokens.offsets) if start < last and end > first]
+        for first, last in spans
+    ]
+    best, classes = framework().torch.stack([scores[:, each].amax(dim=1) for each in places], dim=1).max(dim=1)
+    boxes = outputs.pred_boxes[0].float().cpu().numpy()
+    half = boxes[:, 2:] / 2
+    sides = np.array([image.width, image.height] * 2, np.float32)
+    numbers: list[int] = classes.tolist()
+    return Detections(
+        labels=[labels[number] for number in numbers],
+        scores=best.cpu().numpy().astype(np.float32),
+        boxes=(np.concatenate([boxes[:, :2] - half, boxes[:, :2] + half], axis=1) * sides).astype(np.float32),
+    )
+
+
+def _sentence(labels: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
+    """The classes in lower case, a full stop behind each, and where each stands in the text, in characters."""
+    text = ""
+    spans: list[tuple[int, int]] = []
+    for each in labels:
+        named = each.strip().lower().rstrip(".") or "."
+        spans.append((len(text), len(text) + len(named)))
+        text += f"{named}. "
+    return text.rstrip(), spans

@@ -1,0 +1,54 @@
+"""V2's generate extension over a model of text."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+
+from tests.conformance.served import build
+
+PATH = "/v2/models/continuer"
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient[Litestar]]:
+    with TestClient(build(("continuer", "teller", "sorter"))) as client:
+        yield client
+
+
+def test_a_text_is_continued(client: TestClient[Litestar]) -> None:
+    sent = {"text_input": "Prompt here", "parameters": {"max_new_tokens": 6}, "temperature": 0.5, "id": "a"}
+    response = client.post(f"{PATH}/generate", json=sent)
+    assert response.status_code == 200
+    assert response.json() == {"model_name": "continuer", "model_version": "1", "text_output": "PROMPT", "id": "a"}
+
+
+def test_a_continuation_is_told_in_events(client: TestClient[Litestar]) -> None:
+    sent = {"text_input": "Prompt here", "parameters": {"max_new_tokens": 6, "return_full_text": True}}
+    response = client.post(f"{PATH}/generate_stream", json=sent)
+    events = [json.loads(line.removeprefix("data: ")) for line in response.text.splitlines() if line]
+    assert [each["text_output"] for each in events] == ["Prompt here", "Prompt"]
+
+
+@pytest.mark.parametrize("call", ["generate", "generate_stream"])
+@pytest.mark.parametrize(
+    ("model", "sent", "status", "said"),
+    [
+        ("continuer", {"text_input": "a", "parameters": {"top_k": 0}}, 400, "parameters.top_k"),
+        ("continuer", {"text_input": "a", "top_k": 0}, 400, "top_k"),
+        ("continuer", {"text_input": "a", "max_new_tokens": 10**6}, 413, "max_new_tokens"),
+        ("continuer", {"text_input": "a", "images": []}, 400, "images: Expected one image, got 0"),
+        ("continuer", {}, 400, "text_input"),
+        ("teller", {"text_input": "a"}, 400, "Expected either image or images"),
+        ("sorter", {"text_input": "a"}, 400, "does not answer in text"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(
+    client: TestClient[Litestar], call: str, model: str, sent: dict[str, Any], status: int, said: str
+) -> None:
+    response = client.post(f"/v2/models/{model}/{call}", json=sent)
+    assert response.status_code == status
+    assert said in response.json()["error"]

@@ -1,0 +1,67 @@
+"""Questions put to a servable, and what the library itself says to the same picture."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import PIL.Image
+from numpy.typing import NDArray
+
+from app.engine.servable import Servable
+from app.protocols.bytes_elements import BinaryElement, StringElement
+from tasks.exchange.limits import Limits
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.tensor import BytesTensor, InputTensor
+from tests.app.runtimes.transformers import tiny
+from tests.pictures import encoded
+
+
+def scene(width: int = 96, height: int = 64, seed: int = 0) -> NDArray[np.uint8]:
+    """A picture of coloured shapes on noise."""
+    random = np.random.default_rng(seed)
+    pixels = random.integers(0, 80, (height, width, 3), np.uint8)
+    cv2.rectangle(pixels, (width // 8, height // 6), (width // 2, height // 2), (220, 30, 40), -1)
+    cv2.circle(pixels, (width * 3 // 4, height * 2 // 3), min(width, height) // 5, (20, 200, 250), -1)
+    return pixels
+
+
+def image_input(*pictures: NDArray[np.uint8], **parameters: object) -> BytesTensor:
+    elements = [BinaryElement(encoded(each)) for each in pictures]
+    return BytesTensor(name="image", shape=(len(pictures),), elements=elements, parameters=parameters)
+
+
+def text_input(*texts: str, **parameters: object) -> BytesTensor:
+    elements = [StringElement(each) for each in texts]
+    return BytesTensor(name="args", shape=(len(texts),), elements=elements, parameters=parameters)
+
+
+def request(*inputs: InputTensor) -> InferenceRequest:
+    return InferenceRequest(id="r", model_name="m", inputs=inputs)
+
+
+def answers(servable: Servable, *inputs: InputTensor) -> list[list[Any]]:
+    """For each datum of each input, its records."""
+    outputs = servable.answer(request(*inputs), Limits()).outputs
+    return [list(prediction.records()) for output in outputs for prediction in output.predictions]
+
+
+def picture(pixels: NDArray[np.uint8]) -> PIL.Image.Image:
+    return PIL.Image.fromarray(pixels)
+
+
+def parts(folder: Path, auto: str) -> tuple[Any, Any]:
+    """The model as the library loads it, and its image processor."""
+    t = tiny.transformers()
+    model = getattr(t, auto).from_pretrained(folder, local_files_only=True).eval()
+    return model, t.AutoImageProcessor.from_pretrained(folder, local_files_only=True, backend="pil")
+
+
+def forward(model: Any, inputs: Any) -> Any:
+    with tiny.torch().no_grad():
+        return model(**inputs)
+
+
+def by_score(records: Sequence[Any]) -> list[Any]:
+    return sorted(records, key=lambda each: -each.score)

@@ -1,0 +1,200 @@
+"""Folders that cannot be served, each with the sentence that says why; what importing the runtime costs."""
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.assembly.discovery import discover
+from app.assembly.models import describe, load
+from app.engine.description import Origin
+from app.runtimes.runtime import Runtime
+from app.runtimes.transformers import TransformersRuntime
+from app.settings.model import ModelError, ModelSettings, ModelSource, PreprocessingSettings, TransformersSettings
+from tasks.task import TaskType
+from tests.app.runtimes.transformers.asking import answers, image_input, scene
+
+RUNTIME: Runtime = TransformersRuntime()
+
+
+def source(folder: Path, file: Path | None = None, **settings: Any) -> ModelSource:
+    return ModelSource(name="m", version="1", folder=folder, file=file, settings=ModelSettings(**settings))
+
+
+def test_it_takes_a_configuration_beside_weights(tmp_path: Path) -> None:
+    assert not RUNTIME.recognises(source(tmp_path))
+    (tmp_path / "config.json").write_text("{}")
+    assert not RUNTIME.recognises(source(tmp_path))
+    (tmp_path / "model.safetensors").touch()
+    assert RUNTIME.recognises(source(tmp_path))
+    assert RUNTIME.recognises(source(tmp_path, tmp_path / "model.safetensors"))
+    assert not RUNTIME.recognises(source(tmp_path, tmp_path / "model.onnx"))
+
+
+def test_importing_it_imports_neither_torch_nor_transformers() -> None:
+    code = "import app.runtimes.transformers, sys; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "model.ckpt"])
+def test_pickles_are_refused_unread(tmp_path: Path, name: str) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / name).write_bytes(b"cos\nsystem\n(S'false'\ntR.")
+    (found,) = discover(tmp_path)
+    for use in (describe, load):
+        with pytest.raises(ModelError, match=f"{name} is a pickle, which can run any code"):
+            use(found)
+
+
+def test_code_of_the_models_own_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"x" * 30)
+    (tmp_path / "config.json").write_text('{"auto_map": {"AutoModel": "evil.Model"}, "model_type": "evil"}')
+    with pytest.raises(ModelError, match=r"config.json names Python code of the model's own \(auto_map\)"):
+        RUNTIME.load(source(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("config", "weights", "reason"),
+    [
+        ("{", b"x", "config.json is not valid JSON"),
+        ("[]", b"x", "config.json: Expected `object`, got `array`"),
+        ("{}", b"version https://git-lfs.github.com/spec/v1", "is a Git LFS pointer"),
+    ],
+)
+def test_damaged_files_are_refused(tmp_path: Path, config: str, weights: bytes, reason: str) -> None:
+    (tmp_path / "config.json").write_text(config)
+    (tmp_path / "model.safetensors").write_bytes(weights)
+    with pytest.raises(ModelError, match=reason):
+        RUNTIME.load(source(tmp_path))
+
+
+@pytest.fixture
+def changed(folder_of: Callable[[str], Path], tmp_path: Path) -> Callable[..., Path]:
+    """A copy of a tiny model with some of its configuration changed."""
+
+    def made(name: str, **changes: Any) -> Path:
+        folder = tmp_path / name
+        shutil.copytree(folder_of(name), folder)
+        config = {**json.loads((folder / "config.json").read_text()), **changes}
+        (folder / "config.json").write_text(json.dumps({key: each for key, each in config.items() if each != ()}))
+        return folder
+
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"model_type": "nothing"}, "config.json cannot be understood"),
+        ({"architectures": ["ViTModel"]}, "ViTModel, which is of no task that is served"),
+        ({"architectures": ()}, 'names no architectures; declare "task_type"'),
+        ({"id2label": {"0": "a", "2": "b", "3": "c"}}, "id2label: Expected the numbers 0 to 2"),
+        ({"id2label": {str(each): str(each) for each in range(5)}}, r"classifier.*is \[3.*but \[5.*labels wrong"),
+        ({"num_hidden_layers": 3}, r"the weights lack 16 of the architecture's: vit\.\S*2"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_is_explained(
+    changed: Callable[..., Path], changes: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ModelError, match=reason):
+        RUNTIME.load(source(changed("vit", **changes)))
+
+
+@pytest.mark.slow
+def test_labels_that_are_missing_are_said_to_be(changed: Callable[..., Path]) -> None:
+    folder = changed("vit", id2label={str(each): f"LABEL_{each}" for each in range(3)}, label2id=())
+    facts = {fact.topic: fact for fact in RUNTIME.inspect(source(folder)).facts}
+    assert facts["labels"].value.startswith("none found, 3")
+    assert facts["labels"].origin is Origin.GUESSED
+    declared = RUNTIME.load(source(folder, labels=("x", "y", "z")))
+    assert {each.label for each in answers(declared, image_input(scene()))[0]} == {"x", "y", "z"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"labels": ("a", "b")}, "has 3 classes, but model-settings.json declares 2 labels"),
+        ({"layout": "panoptic"}, "layout: Expected none for this model"),
+        ({"preprocessing": PreprocessingSettings(scale=1.0)}, "has a processor of its own"),
+        ({"task_type": TaskType.OBJECT_DETECTION}, "does not know for OBJECT_DETECTION"),
+    ],
+)
+def test_settings_that_do_not_fit_are_explained(
+    folder_of: Callable[[str], Path], settings: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ModelError, match=reason):
+        RUNTIME.load(source(folder_of("vit"), **settings))
+
+
+@pytest.mark.slow
+def test_a_device_that_is_not_there_is_refused(folder_of: Callable[[str], Path]) -> None:
+    settings = TransformersSettings(device="cuda:7000")
+    with pytest.raises(ModelError, match="cuda:7000"):
+        RUNTIME.load(source(folder_of("vit"), transformers=settings))
+
+
+@pytest.mark.slow
+def test_a_layout_that_the_processor_does_not_read_is_refused(folder_of: Callable[[str], Path]) -> None:
+    with pytest.raises(ModelError, match="layout: Expected one of semantic, got 'instance'"):
+        RUNTIME.load(source(folder_of("segformer"), layout="instance"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("file", "reason"), [("preprocessor_config.json", "no image processor")])
+def test_a_folder_that_lacks_a_file_is_explained(changed: Callable[..., Path], file: str, reason: str) -> None:
+    folder = changed("vit")
+    (folder / file).unlink()
+    with pytest.raises(ModelError, match=reason):
+        RUNTIME.load(source(folder))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_model_runs_in_other_numbers(folder_of: Callable[[str], Path], dtype: Any) -> None:
+    exact = RUNTIME.load(source(folder_of("resnet")))
+    rough = RUNTIME.load(source(folder_of("resnet"), transformers=TransformersSettings(dtype=dtype)))
+    (expected,), (found,) = answers(exact, image_input(scene())), answers(rough, image_input(scene()))
+    by_label = {each.label: each.score for each in expected}
+    assert all(each.score == pytest.approx(by_label[each.label], abs=0.02) for each in found)
+    assert [fact.value for fact in rough.description.facts if fact.topic == "dtype"] == [dtype]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["vit", "llava", "smolvlm"])
+def test_loading_and_answering_open_no_connection(
+    folder_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = folder_of(name)
+
+    def refuse(*arguments: object, **more: object) -> None:
+        raise AssertionError("a connection was opened")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    assert answers(RUNTIME.load(source(folder)), image_input(scene()))
+
+
+@pytest.mark.slow
+def test_an_onnx_file_beside_the_weights_is_preferred(changed: Callable[..., Path]) -> None:
+    folder = changed("vit")
+    (found,) = discover(folder)
+    assert describe(found).platform == "transformers"
+    (folder / "model.onnx").touch()
+    with pytest.raises(ModelError, match=r"model\.onnx is empty"):
+        load(found)
+    told = msgspec.structs.replace(found, settings=ModelSettings(runtime="transformers"))
+    assert load(told).description.platform == "transformers"
+
+
+@pytest.mark.parametrize("name", TransformersSettings.__struct_fields__)
+def test_every_setting_is_documented(name: str) -> None:
+    assert f"| `{name}` |" in (Path(__file__).parents[4] / "docs" / "transformers_models.md").read_text()

@@ -1,0 +1,157 @@
+"""Against the library's own pipelines."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.engine.servable import Servable
+from app.runtimes.transformers.token_classification import Token, entities_of
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.limits import Limits
+from tasks.exchange.tensor import Datatype, Tensor
+from tasks.text_generation import GeneratedText
+from tests.app.runtimes.transformers import tiny
+from tests.app.runtimes.transformers.asking import answers, request, text_input
+
+pytestmark = pytest.mark.slow
+
+TEXTS = ("John lives in Paris.", "what is this?", "acmé works at hello-world, who?")
+
+
+def pipeline(task: str, folder: Path) -> Any:
+    return tiny.transformers().pipeline(task, model=str(folder), device="cpu")
+
+
+def test_classes_are_those_of_the_pipeline(folder_of: Callable[[str], Path], served: Callable[..., Servable]) -> None:
+    classify = pipeline("text-classification", folder_of("text_classifier"))
+    found = answers(served("text_classifier"), text_input(*TEXTS))
+    for text, records in zip(TEXTS, found, strict=True):
+        expected = classify(text, top_k=None)
+        assert [each.label for each in records] == [each["label"] for each in expected]
+        assert [each.score for each in records] == pytest.approx([each["score"] for each in expected], abs=1e-4)
+
+
+@pytest.mark.parametrize("strategy", ["none", "simple", "first", "average", "max"])
+def test_entities_are_those_of_the_pipeline(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable], strategy: str
+) -> None:
+    tag = pipeline("token-classification", folder_of("token_classifier"))
+    found = answers(served("token_classifier"), text_input(*TEXTS, aggregation_strategy=strategy))
+    assert any(found)
+    for text, records in zip(TEXTS, found, strict=True):
+        expected = tag(text, aggregation_strategy=strategy)
+        named = "entity" if strategy == "none" else "entity_group"
+        spans = [(each[named], each["word"], each["start"], each["end"]) for each in expected]
+        assert [(each.entity_group, each.word, each.start, each.end) for each in records] == spans
+        scores = [float(each["score"]) for each in expected]
+        assert [each.score for each in records] == pytest.approx(scores, abs=1e-4)
+
+
+def token(text: str, tag: int, start: int, score: float = 0.9, *, continues: bool = False) -> Token:
+    scores = np.full(3, (1 - score) / 2, np.float32)
+    scores[tag] = score
+    return Token(text, start, start + len(text), continues, scores)
+
+
+def test_neighbours_of_one_tag_are_joined_until_another_begins() -> None:
+    tokens = [token("new", 1, 0), token("york", 2, 4), token("rome", 1, 9), token("x", 0, 14), token("y", 2, 16)]
+    found = entities_of(tokens, ("O", "B-LOC", "I-LOC"), "simple")
+    assert [(each.tag, each.spelled, each.start, each.end) for each in found] == [
+        ("LOC", ("new", "york"), 0, 8), ("LOC", ("rome",), 9, 13), ("LOC", ("y",), 16, 17),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("strategy", "tag"), [("first", "LOC"), ("max", "PER"), ("average", "PER")])
+def test_a_word_has_one_tag(strategy: Any, tag: str) -> None:
+    tokens = [token("par", 1, 0, 0.5), token("is", 2, 3, 0.9, continues=True)]
+    found = entities_of(tokens, ("O", "B-LOC", "B-PER"), strategy)
+    assert [(each.tag, each.start, each.end) for each in found] == [(tag, 0, 5)]
+
+
+def test_a_text_that_is_too_long_is_refused(served: Callable[..., Servable]) -> None:
+    with pytest.raises(InferenceError, match="at most 64 tokens, got a text of 102") as caught:
+        answers(served("text_classifier"), text_input("hello", "hello " * 100))
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, "inputs[0].data[1]")
+
+
+def test_a_text_is_continued_as_the_pipeline_continues_it(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable]
+) -> None:
+    generate = pipeline("text-generation", folder_of("causal"))
+    options = {"do_sample": False, "max_new_tokens": 12, "return_full_text": False}
+    for text in ("Hello", "the quick brown"):
+        expected = generate(text, **options)[0]["generated_text"]
+        assert answers(served("causal"), text_input(text, **options)) == [[GeneratedText(expected)]]
+        assert answers(served("causal"), text_input(text, **{**options, "return_full_text": True})) == [
+            [GeneratedText(text + expected)]
+        ]
+        assert len(expected) > 4
+
+
+def test_a_translator_answers_what_it_generates(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable]
+) -> None:
+    t = tiny.transformers()
+    model = t.AutoModelForSeq2SeqLM.from_pretrained(folder_of("t5")).eval()
+    tokenizer = t.AutoTokenizer.from_pretrained(folder_of("t5"))
+    made = model.generate(**tokenizer("Hello", return_tensors="pt"), max_new_tokens=9, do_sample=False)
+    expected = tokenizer.decode(made[0], skip_special_tokens=True)
+    assert answers(served("t5"), text_input("Hello", max_new_tokens=9)) == [[GeneratedText(expected)]]
+    assert expected
+
+
+def test_the_inputs_of_a_request_are_the_arguments_of_one_call(served: Callable[..., Servable]) -> None:
+    """The example of the Chariot page, of which only the numbers are smaller."""
+
+    def argument(name: str, datatype: Datatype, value: object) -> Tensor:
+        return Tensor(
+            name=name, datatype=datatype, data=np.array([value], datatype.dtype), parameters={"content_type": "raw"}
+        )
+
+    seed = argument("seed", Datatype.INT64, 3)
+    length, temperature = argument("max_new_tokens", Datatype.INT64, 9), argument("temperature", Datatype.FP64, 0.8)
+    asked = (text_input("Prompt here"), length, temperature, argument("do_sample", Datatype.INT8, True), seed)
+    found = answers(served("causal"), *asked)
+    expected = answers(served("causal"), text_input("Prompt here", max_new_tokens=9, temperature=0.8, seed=3))
+    assert found == expected
+    greedy = answers(
+        served("causal"), text_input("Prompt here"), length, temperature, argument("do_sample", Datatype.INT8, False)
+    )
+    assert greedy == answers(served("causal"), text_input("Prompt here", max_new_tokens=9))
+    assert greedy != found
+
+
+def test_the_pieces_of_a_stream_are_the_answer(served: Callable[..., Servable]) -> None:
+    asked = text_input("one", "two", max_new_tokens=10, return_full_text=True)
+    expected = [each[0].generated_text for each in answers(served("causal"), asked)]
+    stream = served("causal").stream(request(asked), Limits())
+    pieces = list(stream)
+    told = ["".join(piece.text for piece in pieces if piece.item == item) for item in range(2)]
+    assert told == expected
+    assert [piece.item for piece in pieces if piece.final] == [0, 1]
+    assert [piece.item for piece in pieces] == sorted(piece.item for piece in pieces)
+    assert len(pieces) > 6
+
+
+def test_sampling_is_repeatable_by_its_seed(served: Callable[..., Servable]) -> None:
+    def said(**parameters: object) -> list[list[Any]]:
+        return answers(served("causal"), text_input("Hello", max_new_tokens=16, **parameters))
+
+    assert said(temperature=2.0, seed=1) == said(temperature=2.0, seed=1)
+    assert said(temperature=2.0, seed=1) != said(temperature=2.0, seed=2)
+    assert said(temperature=2.0, top_k=1) == said()
+
+
+@pytest.mark.parametrize(("text", "reason"), [("", "empty"), ("x" * 256, "leaves room")])
+def test_a_text_that_cannot_be_continued_is_refused(served: Callable[..., Servable], text: str, reason: str) -> None:
+    with pytest.raises(InferenceError, match=reason) as caught:
+        answers(served("causal"), text_input("fine", text))
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "inputs[0].data[1]")
+
+
+def test_an_answer_ends_where_the_model_has_no_more_places(served: Callable[..., Servable]) -> None:
+    ((found,),) = answers(served("causal"), text_input("x" * 250, max_new_tokens=50))
+    assert 0 < len(found.generated_text.encode()) <= 18

@@ -1,0 +1,97 @@
+"""Models that are told their classes, against the library's own reading of the same outputs."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.engine.servable import Servable
+from tasks.exchange.error import ErrorKind, InferenceError
+from tests.app.runtimes.transformers import tiny
+from tests.app.runtimes.transformers.asking import answers, forward, image_input, parts, picture, scene
+
+pytestmark = pytest.mark.slow
+
+CANDIDATES = ["red ship", "a dog", "picture"]
+
+
+@pytest.mark.parametrize("name", ["clip", "siglip"])
+def test_pictures_are_classified_as_the_pipeline_does(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable], name: str
+) -> None:
+    model, processor = parts(folder_of(name), "AutoModelForZeroShotImageClassification")
+    tokenizer = tiny.transformers().AutoTokenizer.from_pretrained(folder_of(name))
+    pipeline = tiny.transformers().pipeline(
+        "zero-shot-image-classification", model=model, image_processor=processor, tokenizer=tokenizer
+    )
+    for pixels in (scene(), scene(50, 90, 1)):
+        expected = pipeline(picture(pixels), candidate_labels=CANDIDATES)
+        (found,) = answers(served(name), image_input(pixels, candidate_labels=CANDIDATES))
+        assert [each.label for each in found] == [each["label"] for each in expected]
+        assert [each.score for each in found] == pytest.approx([each["score"] for each in expected], abs=1e-4)
+
+
+def test_boxes_of_told_classes_are_those_of_the_processor(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable]
+) -> None:
+    t = tiny.transformers()
+    model = t.AutoModelForZeroShotObjectDetection.from_pretrained(folder_of("owlvit")).eval()
+    processor = t.AutoProcessor.from_pretrained(folder_of("owlvit"))
+    pixels = scene(120, 80)
+    inputs = processor(images=picture(pixels), text=[CANDIDATES], return_tensors="pt")
+    outputs = forward(model, inputs)
+    read = processor.post_process_grounded_object_detection(
+        outputs, threshold=0.3, target_sizes=[(80, 120)], text_labels=[CANDIDATES]
+    )[0]
+    (found,) = answers(served("owlvit"), image_input(pixels, candidate_labels=CANDIDATES, score_threshold=0.3))
+    assert len(found) == len(read["scores"]) > 0
+    order = np.argsort(-read["scores"].numpy(), kind="stable")
+    assert [each.label for each in found] == [read["text_labels"][index] for index in order]
+    assert [each.score for each in found] == pytest.approx(read["scores"].numpy()[order].tolist(), abs=1e-4)
+    boxes = read["boxes"].numpy()[order].clip(0, [120, 80, 120, 80])
+    assert np.abs(np.array([(each.xmin, each.ymin, each.xmax, each.ymax) for each in found]) - boxes).max() < 1e-2
+
+
+def test_grounding_gives_each_box_the_class_with_the_best_word(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable]
+) -> None:
+    t = tiny.transformers()
+    model = t.AutoModelForZeroShotObjectDetection.from_pretrained(folder_of("grounding_dino")).eval()
+    processor = t.AutoProcessor.from_pretrained(folder_of("grounding_dino"))
+    pixels = scene(120, 80)
+    inputs = processor(images=picture(pixels), text="red ship. a dog. picture.", return_tensors="pt")
+    words = processor.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0])
+    assert words == ["[CLS]", "red", "ship", ".", "a", "dog", ".", "picture", ".", "[SEP]"]
+    outputs = forward(model, inputs)
+    scores = outputs.logits[0].sigmoid().numpy()
+    by_class = np.stack([scores[:, 1:3].max(1), scores[:, 4:6].max(1), scores[:, 7]], axis=1)
+    read = processor.post_process_grounded_object_detection(outputs, inputs["input_ids"], -1, 2, [(80, 120)])[0]
+    order = np.argsort(-by_class.max(1), kind="stable")
+    boxes = read["boxes"].numpy()[order].clip(0, [120, 80, 120, 80])
+    told = ["Red ship", "a dog.", "picture"]
+    (found,) = answers(served("grounding_dino"), image_input(pixels, candidate_labels=told, score_threshold=0.0))
+    assert len(found) == 10
+    assert [each.label for each in found] == [told[by_class[index].argmax()] for index in order]
+    assert [each.score for each in found] == pytest.approx(by_class.max(1)[order].tolist(), abs=1e-4)
+    assert np.abs(np.array([(each.xmin, each.ymin, each.xmax, each.ymax) for each in found]) - boxes).max() < 1e-2
+
+
+@pytest.mark.parametrize("name", ["clip", "owlvit"])
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        ({}, ErrorKind.INVALID_REQUEST),
+        ({"candidate_labels": []}, ErrorKind.INVALID_REQUEST),
+        ({"candidate_labels": ["a", " "]}, ErrorKind.INVALID_REQUEST),
+        ({"candidate_labels": ["a"] * 257}, ErrorKind.TOO_LARGE),
+        ({"candidate_labels": ["a" * 257]}, ErrorKind.TOO_LARGE),
+    ],
+)
+def test_classes_have_to_be_told(
+    served: Callable[..., Servable], name: str, told: dict[str, Any], kind: ErrorKind
+) -> None:
+    with pytest.raises(InferenceError) as caught:
+        answers(served(name), image_input(scene(), **told))
+    assert (caught.value.kind, caught.value.path) == (kind, "inputs[0].parameters.candidate_labels")
