@@ -1,13 +1,15 @@
-"""Drawing records on the picture they are about."""
+"""Drawing records, and where their reasons lie, on the picture they are about."""
 
 import colorsys
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from app.settings.model import ModelError
 from tasks.exchange.response import Record
 from tasks.image_classification import LabelledScore
 from tasks.image_segmentation import SegmentedObject
@@ -15,17 +17,26 @@ from tasks.image_text_to_text import Answer
 from tasks.object_detection import DetectedObject
 from tasks.oriented_object_detection import OrientedObject
 
-__all__ = ("draw",)
+__all__ = ("draw", "heat", "write_picture")
 
 Pixels = NDArray[np.uint8]
 Colour = tuple[int, int, int]
 
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _FILL = 0.35
+_HEAT = 0.55
+_WEIGHT_OF_GREY = (0.299, 0.587, 0.114)
+"""Luma of ITU-R BT.601."""
 
 
-def draw(pixels: Pixels, records: Sequence[Record]) -> Pixels:
-    """A copy of `pixels`, (height, width, 3) RGB, with boxes, turned boxes, contours or lines of text on it."""
+def draw(pixels: Pixels, records: Sequence[Record], *, filled: bool = True) -> Pixels:
+    """A copy of `pixels`, (height, width, 3) RGB, with boxes, turned boxes, contours or lines of text on it.
+
+    Args:
+        pixels: is left as it is.
+        records: all of one task type that is about pictures.
+        filled: whether what is inside of contours is tinted.
+    """
     canvas = pixels.copy()
     scale = max(0.4, min(canvas.shape[:2]) / 700)
     lines: list[tuple[str, Colour]] = []
@@ -47,7 +58,8 @@ def draw(pixels: Pixels, records: Sequence[Record]) -> Pixels:
                 )
             case SegmentedObject():
                 contours = [np.array([[point.x, point.y] for point in contour]) for contour in record.contour]
-                _fill(canvas, contours, _colour(record.label))
+                if filled:
+                    _fill(canvas, contours, _colour(record.label))
                 _outline(canvas, contours, record.label, record.score, scale)
             case LabelledScore():
                 lines.append((f"{record.label} {record.score:.2f}", _colour(record.label)))
@@ -57,6 +69,32 @@ def draw(pixels: Pixels, records: Sequence[Record]) -> Pixels:
                 raise TypeError(f"no drawing for {type(record).__name__}")
     _write(canvas, lines, scale)
     return canvas
+
+
+def heat(pixels: Pixels, saliency: NDArray[np.float32]) -> Pixels:
+    """A copy of `pixels` with a heat map on it: blue where nothing matters, red where most does.
+
+    Args:
+        pixels: (height, width, 3) RGB. Its colours are left out, so that those of the map are not mistaken for them.
+        saliency: (height, width), 0..1.
+    """
+    levels = np.rint(np.clip(saliency, 0, 1) * 255).astype(np.uint8)
+    map_colours = cv2.cvtColor(cv2.applyColorMap(levels, cv2.COLORMAP_JET), cv2.COLOR_BGR2RGB)
+    grey = cv2.cvtColor(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)
+    return np.asarray(cv2.addWeighted(map_colours, _HEAT, grey, 1 - _HEAT, 0), np.uint8)
+
+
+def write_picture(path: Path, pixels: Pixels) -> None:
+    """Write (height, width, 3) RGB `pixels` as the image format that the ending of `path` names; PNG without one.
+
+    Raises:
+        ModelError: when it names none.
+    """
+    try:
+        encoded = cv2.imencode(path.suffix or ".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))[1]
+    except cv2.error:
+        raise ModelError(f"{path}: no image format has the ending {path.suffix!r}; use .png or .jpg") from None
+    path.write_bytes(encoded.tobytes())
 
 
 def _corners(record: OrientedObject, width: int, height: int) -> NDArray[np.float64]:
@@ -88,8 +126,8 @@ def _tag(canvas: Pixels, text: str, corner: tuple[int, int], colour: Colour, sca
     x = max(0, min(corner[0], canvas.shape[1] - width))
     y = max(height + base, corner[1])
     cv2.rectangle(canvas, (x, y - height - base), (x + width, y), colour, cv2.FILLED)
-    # Luma of ITU-R BT.601: ink that can be read on the colour behind it.
-    ink = (0, 0, 0) if np.dot(colour, (0.299, 0.587, 0.114)) > 128 else (255, 255, 255)
+    # Ink that can be read on the colour behind it.
+    ink = (0, 0, 0) if np.dot(colour, _WEIGHT_OF_GREY) > 128 else (255, 255, 255)
     cv2.putText(canvas, text, (x, y - base // 2), _FONT, scale, ink, 1, cv2.LINE_AA)
 
 

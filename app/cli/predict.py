@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, cast
 
-import cv2
 import msgspec
 from cyclopts import Parameter
 from cyclopts.types import ExistingFile
@@ -12,9 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from app.cli.choice import chosen
 from app.cli.terminal import console
-from app.engine.registry import version_order
-from app.settings.model import ModelError, ModelSource
+from app.settings.model import ModelSource
 from app.settings.server import ModelOptions
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
@@ -49,7 +48,7 @@ def predict(
         options: Which models.
     """
     printed = console()
-    source = _chosen(options, name)
+    source = chosen(options, name)
     data = image.read_bytes()
     given = {"prompts": prompt, "top_k": top_k, "iou_threshold": iou_threshold}
     with Console(stderr=True).status(f"Running {escape(source.name)}"):
@@ -63,21 +62,6 @@ def predict(
     if draw is not None:
         _write(draw, data, records)
         Console(stderr=True).print(f"Wrote {escape(str(draw))}")
-
-
-def _chosen(options: ModelOptions, name: str | None) -> ModelSource:
-    from app.assembly.models import sources
-
-    found = sources(options)
-    wanted = sorted(
-        (source for source in found if name in (None, source.name)), key=lambda each: version_order(each.version)
-    )
-    names = sorted({source.name for source in found})
-    if not wanted:
-        raise ModelError(f"There is no model {name!r}; there are {', '.join(names)}")
-    if len({source.name for source in wanted}) > 1:
-        raise ModelError(f"There are several models; choose one with --name: {', '.join(names)}")
-    return wanted[-1]
 
 
 def _records(source: ModelSource, data: bytes, parameters: Mapping[str, object]) -> Sequence[Record]:
@@ -109,11 +93,6 @@ def _cell(value: object) -> str:
 
 
 def _write(path: Path, data: bytes, records: Sequence[Record]) -> None:
-    from app.cli.drawing import draw
+    from app.cli.drawing import draw, write_picture
 
-    drawn = draw(decode_image(data).pixels, records)
-    try:
-        encoded = cv2.imencode(path.suffix or ".png", cv2.cvtColor(drawn, cv2.COLOR_RGB2BGR))[1]
-    except cv2.error:
-        raise ModelError(f"{path}: no image format has the ending {path.suffix!r}; use .png or .jpg") from None
-    path.write_bytes(encoded.tobytes())
+    write_picture(path, draw(decode_image(data).pixels, records))

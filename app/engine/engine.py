@@ -3,29 +3,35 @@
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import aclosing, closing, contextmanager
 from typing import TypeVar
 
 import msgspec
 
 from app.engine.events import Caller, InferenceObserver
+from app.engine.explain import ExplanationWorkers, explained
+from app.engine.parts import single_answers, text_pieces
 from app.engine.registry import Registration
 from app.engine.repository import Repository
-from app.engine.servable import Answered, Timings
+from app.engine.servable import Answered
 from app.engine.statistics import Statistics
 from app.engine.story import Story
-from app.engine.streaming import Piece, Pump, TextStream
+from app.engine.streaming import Piece, Pump
+from app.engine.trends import Trends
 from metadata.rule import annotate
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceResponse
+from tasks.explanation.explanation import Explanation
 
 __all__ = ("Engine",)
 
 WireT = TypeVar("WireT")
+PartT = TypeVar("PartT")
 
 _logger = logging.getLogger(__name__)
 
@@ -42,6 +48,8 @@ class Engine:
         workers: threads that decode, run and encode; the models and OpenCV are held to one thread each, so that the
             number of cores is the right number of workers.
         max_waiting: so many requests may wait for a worker; the next one is refused at once.
+        explain_workers: threads that make explanations, beside the others and at a lower priority.
+        clock: tells the trends the time, in seconds from any beginning.
 
     Attributes:
         online: False while the server's operator wants load balancers to send requests elsewhere.
@@ -54,14 +62,19 @@ class Engine:
         limits: Limits,
         workers: int,
         max_waiting: int = 128,
+        explain_workers: int = 1,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.repository = repository
         self.registry = repository.registry
         self.limits = limits
         self.statistics = Statistics()
+        self.trends = Trends(lambda name: bool(self.registry.versions(name)), clock)
         self.online = True
-        self._observers = [self.statistics, *observers]
+        self._observers = observers
+        self._worker_count = workers
         self._workers = ThreadPoolExecutor(workers, thread_name_prefix="inference")
+        self._explanations = ExplanationWorkers(explain_workers)
         self._places = workers + max_waiting
         self._taken = 0
         self._lock = threading.Lock()
@@ -85,7 +98,17 @@ class Engine:
     @property
     def busy(self) -> bool:
         """Whether any request is being answered or waits."""
-        return self._taken > 0
+        return self._taken + self._explanations.taken > 0
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are being answered or wait."""
+        return self._taken
+
+    @property
+    def waiting(self) -> int:
+        """Those of them that find all workers taken."""
+        return max(0, self._taken - self._worker_count)
 
     async def exchange(
         self,
@@ -141,21 +164,71 @@ class Engine:
                 when the model fails on the way.
         """
         story = self._admitted(caller, model_name)
-
-        def ended(error: InferenceError | None) -> None:
-            story.error = story.error or error
-            self._observe(story)
-            self._leave()
-
-        with self._lock:
-            self._taken += 1
-        pump = Pump(self._pieces(story, decode), self._workers.submit, ended)
-        pump.start()
-        try:
-            while (piece := await pump.take()) is not None:
+        async with aclosing(self._pumped(story, self._pieces(story, decode))) as pieces:
+            async for piece in pieces:
                 yield piece
-        finally:
-            pump.leave()
+
+    async def parts(
+        self,
+        caller: Caller,
+        model_name: str,
+        decode: Callable[[], InferenceRequest],
+        encode: Callable[[InferenceResponse], WireT],
+        encode_piece: Callable[[Piece], WireT | None],
+    ) -> AsyncGenerator[WireT]:
+        """Answer one wire request part by part with any model: texts as `stream`, all else datum by datum.
+
+        Each datum is run, and can be read, before the next one is begun. All that `stream` says holds here too.
+
+        Args:
+            caller: where the request comes from.
+            model_name: the model it is addressed to; empty where only its body says so.
+            decode: reads it, in the worker.
+            encode: writes a response of one output of one datum, in the worker.
+            encode_piece: writes a piece of text, in the worker; one that it makes None of is passed over.
+
+        Yields:
+            What `encode` or `encode_piece` wrote, in the order of the inputs.
+
+        Raises:
+            InferenceError: as `stream`.
+        """
+        story = self._admitted(caller, model_name)
+        async with aclosing(self._pumped(story, self._parts(story, decode, encode, encode_piece))) as parts:
+            async for part in parts:
+                yield part
+
+    async def explain(
+        self,
+        caller: Caller,
+        model_name: str,
+        decode: Callable[[], InferenceRequest],
+        encode: Callable[[InferenceResponse, Sequence[Sequence[Sequence[Explanation]]]], WireT],
+    ) -> WireT:
+        """Answer one wire request, and say where in its images the reasons for the answer lie.
+
+        Explanations take hundreds of calls of the model. They have workers and waiting places of their own. They end
+        early when the server stops or the sender leaves: cancel the coroutine then.
+
+        Args:
+            caller: where the request comes from.
+            model_name: the model it is addressed to; empty where only its body says so.
+            decode: reads it; its own parameters are `ExplanationParameters`.
+            encode: writes the response, and for each of its outputs, for each image, the explanations: one for each
+                finding that is explained, best first.
+
+        Raises:
+            InferenceError: whatever went wrong; UNSUPPORTED for a model whose answers cannot be explained, OVERLOADED
+                when too many explanations wait.
+        """
+        story = Story(caller, model_name, explanation=True)
+        try:
+            return await self._explanations.run(lambda go_on: self._explain(story, decode, encode, go_on))
+        except InferenceError as error:
+            if story.error is None:
+                story.error = error
+                self._observe(story)
+            raise
 
     def refused(self, caller: Caller, error: InferenceError, model_name: str = "") -> InferenceError:
         """Tell observers of a request that was refused before it was read; gives `error` back, to be raised."""
@@ -173,9 +246,14 @@ class Engine:
         registration = self.registry.find(request.model_name, request.model_version)
         return _response(request, registration, self._answer(registration, request))
 
+    def hurry(self) -> None:
+        """The server is about to stop: have explanations make do with the samples that they have."""
+        self._explanations.hurry()
+
     def close(self) -> None:
         """Take no more requests, and drop those that wait."""
         self._workers.shutdown(wait=False, cancel_futures=True)
+        self._explanations.close()
 
     def _admitted(self, caller: Caller, model_name: str) -> Story:
         if self._taken >= self._places:
@@ -187,6 +265,22 @@ class Engine:
         with self._lock:
             self._taken -= 1
 
+    async def _pumped(self, story: Story, source: Generator[PartT]) -> AsyncGenerator[PartT]:
+        def ended(error: InferenceError | None) -> None:
+            story.error = story.error or error
+            self._observe(story)
+            self._leave()
+
+        with self._lock:
+            self._taken += 1
+        pump = Pump(source, self._workers.submit, ended)
+        pump.start()
+        try:
+            while (part := await pump.take()) is not None:
+                yield part
+        finally:
+            pump.leave()
+
     def _answer(self, registration: Registration, request: InferenceRequest) -> Answered:
         return registration.ready_servable().answer(request, self.limits)
 
@@ -196,24 +290,57 @@ class Engine:
         story.begin()
         try:
             with self._failures(story):
-                story.request = request = decode()
-                story.registration = registration = self.registry.find(request.model_name, request.model_version)
+                request, registration = self._read(story, decode)
                 story.answered = answered = self._answer(registration, request)
                 return encode(_response(request, registration, answered))
+        finally:
+            self._observe(story)
+
+    def _explain(
+        self,
+        story: Story,
+        decode: Callable[[], InferenceRequest],
+        encode: Callable[[InferenceResponse, Sequence[Sequence[Sequence[Explanation]]]], WireT],
+        go_on: Callable[[], bool],
+    ) -> WireT:
+        story.begin()
+        try:
+            with self._failures(story):
+                request, registration = self._read(story, decode)
+                made = explained(registration.ready_servable(), request, self.limits, go_on)
+                story.answered, story.samples = made.answered, made.samples
+                return encode(_response(request, registration, made.answered), made.explanations)
         finally:
             self._observe(story)
 
     def _pieces(self, story: Story, decode: Callable[[], InferenceRequest]) -> Generator[Piece]:
         story.begin()
         with self._failures(story):
-            story.request = request = decode()
-            story.registration = registration = self.registry.find(request.model_name, request.model_version)
-            stream = registration.ready_servable().stream(request, self.limits)
-            try:
-                yield from _located(request, registration, stream)
-            finally:
-                timings = Timings(decode=stream.decode, model=stream.model)
-                story.answered = Answered(outputs=(), batch_size=len(stream.places), timings=timings)
+            yield from text_pieces(story, *self._read(story, decode), self.limits)
+
+    def _parts(
+        self,
+        story: Story,
+        decode: Callable[[], InferenceRequest],
+        encode: Callable[[InferenceResponse], WireT],
+        encode_piece: Callable[[Piece], WireT | None],
+    ) -> Generator[WireT]:
+        story.begin()
+        with self._failures(story):
+            request, registration = self._read(story, decode)
+            if registration.ready_servable().streams:
+                with closing(text_pieces(story, request, registration, self.limits)) as pieces:
+                    for piece in pieces:
+                        if (part := encode_piece(piece)) is not None:
+                            yield part
+                return
+            for answered in single_answers(story, request, registration, self.limits):
+                yield encode(_response(request, registration, answered))
+
+    def _read(self, story: Story, decode: Callable[[], InferenceRequest]) -> tuple[InferenceRequest, Registration]:
+        story.request = request = decode()
+        story.registration = registration = self.registry.find(request.model_name, request.model_version)
+        return request, registration
 
     @contextmanager
     def _failures(self, story: Story) -> Generator[None]:
@@ -232,7 +359,9 @@ class Engine:
             raise story.error from error
 
     def _observe(self, story: Story) -> None:
-        for observer in self._observers:
+        # The statistics and the trends are of inferences: one explanation takes as long as hundreds of them.
+        counting = () if story.explanation else (self.statistics, self.trends)
+        for observer in (*counting, *self._observers):
             try:
                 observer.observe(story.event)
             except Exception:
@@ -247,20 +376,3 @@ def _response(request: InferenceRequest, registration: Registration, answered: A
         model_version=registration.source.version,
         outputs=outputs,
     )
-
-
-def _located(request: InferenceRequest, registration: Registration, stream: TextStream) -> Generator[Piece]:
-    parameters = [annotate(place.parameters) for place in stream.places]
-    for each in stream:
-        place = stream.places[each.item]
-        yield Piece(
-            id=request.id,
-            model_name=registration.source.name,
-            model_version=registration.source.version,
-            input=place.input,
-            image=place.image,
-            prompt=each.prompt,
-            text=each.text,
-            final=each.final,
-            parameters=parameters[each.item],
-        )

@@ -42,6 +42,8 @@ class InferenceEvent(msgspec.Struct, frozen=True, kw_only=True):
         total: nanoseconds from arrival to the end, waiting included.
         timings: where the time in between went.
         metadata: of each output, as far as it could be read.
+        explanation: whether reasons were asked for beside the answer. Such a request takes hundreds of times as long.
+        samples: masked copies of the images that the model was shown besides, for an explanation.
     """
 
     caller: Caller
@@ -54,6 +56,8 @@ class InferenceEvent(msgspec.Struct, frozen=True, kw_only=True):
     total: int
     timings: Timings
     metadata: Sequence[Metadata]
+    explanation: bool = False
+    samples: int = 0
 
 
 class InferenceObserver(Protocol):

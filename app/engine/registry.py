@@ -75,6 +75,7 @@ class Registry:
                 )
             versions[source.version] = Registration(source=source, state=ModelState.LOADING, reason="not loaded yet")
         self._check_ids()
+        self._check_labels()
 
     @property
     def registrations(self) -> Sequence[Registration]:
@@ -122,6 +123,13 @@ class Registry:
         with self._lock:
             self._models[source.name][source.version] = registration
         return registration
+
+    def labelled(self, name: str, label: str) -> str | None:
+        """The version of a model that its settings call `label`; None when none is called so."""
+        for registration in self.versions(name):
+            if (version := registration.source.settings.version_labels.get(label)) is not None:
+                return version
+        return None
 
     def find(self, name: str, version: str | None = None) -> Registration:
         """The registration that can answer for a model: the version asked for, or the latest that is ready.
@@ -187,6 +195,18 @@ class Registry:
                 defaults.add(each.source.name)
         if len(defaults) > 1:
             raise ModelError(f"Only one model can be the default, but {', '.join(sorted(defaults))} all say so")
+
+    def _check_labels(self) -> None:
+        meant: dict[tuple[str, str], str] = {}
+        for each in self.registrations:
+            name = each.source.name
+            for label, version in each.source.settings.version_labels.items():
+                if version not in self._models[name]:
+                    raise ModelError(
+                        f"Model {name!r}: version_labels: There is no version {version!r} to be called {label!r}"
+                    )
+                if meant.setdefault((name, label), version) != version:
+                    raise ModelError(f"Model {name!r}: version_labels: Its versions disagree on {label!r}")
 
 
 def version_order(version: str) -> tuple[tuple[int, ...], str]:

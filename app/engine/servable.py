@@ -1,8 +1,8 @@
 """A task bound to a model of it, its generic types closed over."""
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Generic, Protocol, TypeVar, cast
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -15,9 +15,10 @@ from tasks.exchange.parameters import read_parameters
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceOutput, Prediction
 from tasks.exchange.tensor import TensorSpec
-from tasks.task import Model, StreamingTask, Task
+from tasks.explanation.sampling import Subject
+from tasks.task import ExplainableTask, InputGroup, Model, StreamingTask, Task
 
-__all__ = ("Answered", "BoundServable", "Servable", "Timings")
+__all__ = ("Answered", "BoundServable", "Findings", "Servable", "Timings")
 
 InputT = TypeVar("InputT")
 PredictionT = TypeVar("PredictionT", bound=Prediction)
@@ -36,6 +37,12 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     model: int = 0
     refine: int = 0
 
+    def and_then(self, later: "Timings") -> "Timings":
+        """What both took."""
+        return Timings(
+            decode=self.decode + later.decode, model=self.model + later.model, refine=self.refine + later.refine
+        )
+
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The outputs of one request, how many data the model saw for them, and what that took."""
@@ -43,6 +50,18 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     outputs: Sequence[InferenceOutput]
     batch_size: int
     timings: Timings
+
+    def and_then(self, later: "Answered") -> "Answered":
+        """What both took, with the outputs of `later`."""
+        timings = self.timings.and_then(later.timings)
+        return Answered(outputs=later.outputs, batch_size=self.batch_size + later.batch_size, timings=timings)
+
+
+class Findings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """An answer, and what there is to explain in it: for each output, for each of its images."""
+
+    answered: Answered
+    subjects: Sequence[Sequence[Subject[Any, Any]]]
 
 
 class Servable(Protocol):
@@ -69,6 +88,14 @@ class Servable(Protocol):
         """
         ...
 
+    def answer_singly(self, request: InferenceRequest, limits: Limits, /) -> Generator[Answered]:
+        """Answer `request` datum by datum: each is run alone, when its answer, of one output, is asked for.
+
+        Raises:
+            InferenceError: for a request that cannot be read, in place of the first answer, or a model that failed.
+        """
+        ...
+
     @property
     def streams(self) -> bool:
         """Whether its answers are texts, which `stream` tells while they are made."""
@@ -79,6 +106,20 @@ class Servable(Protocol):
 
         Raises:
             InferenceError: for a request that cannot be read, UNSUPPORTED when the model `streams` nothing.
+        """
+        ...
+
+    def find(self, request: InferenceRequest, limits: Limits, label: str | None, most: int, /) -> Findings:
+        """Answer every input of `request` so that the answer can be explained.
+
+        Args:
+            request: as for `answer`.
+            limits: how much of it is worked on.
+            label: explain only what is of this class.
+            most: at most so many objects of each image.
+
+        Raises:
+            InferenceError: as `answer`; UNSUPPORTED for a model whose answers are about no part of a picture.
         """
         ...
 
@@ -117,6 +158,61 @@ class BoundServable(Generic[InputT, PredictionT]):
         self.outputs = task.outputs
 
     def answer(self, request: InferenceRequest, limits: Limits, /) -> Answered:
+        return self._answer(request, limits)[0]
+
+    def find(self, request: InferenceRequest, limits: Limits, label: str | None, most: int, /) -> Findings:
+        if not isinstance(self._task, ExplainableTask):
+            task_type = self._task.task_type
+            message = f"Model {request.model_name!r} ({task_type}) gives no answers that a part of a picture explains"
+            raise InferenceError(ErrorKind.UNSUPPORTED, message)
+        task = cast("ExplainableTask[InputT, PredictionT]", self._task)
+        answered, groups, predictions = self._answer(request, limits)
+        raw = iter(predictions)
+        subjects = [
+            [
+                Subject(
+                    task=self._task,
+                    model=self._predict,
+                    item=item,
+                    targets=task.targets(next(raw), cast("PredictionT", refined), label, most),
+                )
+                for item, refined in zip(group.items, output.predictions, strict=True)
+            ]
+            for group, output in zip(groups, answered.outputs, strict=True)
+        ]
+        return Findings(answered=answered, subjects=subjects)
+
+    def answer_singly(self, request: InferenceRequest, limits: Limits, /) -> Generator[Answered]:
+        started = time.perf_counter_ns()
+        groups = self._task.decode(request, self._defaults, limits)
+        decoded = time.perf_counter_ns() - started
+        for group in groups:
+            for item in group.items:
+                began = time.perf_counter_ns()
+                (prediction,) = self._predict([item])
+                modelled = time.perf_counter_ns()
+                refined = self._task.refine(item, prediction)
+                output = InferenceOutput(name=group.name, predictions=[refined], parameters=group.parameters)
+                refine = time.perf_counter_ns() - modelled
+                timings = Timings(decode=decoded, model=modelled - began, refine=refine)
+                decoded = 0
+                yield Answered(outputs=[output], batch_size=1, timings=timings)
+
+    def stream(self, request: InferenceRequest, limits: Limits, /) -> TextStream:
+        if self._streaming is None:
+            message = f"Model {request.model_name!r} ({self._task.task_type}) does not answer in text; ask it to infer"
+            raise InferenceError(ErrorKind.UNSUPPORTED, message)
+        started = time.perf_counter_ns()
+        groups = self._task.decode(request, self._defaults, limits)
+        places = [Place(group.name, index, group.parameters) for group in groups for index in range(len(group.items))]
+        items = [item for group in groups for item in group.items]
+        decoded = time.perf_counter_ns()
+        return TextStream(self._streaming.stream(items, self._model), places, decoded - started)
+
+    def _answer(
+        self, request: InferenceRequest, limits: Limits
+    ) -> tuple[Answered, Sequence[InputGroup[InputT]], Sequence[PredictionT]]:
+        """The answer, and what it was made of."""
         started = time.perf_counter_ns()
         groups = self._task.decode(request, self._defaults, limits)
         items = [item for group in groups for item in group.items]
@@ -131,18 +227,7 @@ class BoundServable(Generic[InputT, PredictionT]):
             for group in groups
         ]
         timings = Timings(decode=decoded - started, model=modelled - decoded, refine=time.perf_counter_ns() - modelled)
-        return Answered(outputs=outputs, batch_size=len(items), timings=timings)
-
-    def stream(self, request: InferenceRequest, limits: Limits, /) -> TextStream:
-        if self._streaming is None:
-            message = f"Model {request.model_name!r} ({self._task.task_type}) does not answer in text; ask it to infer"
-            raise InferenceError(ErrorKind.UNSUPPORTED, message)
-        started = time.perf_counter_ns()
-        groups = self._task.decode(request, self._defaults, limits)
-        places = [Place(group.name, index, group.parameters) for group in groups for index in range(len(group.items))]
-        items = [item for group in groups for item in group.items]
-        decoded = time.perf_counter_ns()
-        return TextStream(self._streaming.stream(items, self._model), places, decoded - started)
+        return Answered(outputs=outputs, batch_size=len(items), timings=timings), groups, predictions
 
     def _predict(self, items: Sequence[InputT]) -> Sequence[PredictionT]:
         try:

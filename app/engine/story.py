@@ -19,10 +19,13 @@ class Story:
     Args:
         caller: where it comes from.
         model_name: the model it is addressed to, as far as that is known.
+        explanation: whether it asks for reasons beside the answer.
     """
 
-    def __init__(self, caller: Caller, model_name: str) -> None:
+    def __init__(self, caller: Caller, model_name: str, *, explanation: bool = False) -> None:
         self.caller = caller
+        self.explanation = explanation
+        self.samples = 0
         self.request: InferenceRequest | None = None
         self.registration: Registration | None = None
         self.answered: Answered | None = None
@@ -46,6 +49,8 @@ class Story:
             outcome=self.error.kind if self.error else None,
             error=str(self.error) if self.error else "",
             batch_size=answered.batch_size if answered else 0,
+            explanation=self.explanation,
+            samples=self.samples,
             queue=self._begun - self._arrived,
             total=time.perf_counter_ns() - self._arrived,
             timings=answered.timings if answered else Timings(),

@@ -7,10 +7,11 @@ from app.engine.events import InferenceEvent
 __all__ = ("Metrics",)
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_EXPLANATION_SECONDS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 
 
 class Metrics:
-    """Counts inferences, how long they took, and the metadata that could not be read.
+    """Counts inferences, how long they took, and the metadata that could not be read; explanations apart from them.
 
     Args:
         registry: where the metrics are registered; one for each server, never the library's global one.
@@ -35,6 +36,16 @@ class Metrics:
             registry=registry,
             buckets=_SECONDS,
         )
+        self._explanations = Counter(
+            "charioteer_explanations", "Requests for explanations that came to their end.", labels, registry=registry
+        )
+        self._explanation_seconds = Histogram(
+            "charioteer_explanation_seconds",
+            "Seconds from the arrival of a request's body to its explained answer, waiting included.",
+            labels,
+            registry=registry,
+            buckets=_EXPLANATION_SECONDS,
+        )
         self._faults = Counter(
             "charioteer_metadata_faults",
             "Parts of custom metadata that could not be read; the inference was answered all the same.",
@@ -45,9 +56,13 @@ class Metrics:
     def observe(self, event: InferenceEvent, /) -> None:
         protocol, model, version = event.caller.protocol, event.model_name, event.model_version
         outcome = event.outcome.value if event.outcome else "ok"
-        self._inferences.labels(protocol, model, version, outcome).inc()
-        self._seconds.labels(protocol, model, version, outcome).observe(event.total / 1e9)
-        self._queue.labels(protocol).observe(event.queue / 1e9)
+        if event.explanation:
+            self._explanations.labels(protocol, model, version, outcome).inc()
+            self._explanation_seconds.labels(protocol, model, version, outcome).observe(event.total / 1e9)
+        else:
+            self._inferences.labels(protocol, model, version, outcome).inc()
+            self._seconds.labels(protocol, model, version, outcome).observe(event.total / 1e9)
+            self._queue.labels(protocol).observe(event.queue / 1e9)
         faults = sum(len(each.faults) for each in event.metadata)
         if faults:
             self._faults.labels(protocol, model).inc(faults)

@@ -36,10 +36,13 @@ class RequestLog:
         faults = [fault for each in event.metadata for fault in each.faults]
         if faults:
             fields["metadata_faults"] = faults
+        name = "inference"
+        if event.explanation:
+            name, fields["samples"] = "explanation", event.samples
         if event.outcome is None:
-            self._log.info("inference", outcome="ok", **fields)
+            self._log.info(name, outcome="ok", **fields)
         else:
-            self._log.warning("inference", outcome=event.outcome.value, error=event.error, **fields)
+            self._log.warning(name, outcome=event.outcome.value, error=event.error, **fields)
 
 
 def _milliseconds(nanoseconds: int) -> float:

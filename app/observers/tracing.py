@@ -49,8 +49,10 @@ class Tracing:
             "batch.size": event.batch_size,
             "outcome": event.outcome.value if event.outcome else "ok",
         }
+        if event.explanation:
+            attributes["explanation.samples"] = event.samples
         span = self._tracer.start_span(
-            "inference",
+            "explanation" if event.explanation else "inference",
             _PROPAGATOR.extract(event.caller.trace),
             SpanKind.SERVER,
             attributes,

@@ -1,0 +1,121 @@
+"""``charioteer explain``."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from cyclopts import Parameter
+from cyclopts.types import ExistingFile, NonNegativeInt, PositiveFloat, PositiveInt
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from app.cli.choice import chosen
+from app.cli.terminal import console
+from app.settings.model import ModelError, ModelSource
+from app.settings.server import ModelOptions
+from tasks.exchange.limits import Limits
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.tensor import BytesTensor
+from tasks.explanation.explanation import Explanation, ExplanationMethod
+from tasks.vision.image import decode_image
+
+__all__ = ("explain",)
+
+
+def explain(
+    image: ExistingFile,
+    *,
+    name: str | None = None,
+    label: str | None = None,
+    method: ExplanationMethod = ExplanationMethod.RISE,
+    samples: PositiveInt | None = None,
+    grid: PositiveInt | None = None,
+    seed: NonNegativeInt = 0,
+    max_seconds: PositiveFloat | None = None,
+    object: PositiveInt = 1,  # noqa: A002
+    draw: Path | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+    options: ModelOptions = ModelOptions(),  # noqa: B008
+) -> None:
+    """Show where in one image a model's reasons lie, here, without a server.
+
+    Args:
+        image: The picture.
+        name: Which of several models.
+        label: The class to explain; the best one, or every object, when absent.
+        method: Random masks (rise), or a window that slides over the picture (occlusion).
+        samples: Masked copies of the picture that the model is shown.
+        grid: Cells of a mask along the longer side.
+        seed: Of the random masks.
+        max_seconds: Stop after so long with the samples taken by then.
+        object: Which of the objects found to draw, counted from the best.
+        draw: Write the picture with a heat map of the reasons on it here.
+        json: Print the findings and where their reasons peak as JSON instead of a table.
+        options: Which models.
+    """
+    printed = console()
+    source = chosen(options, name)
+    data = image.read_bytes()
+    given = {
+        "label": label,
+        "method": method,
+        "samples": samples,
+        "grid": grid,
+        "seed": seed,
+        "max_seconds": max_seconds,
+        "max_objects": max(10, object),
+    }
+    with Console(stderr=True).status(f"Explaining {escape(source.name)}"):
+        found = _explanations(source, data, {key: value for key, value in given.items() if value is not None})
+    if json:
+        printed.print_json(msgspec.json.encode([_summary(each) for each in found]).decode())
+    elif found:
+        printed.print(_table(source, found))
+    else:
+        printed.print(f"{escape(source.name)}: nothing found, and so nothing to explain")
+    if draw is not None and found:
+        if object > len(found):
+            raise ModelError(f"There is no object {object} to draw: {len(found)} were found")
+        _write(draw, data, found[object - 1])
+        Console(stderr=True).print(f"Wrote {escape(str(draw))}: {escape(found[object - 1].label)}")
+
+
+def _explanations(source: ModelSource, data: bytes, parameters: Mapping[str, object]) -> Sequence[Explanation]:
+    from app.assembly.models import load
+    from app.engine.explain import explained
+    from app.protocols.bytes_elements import BinaryElement
+
+    tensor = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(data)])
+    request = InferenceRequest(id="explain", model_name=source.name, inputs=(tensor,), parameters=parameters)
+    limits = Limits(max_explanation_samples=10**9, max_explanation_seconds=10.0**9)
+    return explained(load(source), request, limits, lambda: True).explanations[0][0]
+
+
+def _summary(found: Explanation) -> dict[str, object]:
+    y, x = np.unravel_index(int(found.saliency.argmax()), (found.height, found.width))
+    return {
+        "label": found.label,
+        "score": found.score,
+        "peak": {"x": int(x), "y": int(y)},
+        "method": found.method,
+        "samples": found.samples,
+    }
+
+
+def _table(source: ModelSource, found: Sequence[Explanation]) -> Table:
+    title = f"{escape(source.name)}: {len(found)} explained with {found[0].samples} samples ({found[0].method})"
+    table = Table("label", "score", "peak", title=title, title_justify="left")
+    for each in found:
+        y, x = np.unravel_index(int(each.saliency.argmax()), (each.height, each.width))
+        table.add_row(escape(each.label), f"{each.score:.4g}", f"x {x}, y {y}")
+    return table
+
+
+def _write(path: Path, data: bytes, explanation: Explanation) -> None:
+    from app.cli.drawing import draw, heat, write_picture
+
+    heated = heat(decode_image(data).pixels, explanation.saliency)
+    write_picture(path, draw(heated, [explanation.record], filled=False))

@@ -1,0 +1,176 @@
+"""Explanations of answers, and the threads that make them: few, patient, and out of the way of those that answer."""
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import msgspec
+
+from app.engine.servable import Answered, Servable, Timings
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.limits import Limits
+from tasks.exchange.parameters import read_parameters
+from tasks.exchange.request import InferenceRequest
+from tasks.explanation.explanation import DEFAULT_SAMPLES, Explanation, ExplanationMethod, ExplanationParameters
+from tasks.explanation.sampling import Subject, sample_count, sampled
+
+__all__ = ("Explained", "ExplanationWorkers", "explained")
+
+T = TypeVar("T")
+
+_NICENESS = 10
+_WAITING_FOR_EACH = 2
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """An answer and the reasons for it.
+
+    Attributes:
+        answered: as without them, but what they took is in its timings.
+        explanations: for each output, for each of its images, one for each finding.
+        samples: masked copies of images that the model was shown.
+    """
+
+    answered: Answered
+    explanations: Sequence[Sequence[Sequence[Explanation]]]
+    samples: int
+
+
+def explained(servable: Servable, request: InferenceRequest, limits: Limits, go_on: Callable[[], bool]) -> Explained:
+    """Answer every input of `request`, and say where in its images the reasons lie.
+
+    The time that may be taken is shared out evenly among the images that are left.
+
+    Args:
+        servable: the model.
+        request: its own parameters hold those of the explanations.
+        limits: what it may cost.
+        go_on: asked every few samples; when it says no, the explanations make do with those taken by then.
+
+    Raises:
+        InferenceError: as `Servable.find`; INVALID_REQUEST for parameters of the explanations that cannot be read;
+            TOO_LARGE for more samples than one request may take.
+    """
+    started = time.monotonic()
+    wanted = read_parameters(ExplanationParameters, request.parameters)
+    try:
+        found = servable.find(request, limits, wanted.label, wanted.max_objects)
+    except InferenceError as error:
+        if error.path != "label":
+            raise
+        raise error.under("parameters") from None
+    subjects = [subject for each in found.subjects for subject in each]
+    counts = _counts(subjects, wanted, limits)
+    deadline = started + min(wanted.max_seconds or limits.max_explanation_seconds, limits.max_explanation_seconds)
+    made: list[list[Explanation]] = []
+    calls: list[_Timed] = []
+    for left, subject, count in zip(range(len(subjects), 0, -1), subjects, counts, strict=True):
+        now = time.monotonic()
+        until = now + (deadline - now) / left
+        model = _Timed(subject.model)
+        shown = msgspec.structs.replace(subject, model=model)
+        made.append(sampled(shown, wanted, count, lambda until=until: go_on() and time.monotonic() < until))
+        calls.append(model)
+    spent = Timings(model=sum(each.nanoseconds for each in calls))
+    explanations = iter(made)
+    return Explained(
+        answered=msgspec.structs.replace(found.answered, timings=found.answered.timings.and_then(spent)),
+        explanations=[[next(explanations) for _ in each] for each in found.subjects],
+        samples=sum(each.inputs for each in calls),
+    )
+
+
+class _Timed:
+    """A model, and an account of what it was given and how long it took."""
+
+    def __init__(self, model: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
+        self._model = model
+        self.inputs = 0
+        self.nanoseconds = 0
+
+    def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
+        began = time.perf_counter_ns()
+        answers = self._model(inputs)
+        self.nanoseconds += time.perf_counter_ns() - began
+        self.inputs += len(inputs)
+        return answers
+
+
+def _counts(subjects: Sequence[Subject[Any, Any]], wanted: ExplanationParameters, limits: Limits) -> list[int]:
+    most = limits.max_explanation_samples
+    share = max(1, min(DEFAULT_SAMPLES, most // len(subjects)))
+    counts = [sample_count(each.image, wanted, share) for each in subjects]
+    if sum(counts) > most:
+        asked = f"{sum(counts)} for {len(subjects)} images" if len(subjects) > 1 else str(sum(counts))
+        path = "parameters.grid" if wanted.method is ExplanationMethod.OCCLUSION else "parameters.samples"
+        message = f"Expected at most {most} masked copies in one request, got {asked}"
+        raise InferenceError(ErrorKind.TOO_LARGE, message, path)
+    return counts
+
+
+class ExplanationWorkers:
+    """Runs long jobs in threads of their own, so that no prediction ever waits for one.
+
+    On Linux, where threads have priorities, these have a lower one: with every core taken, predictions go first.
+
+    Args:
+        workers: so many jobs run at once, and twice as many may wait.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._workers = ThreadPoolExecutor(workers, thread_name_prefix="explanation", initializer=_step_back)
+        self._places = workers * (1 + _WAITING_FOR_EACH)
+        self._taken = 0
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+
+    @property
+    def taken(self) -> int:
+        """Jobs that run or wait."""
+        return self._taken
+
+    async def run(self, job: Callable[[Callable[[], bool]], T]) -> T:
+        """Run `job`, which is given a function that tells whether to go on: not when nobody waits for it any more.
+
+        Raises:
+            InferenceError: OVERLOADED when there is no place left, MODEL_NOT_READY when the server is stopping.
+        """
+        if self._taken >= self._places:
+            message = f"The server has {self._taken} explanations in hand and takes no more; try again later"
+            raise InferenceError(ErrorKind.OVERLOADED, message)
+        left = threading.Event()
+        try:
+            work = self._workers.submit(job, lambda: not (left.is_set() or self._closing.is_set()))
+        except RuntimeError:
+            raise InferenceError(ErrorKind.MODEL_NOT_READY, "The server is stopping") from None
+        with self._lock:
+            self._taken += 1
+        try:
+            return await asyncio.wrap_future(work)
+        finally:
+            left.set()
+            work.add_done_callback(self._leave)
+
+    def hurry(self) -> None:
+        """Have all jobs from now on end as early as they can."""
+        self._closing.set()
+
+    def close(self) -> None:
+        """Take no more jobs, drop those that wait, and have the others end early."""
+        self.hurry()
+        self._workers.shutdown(wait=False, cancel_futures=True)
+
+    def _leave(self, _: "Future[T]") -> None:
+        with self._lock:
+            self._taken -= 1
+
+
+def _step_back() -> None:
+    if sys.platform == "linux":
+        # To the kernel a thread is a process of its own: this is the priority of the calling thread alone.
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)

@@ -1,0 +1,259 @@
+"""What is remembered of the last minute, hour, day and month."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.engine.events import Caller, InferenceEvent
+from app.engine.histogram import bucket_of
+from app.engine.history import BATCH_SIZES, Readings, Resolution, Window
+from app.engine.servable import Timings
+from app.engine.trends import MOST_MODELS, Trends
+from tasks.exchange.error import ErrorKind
+
+EVENT = InferenceEvent(
+    caller=Caller(protocol="kserve-v2", request_id="1"),
+    model_name="m",
+    model_version="1",
+    outcome=None,
+    error="",
+    batch_size=1,
+    queue=10,
+    total=2_000_000,
+    timings=Timings(),
+    metadata=(),
+)
+FAILURE = msgspec.structs.replace(EVENT, outcome=ErrorKind.INVALID_REQUEST)
+
+
+class Clock:
+    """Stands still until told otherwise. It does not begin at 0, as no real one does."""
+
+    def __init__(self) -> None:
+        self.now = 1000.25
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def trends(clock: Clock) -> Trends:
+    return Trends({"m", "other"}.__contains__, clock)
+
+
+def sums(window: Window) -> tuple[int, int, int, int]:
+    return (int(window.requests.sum()), int(window.failures.sum()), int(window.latency.sum()), int(window.items.sum()))
+
+
+def test_nothing_has_happened_yet(trends: Trends) -> None:
+    for resolution in Resolution:
+        window = trends.total(resolution)
+        assert window.requests.tolist() == [0] * resolution.size
+        assert window.latencies.sum() == 0
+        assert window.covered.sum() == 1
+        assert np.isnan(trends.gauges(resolution)["cpu"]).all()
+    assert trends.requests == 0
+
+
+def test_a_second_is_told_once_it_is_over(trends: Trends, clock: Clock) -> None:
+    trends.observe(EVENT)
+    clock.now += 0.5
+    assert trends.total(Resolution.SECONDS).requests.sum() == 0
+    assert trends.requests == 1
+    clock.now += 0.5
+    assert trends.total(Resolution.SECONDS).requests[-1] == 1
+    clock.now += 3
+    assert trends.total(Resolution.SECONDS).requests.tolist()[-5:] == [0, 1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("resolution", Resolution)
+def test_what_happened_moves_back_and_out(trends: Trends, clock: Clock, resolution: Resolution) -> None:
+    trends.observe(EVENT)
+    clock.now += 1
+    for place in range(resolution.size):
+        assert trends.total(resolution).requests[-1 - place] == 1, place
+        clock.now += resolution.interval
+    assert trends.total(resolution).requests.sum() == 0
+
+
+@pytest.mark.parametrize("resolution", Resolution)
+def test_long_idleness_leaves_nothing_behind(trends: Trends, clock: Clock, resolution: Resolution) -> None:
+    trends.observe(EVENT)
+    clock.now += 400 * 86400
+    trends.observe(EVENT)
+    clock.now += 1
+    assert trends.total(resolution).requests.tolist() == [0] * (resolution.size - 1) + [1]
+
+
+def test_grains_are_covered_from_the_start_up_to_the_last_second_that_is_over(trends: Trends, clock: Clock) -> None:
+    clock.now += 90
+    assert trends.total(Resolution.SECONDS).covered.tolist() == [1] * 60
+    assert trends.total(Resolution.MINUTES).covered.tolist() == [0] * 58 + [60, 30]
+    assert trends.total(Resolution.HOURS).covered.tolist() == [0] * 23 + [90]
+    clock.now += 30
+    assert trends.total(Resolution.MINUTES).covered.tolist() == [0] * 58 + [60, 60]
+
+
+def test_latency_items_and_batches_are_of_answered_requests(trends: Trends, clock: Clock) -> None:
+    for size, latency in ((1, 1_000_000), (3, 5_000_000), (4, 3_000_000), (300, 2_000_000)):
+        trends.observe(msgspec.structs.replace(EVENT, batch_size=size, total=latency))
+    trends.observe(msgspec.structs.replace(FAILURE, total=10**12))
+    clock.now += 1
+    window = trends.total(Resolution.MINUTES)
+    assert sums(window) == (5, 1, 11_000_000, 308)
+    assert window.slowest.max() == 5_000_000
+    assert window.latencies.sum() == 4
+    counts = dict(zip(BATCH_SIZES, window.batches.sum(axis=0).tolist(), strict=True))
+    assert {size: count for size, count in counts.items() if count} == {"1": 1, "3-4": 2, "257+": 1}
+
+
+@pytest.mark.parametrize(
+    ("size", "group"),
+    [(0, "1"), (1, "1"), (2, "2"), (3, "3-4"), (4, "3-4"), (5, "5-8"), (8, "5-8"), (9, "9-16"), (256, "129-256")],
+)
+def test_batch_sizes_are_grouped_by_powers_of_two(trends: Trends, clock: Clock, size: int, group: str) -> None:
+    trends.observe(msgspec.structs.replace(EVENT, batch_size=size))
+    clock.now += 1
+    counts = trends.total(Resolution.SECONDS).batches.sum(axis=0)
+    assert [BATCH_SIZES[place] for place in np.flatnonzero(counts)] == [group]
+
+
+def test_models_have_histories_of_their_own(trends: Trends, clock: Clock) -> None:
+    trends.observe(EVENT)
+    trends.observe(msgspec.structs.replace(FAILURE, model_name="other", model_version=""))
+    clock.now += 1
+    assert sums(trends.of("m", Resolution.SECONDS))[:2] == (1, 0)
+    assert sums(trends.of("other", Resolution.SECONDS))[:2] == (1, 1)
+    assert sums(trends.total(Resolution.SECONDS))[:2] == (2, 1)
+
+
+def test_names_that_are_no_models_count_in_the_total_alone(trends: Trends, clock: Clock) -> None:
+    for index in range(1000):
+        trends.observe(msgspec.structs.replace(FAILURE, model_name=f"made-up-{index}", model_version=""))
+    trends.observe(msgspec.structs.replace(FAILURE, model_name="", model_version=""))
+    clock.now += 1
+    assert trends.total(Resolution.SECONDS).requests[-1] == 1001
+    assert trends.of("made-up-1", Resolution.SECONDS).requests.sum() == 0
+    assert trends.of("", Resolution.SECONDS).requests.sum() == 0
+
+
+def test_so_many_models_have_histories_and_those_that_are_gone_make_room() -> None:
+    clock, known = Clock(), {f"m{index}" for index in range(MOST_MODELS + 1)}
+    trends = Trends(lambda name: name in known, clock)
+
+    def told(name: str) -> bool:
+        trends.observe(msgspec.structs.replace(EVENT, model_name=name))
+        clock.now += 1
+        return bool(trends.of(name, Resolution.SECONDS).requests[-1])
+
+    assert [told(f"m{index}") for index in range(MOST_MODELS + 1)] == [True] * MOST_MODELS + [False]
+    known.remove("m0")
+    assert told(f"m{MOST_MODELS}")
+    assert trends.of("m0", Resolution.MINUTES).requests.sum() == 0
+    assert trends.of("m1", Resolution.MINUTES).requests.sum() == 1
+
+
+def test_readings_are_means_and_gaps_are_told_from_zeros(trends: Trends, clock: Clock) -> None:
+    trends.read(Readings(in_flight=2, waiting=0, cpu=0.5, memory=100))
+    clock.now += 1
+    trends.read(Readings(in_flight=4, waiting=1, cpu=1.5, memory=300))
+    clock.now += 2
+    seconds, minutes = trends.gauges(Resolution.SECONDS), trends.gauges(Resolution.MINUTES)
+    assert seconds["in_flight"][-3:-1].tolist() == [2, 4]
+    assert np.isnan(seconds["in_flight"][[-4, -1]]).all()
+    assert {name: values[-1] for name, values in minutes.items()} == {
+        "in_flight": 3,
+        "waiting": 0.5,
+        "cpu": 1.0,
+        "memory": 200,
+    }
+    assert trends.readings.cpu == 1.5
+
+
+def test_what_is_given_out_does_not_change_later(trends: Trends, clock: Clock) -> None:
+    trends.observe(EVENT)
+    clock.now += 1
+    window = trends.total(Resolution.MINUTES)
+    trends.observe(EVENT)
+    clock.now += 1
+    assert trends.total(Resolution.MINUTES).requests[-1] == 2
+    assert window.requests[-1] == 1
+
+
+HAPPENINGS = st.lists(
+    st.tuples(
+        st.one_of(st.floats(0, 3), st.floats(0, 4000), st.floats(0, 90_000)),
+        st.sampled_from(["m", "other", "stranger", ""]),
+        st.booleans(),
+        st.integers(0, 10**11),
+        st.integers(1, 40),
+    ),
+    max_size=40,
+)
+
+
+@given(HAPPENINGS, st.sampled_from(Resolution))
+def test_every_window_is_what_a_list_of_all_requests_says(
+    happenings: list[tuple[float, str, bool, int, int]], resolution: Resolution
+) -> None:
+    clock = Clock()
+    start = clock.now
+    trends = Trends({"m", "other"}.__contains__, clock)
+    kept: list[tuple[int, str, bool, int, int]] = []
+    for wait, name, failed, latency, items in happenings:
+        clock.now += wait
+        event = FAILURE if failed else EVENT
+        trends.observe(msgspec.structs.replace(event, model_name=name, total=latency, batch_size=items))
+        kept.append((int(clock.now - start), name, failed, latency, items))
+    clock.now += 1
+    last = int(clock.now - start) - 1
+    oldest = last // resolution.interval - resolution.size + 1
+    for name in ("", "m", "other", "stranger"):
+        window = trends.of(name, resolution) if name else trends.total(resolution)
+        wanted = [each for each in kept if not name or (each[1] == name and name != "stranger")]
+        seen = [each for each in wanted if each[0] // resolution.interval >= oldest]
+        grains = Counter(each[0] // resolution.interval - oldest for each in seen)
+        answered = [each for each in seen if not each[2]]
+        assert window.requests.tolist() == [grains[place] for place in range(resolution.size)]
+        assert sums(window) == (
+            len(seen),
+            len(seen) - len(answered),
+            sum(each[3] for each in answered),
+            sum(each[4] for each in answered),
+        )
+        assert window.slowest.max() == max((each[3] for each in answered), default=0)
+        buckets = Counter(bucket_of(each[3]) for each in answered)
+        assert {place: count for place, count in enumerate(window.latencies.sum(axis=0).tolist()) if count} == buckets
+
+
+def test_nothing_is_lost_between_threads(trends: Trends, clock: Clock) -> None:
+    def work(change: Callable[[], None]) -> None:
+        for _ in range(500):
+            change()
+            trends.total(Resolution.SECONDS)
+
+    def observe() -> None:
+        trends.observe(EVENT)
+
+    def tick() -> None:
+        clock.now += 0.01
+
+    threads = [threading.Thread(target=work, args=(each,)) for each in (observe, observe, observe, tick)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    clock.now += 1
+    assert trends.total(Resolution.HOURS).requests[-1] == 1500
+    assert trends.of("m", Resolution.HOURS).requests[-1] == 1500

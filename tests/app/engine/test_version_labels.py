@@ -1,0 +1,42 @@
+"""Names for versions, which the settings of a model give."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from app.assembly.discovery import models_in
+from app.engine.registry import Registry
+from app.settings.model import ModelError, ModelSettings, ModelSource
+from tests.conformance.served import FIXTURE_MODELS
+
+
+def source(version: str, **labels: str) -> ModelSource:
+    return ModelSource(name="m", version=version, folder=Path("m"), settings=ModelSettings(version_labels=labels))
+
+
+def test_a_label_is_the_version_that_it_names() -> None:
+    registry = Registry([source("1", stable="1", canary="2"), source("2", stable="1")])
+    assert registry.labelled("m", "stable") == "1"
+    assert registry.labelled("m", "canary") == "2"
+    assert registry.labelled("m", "nightly") is None
+    assert registry.labelled("nobody", "stable") is None
+
+
+def test_a_label_of_a_version_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"^Model 'm': version_labels: There is no version '3' to be called 'canary'$"):
+        Registry([source("1", canary="3"), source("2")])
+
+
+def test_versions_that_disagree_are_refused() -> None:
+    with pytest.raises(ModelError, match=r"^Model 'm': version_labels: Its versions disagree on 'stable'$"):
+        Registry([source("1", stable="1"), source("2", stable="2")])
+
+
+def test_labels_stand_in_the_settings_above_the_versions(tmp_path: Path) -> None:
+    model = tmp_path / "half"
+    for version in ("1", "2"):
+        shutil.copytree(FIXTURE_MODELS / "half_plus_two", model / version)
+    (model / "model-settings.json").write_text(json.dumps({"version_labels": {"stable": "1"}}))
+    assert Registry(models_in(tmp_path)).labelled("half", "stable") == "1"
