@@ -1,0 +1,139 @@
+"""CloudEvents 1.0 around requests and answers, in the binary and the structured mode of its HTTP binding.
+
+Type and source of an answer are KServe's. Extension attributes are accepted and not read.
+"""
+
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from app.protocols.bytes_elements import StringElement
+from app.protocols.json_body import read_json
+from app.protocols.kserve_v1.wire import WireEvent, WireEventAnswer
+from tasks.exchange.error import InferenceError, brief, invalid
+
+__all__ = (
+    "EVENT",
+    "HEADER_PREFIX",
+    "EventData",
+    "EventMode",
+    "answer_event",
+    "check_headers",
+    "looks_like_event",
+    "read_event",
+)
+
+EVENT = "application/cloudevents+json"
+"""The media type of structured mode."""
+
+HEADER_PREFIX = "ce-"
+"""What the headers that carry an event's attributes in binary mode begin with."""
+
+_REQUIRED = ("id", "source", "specversion", "type")
+_VERSION = "1.0"
+_TYPE = "io.kserve.inference.response"
+_SOURCE = "io.kserve.inference."
+
+
+class EventMode(StrEnum):
+    """How an event travels over HTTP, if a request is one at all."""
+
+    NONE = "none"
+    BINARY = "binary"
+    STRUCTURED = "structured"
+
+
+class EventData(msgspec.Struct, frozen=True):
+    """The data of an event.
+
+    Attributes:
+        content: the bytes, JSON or not.
+        media_type: what they are, as the event says; empty when it does not.
+        path: where they stand in the body.
+    """
+
+    content: bytes | msgspec.Raw
+    media_type: str
+    path: str
+
+
+def check_headers(headers: Mapping[str, str]) -> EventMode:
+    """Whether `headers`, their names in lower case, make the request an event in binary mode.
+
+    Raises:
+        InferenceError: INVALID_REQUEST when only some of the required attributes are there.
+    """
+    names = [HEADER_PREFIX + name for name in _REQUIRED]
+    missing = [name for name in names if not headers.get(name)]
+    if len(missing) == len(names):
+        return EventMode.NONE
+    if missing:
+        raise invalid(f"Expected all of {', '.join(names)} for a CloudEvent, got none or nothing", missing[0])
+    # Older versions of the binding had values in double quotes.
+    _check_version(headers["ce-specversion"].strip('"'), "ce-specversion")
+    return EventMode.BINARY
+
+
+def looks_like_event(body: WireEvent) -> bool:
+    """Whether a body of JSON is an event although its media type does not say so: KServe's rule."""
+    names = (body.specversion, body.id, body.source, body.type, body.time)
+    has_data = body.data is not msgspec.UNSET or body.data_base64 is not msgspec.UNSET
+    return has_data and all(each is not msgspec.UNSET for each in names)
+
+
+def read_event(event: WireEvent) -> EventData:
+    """The data of an event in structured mode.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the attribute that is missing or wrong.
+    """
+    attributes = {name: _attribute(getattr(event, name), name) for name in _REQUIRED}
+    missing = next((name for name, value in attributes.items() if not value), None)
+    if missing:
+        raise invalid("Expected the attribute of a CloudEvent, got none or nothing", missing)
+    _check_version(attributes["specversion"], "specversion")
+    media_type = _attribute(event.datacontenttype, "datacontenttype")
+    if isinstance(event.data, msgspec.UnsetType) == isinstance(event.data_base64, msgspec.UnsetType):
+        raise invalid("Expected either data or data_base64 in a CloudEvent")
+    if not isinstance(event.data, msgspec.UnsetType):
+        return EventData(event.data, media_type, "data")
+    try:
+        content = StringElement(_attribute(event.data_base64, "data_base64")).binary()
+    except InferenceError as error:
+        raise error if error.path else error.under("data_base64") from None
+    return EventData(content, media_type, "data_base64")
+
+
+def answer_event(mode: EventMode, model_name: str, content: bytes) -> tuple[bytes, Mapping[str, str], str]:
+    """The body, the headers and the media type of an answer, `content` in JSON, to a request that came in `mode`."""
+    if mode is EventMode.NONE:
+        return content, {}, "application/json"
+    attributes = {
+        "specversion": _VERSION,
+        "id": str(uuid.uuid4()),
+        # A source is a URI reference, and a header is ASCII.
+        "source": _SOURCE + quote(model_name, safe=""),
+        "type": _TYPE,
+        "time": datetime.now(UTC).isoformat(),
+    }
+    if mode is EventMode.BINARY:
+        return content, {HEADER_PREFIX + name: value for name, value in attributes.items()}, "application/json"
+    return msgspec.json.encode(WireEventAnswer(**attributes, data=msgspec.Raw(content))), {}, EVENT
+
+
+def _check_version(version: str, path: str) -> None:
+    if version != _VERSION:
+        raise invalid(f'Expected version "{_VERSION}" of CloudEvents, got {brief(version)}', path)
+
+
+def _attribute(raw: msgspec.Raw | msgspec.UnsetType, name: str) -> str:
+    """The text of an attribute; empty where it is not there, or null, which counts as not there."""
+    return "" if isinstance(raw, msgspec.UnsetType) else read_json(raw, _Text, name) or ""
+
+
+_Text: Any = str | None

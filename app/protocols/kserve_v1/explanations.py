@@ -1,0 +1,86 @@
+"""Explanations as V1 writes them: beside the predictions, a list for each instance."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from itertools import chain
+from typing import Any
+
+import cv2
+import msgspec
+import numpy as np
+import pybase64
+
+from app.protocols.kserve_v1.wire import WireExplanation, WireSaliency
+from tasks.exchange.error import ErrorKind, InferenceError, brief, invalid
+from tasks.exchange.response import Record
+from tasks.explanation.explanation import Explanation
+
+__all__ = ("SaliencyFormat", "saliency_format", "wire_explanations")
+
+_FORMAT = "format"
+_MOST_NUMBERS = 4_000_000
+_DECIMALS = 4
+
+
+class SaliencyFormat(StrEnum):
+    """How a saliency map is written."""
+
+    PNG = "png"
+    DATA = "data"
+
+
+def saliency_format(parameters: Mapping[str, object]) -> SaliencyFormat:
+    """What the `format` among a request's parameters asks for; PNG where there is none.
+
+    Raises:
+        InferenceError: INVALID_REQUEST for another one.
+    """
+    given = parameters.get(_FORMAT)
+    if given is None:
+        return SaliencyFormat.PNG
+    if given not in tuple(SaliencyFormat):
+        expected = " or ".join(f'"{each}"' for each in SaliencyFormat)
+        raise invalid(f"Expected {expected}, got {brief(given)}", f"parameters.{_FORMAT}")
+    return SaliencyFormat(given)
+
+
+def wire_explanations(
+    predictions: Sequence[Sequence[Record]],
+    explanations: Sequence[Sequence[Sequence[Explanation]]],
+    wanted: SaliencyFormat,
+) -> list[list[WireExplanation]]:
+    """The explanations of every instance, as many lists as there are `predictions`.
+
+    Raises:
+        InferenceError: TOO_LARGE for more numbers than an answer in JSON can reasonably hold.
+    """
+    found = list(chain.from_iterable(explanations))
+    count = sum(each.width * each.height for each in chain.from_iterable(found))
+    if wanted is SaliencyFormat.DATA and count > _MOST_NUMBERS:
+        message = f"Expected to write at most {_MOST_NUMBERS:,} numbers, got {count:,}; ask for png"
+        raise InferenceError(ErrorKind.TOO_LARGE, message, f"parameters.{_FORMAT}")
+    return [
+        [_written(each, records, wanted) for each in group] for records, group in zip(predictions, found, strict=True)
+    ]
+
+
+def _written(explanation: Explanation, records: Sequence[Record], wanted: SaliencyFormat) -> WireExplanation:
+    return WireExplanation(
+        label=explanation.label,
+        score=explanation.score,
+        index=next((index for index, each in enumerate(records) if each == explanation.record), msgspec.UNSET),
+        saliency=_saliency(explanation, wanted),
+        method=explanation.method,
+        samples=explanation.samples,
+        seed=explanation.seed,
+    )
+
+
+def _saliency(explanation: Explanation, wanted: SaliencyFormat) -> WireSaliency:
+    saliency, shape = explanation.saliency, (explanation.height, explanation.width)
+    if wanted is SaliencyFormat.DATA:
+        rows: list[list[float]] = np.round(saliency.astype(np.float64), _DECIMALS).tolist()
+        return WireSaliency(shape=shape, data=rows)
+    grey: Any = np.rint(saliency * 255).astype(np.uint8)
+    _, encoded = cv2.imencode(".png", grey)
+    return WireSaliency(shape=shape, png=pybase64.b64encode_as_string(encoded.tobytes()))

@@ -1,0 +1,286 @@
+"""Instances of tensor models as columns of tensors, and tensors as predictions."""
+
+import base64
+import json
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as nps
+from numpy.typing import NDArray
+
+from app.protocols.kserve_v1.nesting import nested_tensor, place
+from app.protocols.kserve_v1.rows import Column, prediction_rows, read_rows
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.tensor import BytesTensor, Datatype, Tensor, TensorSpec
+
+NUMBERS = [each for each in Datatype if each not in (Datatype.BYTES, Datatype.BF16)]
+INTEGERS = [each for each in NUMBERS if each.kind in "iu"]
+
+
+def spec(datatype: Datatype = Datatype.FP32, name: str = "x", *shape: int) -> TensorSpec:
+    return TensorSpec(name=name, datatype=datatype, shape=shape or (-1,))
+
+
+def raws(*instances: object) -> list[msgspec.Raw]:
+    return [msgspec.Raw(json.dumps(each).encode()) for each in instances]
+
+
+def read(specs: list[TensorSpec], *instances: object) -> list[Column]:
+    return list(read_rows(raws(*instances), "instances", specs))
+
+
+def numbers(column: Column) -> NDArray[Any]:
+    assert isinstance(column.tensor, Tensor)
+    return column.tensor.data
+
+
+def texts(column: Column) -> list[str]:
+    assert isinstance(column.tensor, BytesTensor)
+    return [each.text() for each in column.tensor.elements]
+
+
+def refused(specs: list[TensorSpec], *instances: object) -> InferenceError:
+    with pytest.raises(InferenceError) as caught:
+        read(specs, *instances)
+    assert caught.value.kind is ErrorKind.INVALID_REQUEST
+    return caught.value
+
+
+@pytest.mark.parametrize("datatype", NUMBERS)
+@pytest.mark.parametrize("inner", [(), (3,), (2, 2), (1, 1, 4), (0,)])
+def test_rows_have_the_shape_that_they_are_written_in(datatype: Datatype, inner: tuple[int, ...]) -> None:
+    array = (np.arange(2 * int(np.prod(inner))) % 2).reshape(2, *inner).astype(datatype.dtype)
+    for instances in (array.tolist(), [{"x": each} for each in array.tolist()]):
+        (column,) = read([spec(datatype)], *instances)
+        assert column.tensor.name == "x"
+        assert column.tensor.shape == array.shape
+        assert numbers(column).dtype == datatype.dtype
+        assert numbers(column).tolist() == array.tolist()
+
+
+@pytest.mark.parametrize("datatype", INTEGERS)
+def test_whole_numbers_keep_every_digit(datatype: Datatype) -> None:
+    ends = np.iinfo(datatype.dtype)
+    (column,) = read([spec(datatype)], ends.min, ends.max)
+    assert numbers(column).tolist() == [ends.min, ends.max]
+    for beyond in (ends.min - 1, ends.max + 1):
+        assert "out of range" in refused([spec(datatype)], 0, beyond).message
+
+
+@given(
+    nps.arrays(
+        np.float32, nps.array_shapes(max_dims=4, max_side=4), elements=st.floats(-(2.0**100), 2.0**100, width=32)
+    )
+)
+def test_numbers_come_back_as_they_went(array: NDArray[np.float32]) -> None:
+    (column,) = read([spec()], *array.tolist())
+    assert numbers(column).tobytes() == array.tobytes()
+    tensor = Tensor(name="y", datatype=Datatype.FP32, data=numbers(column))
+    assert prediction_rows([tensor]) == array.tolist()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    max_leaves=8,
+)
+
+
+@given(st.lists(JSON, min_size=1, max_size=4), st.sampled_from(Datatype))
+def test_whatever_comes_is_read_or_refused_by_its_place(instances: list[object], datatype: Datatype) -> None:
+    error: InferenceError | None = None
+    try:
+        read([spec(datatype)], *instances)
+    except InferenceError as raised:
+        error = raised
+    assert error is None or error.kind is ErrorKind.INVALID_REQUEST
+    assert error is None or error.path.startswith("instances")
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=3), min_size=1, max_size=4))
+def test_rows_of_several_lengths_are_refused(rows: list[list[int]]) -> None:
+    lengths = {len(row) for row in rows}
+    if len(lengths) == 1:
+        (column,) = read([spec(Datatype.INT8)], *rows)
+        assert column.tensor.shape == (len(rows), *lengths)
+        return
+    error = refused([spec(Datatype.INT8)], *rows)
+    odd = next(index for index, row in enumerate(rows) if len(row) != len(rows[0]))
+    assert error.path == f"instances[{odd}]"
+    assert error.message == f"Expected rows of one length, {len(rows[0])}, got one of {len(rows[odd])}"
+
+
+@given(st.lists(st.floats(-(2.0**126), 2.0**126, width=32), min_size=1, max_size=20))
+def test_bf16_is_the_nearest_there_is(values: list[float]) -> None:
+    tensor = nested_tensor("x", Datatype.BF16, msgspec.Raw(json.dumps(values).encode()), "p")
+    assert tensor.data.dtype == np.uint16
+    (found,) = [(tensor.data.astype(np.uint32) << 16).view(np.float32)]
+    for value, near in zip(values, found.tolist(), strict=True):
+        assert abs(near - value) <= max(abs(value) * 2**-8, 1e-38) or near in (np.inf, -np.inf)
+
+
+@pytest.mark.parametrize(
+    ("value", "bits"), [(1.0, 0x3F80), (-2.0, 0xC000), (1.00390625, 0x3F80), (1.01171875, 0x3F82), (0, 0), (3, 0x4040)]
+)
+def test_bf16_ties_go_to_even(value: float, bits: int) -> None:
+    (column,) = read([spec(Datatype.BF16)], value)
+    assert numbers(column).tolist() == [bits]
+
+
+# Several inputs, and names
+
+PAIR = [spec(Datatype.INT64, "numbers"), spec(Datatype.BYTES, "words")]
+
+
+def test_several_inputs_come_by_name_in_any_order() -> None:
+    first, second = read(PAIR, {"numbers": 1, "words": "a"}, {"words": "b", "numbers": 2})
+    assert numbers(first).tolist() == [1, 2]
+    assert texts(second) == ["a", "b"]
+
+
+SEVERAL: list[tuple[list[object], str, str]] = [
+    ([1], "instances[0]", "Expected `object`, got `int`"),
+    ([{"numbers": 1, "words": "a"}, [2]], "instances[1]", "Expected `object`, got `array`"),
+    ([{"numbers": 1}], "instances[0]", "'words', got none"),
+    ([{}], "instances[0]", "'numbers', got none"),
+    ([{"b64": "YQ=="}], "instances[0]", "'numbers', got none"),
+    ([{"numbers": 1, "words": "a", "more": 1}], "instances[0]", "got 'more'"),
+    ([{"numbers": 1, "words": "a"}, {"numbers": "2", "words": "a"}], "instances[1].numbers", "got str"),
+    ([{"numbers": 1, "words": "a"}, {"numbers": 2, "words": 3}], "instances[1].words", "got 3"),
+    ([{"numbers": [1, 2], "words": "a"}, {"numbers": [1, None], "words": "a"}], "instances[1].numbers[1]", "null"),
+    ([{"numbers": [1, 2], "words": "a"}, {"numbers": [1], "words": "a"}], "instances[1].numbers", "one length"),
+    ([{"numbers": 2**63, "words": "a"}], "instances", "out of range"),
+]
+
+
+@pytest.mark.parametrize(("instances", "path", "said"), SEVERAL)
+def test_what_is_wrong_among_several_inputs(instances: list[object], path: str, said: str) -> None:
+    error = refused(PAIR, *instances)
+    assert (error.path, said in error.message) == (path, True), error
+
+
+# Texts
+
+
+def test_texts_are_plain_or_base64() -> None:
+    encoded = {"b64": base64.b64encode("Bår".encode()).decode()}
+    (column,) = read([spec(Datatype.BYTES)], "a", encoded, "", {"b64": ""})
+    assert texts(column) == ["a", "Bår", "", ""]
+    (column,) = read([spec(Datatype.BYTES)], encoded)
+    assert texts(column) == ["Bår"]
+    (column,) = read([spec(Datatype.BYTES)], {"x": encoded}, {"x": "a"})
+    assert texts(column) == ["Bår", "a"]
+
+
+def test_rows_of_texts() -> None:
+    (column,) = read([spec(Datatype.BYTES)], ["a", "b"], ["c", {"b64": "ZA=="}])
+    assert column.tensor.shape == (2, 2)
+    assert texts(column) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("instances", "path"),
+    [
+        (["a", 1], "instances[1]"),
+        ([["a", "b"], ["c", None]], "instances[1][1]"),
+        ([["a"], "b"], "instances[0]"),
+        ([{"b64": "!"}], "instances[0]"),
+        ([{"b64": 1}], "instances[0]"),
+        (["a", {"b64": "YQ==", "c": 1}], "instances[1]"),
+    ],
+)
+def test_what_is_no_text(instances: list[object], path: str) -> None:
+    assert refused([spec(Datatype.BYTES)], *instances).path == path
+
+
+# Where the body has what a task complains of
+
+
+@pytest.mark.parametrize(
+    ("instances", "rest", "path"),
+    [
+        ([[1, 2], [3, 4]], "shape", "inputs"),
+        ([[1, 2], [3, 4]], "datatype", "inputs"),
+        ([[1, 2], [3, 4]], "data[1][0]", "inputs[1][0]"),
+        ([{"x": [1, 2]}], "data[0][1]", "inputs[0].x[1]"),
+        ([{"x": [1, 2]}], "shape", "inputs"),
+    ],
+)
+def test_fields_of_numbers(instances: list[object], rest: str, path: str) -> None:
+    (column,) = read_rows(raws(*instances), "inputs", [spec()])
+    assert column.field(rest) == path
+
+
+@pytest.mark.parametrize(
+    ("instances", "rest", "path"),
+    [
+        (["a", "b"], "data[1]", "inputs[1]"),
+        ([["a", "b"], ["c", "d"]], "data[3]", "inputs[1][1]"),
+        ([{"x": ["a", "b"]}, {"x": ["c", "d"]}], "data[2]", "inputs[1].x[0]"),
+        (["a"], "shape", "inputs"),
+    ],
+)
+def test_fields_of_texts(instances: list[object], rest: str, path: str) -> None:
+    (column,) = read_rows(raws(*instances), "inputs", [spec(Datatype.BYTES)])
+    assert column.field(rest) == path
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=5), st.data())
+def test_places_are_those_of_numpy(shape: list[int], data: st.DataObject) -> None:
+    index = data.draw(st.integers(0, int(np.prod(shape)) - 1))
+    assert place(index, shape) == "".join(f"[{each}]" for each in np.unravel_index(index, shape))
+
+
+# Predictions
+
+
+def tensor(data: Any, datatype: Datatype = Datatype.FP32, name: str = "y") -> Tensor:
+    return Tensor(name=name, datatype=datatype, data=np.array(data, datatype.dtype))
+
+
+def test_the_only_output_is_the_prediction() -> None:
+    assert prediction_rows([tensor([1.5, 2])]) == [1.5, 2.0]
+    assert prediction_rows([tensor([[1, 2], [3, 4]], Datatype.INT8)]) == [[1, 2], [3, 4]]
+
+
+def test_several_outputs_are_objects_in_the_order_of_the_model() -> None:
+    rows = prediction_rows([tensor([1, 2], name="b"), tensor([[3], [4]], Datatype.INT64, "a")])
+    assert rows == [{"b": 1.0, "a": [3]}, {"b": 2.0, "a": [4]}]
+    assert list(rows[0]) == ["b", "a"]
+
+
+def test_what_is_not_finite_is_null_in_the_answer() -> None:
+    rows = prediction_rows([tensor([float("nan"), float("inf"), 1])])
+    assert msgspec.json.encode(rows) == b"[null,null,1.0]"
+
+
+def test_bytes_that_are_no_text_are_base64() -> None:
+    rows = prediction_rows([tensor([[b"a", b"\xff\x00"]], Datatype.BYTES)])
+    assert rows == [["a", {"b64": "/wA="}]]
+
+
+def test_bf16_is_written_as_its_number() -> None:
+    assert prediction_rows([tensor([0x3F80, 0x7F80], Datatype.BF16)]) == [1.0, float("inf")]
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        [tensor(1)],
+        [tensor([1, 2]), tensor([1], name="z")],
+        [tensor([1, 2]), tensor(1, name="z")],
+        [tensor(1), tensor(1, name="z")],
+    ],
+)
+def test_outputs_without_a_common_first_dimension_are_refused(tensors: list[Tensor]) -> None:
+    with pytest.raises(InferenceError, match=r"'y'.*V2") as caught:
+        prediction_rows(tensors)
+    assert caught.value.kind is ErrorKind.UNSUPPORTED
+
+
+def test_nothing_in_the_rows_is_nothing_in_the_predictions() -> None:
+    assert prediction_rows([tensor(np.zeros((2, 0)))]) == [[], []]
