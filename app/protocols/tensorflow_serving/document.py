@@ -1,0 +1,178 @@
+"""Reading JSON as the real server's parser does, with its messages, and quoting values back as it does.
+
+The parser is RapidJSON with NaN and Infinity allowed, which stops behind the first value (tensorflow/serving,
+`json_tensor.cc`).
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, cast
+
+import msgspec
+
+from app.protocols.json_body import first_path
+from tasks.exchange.error import InferenceError, invalid
+
+__all__ = ("debug_text", "format_error", "read_object", "type_name")
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_WHITE_SPACE = re.compile(r"[ \t\r\n]*")
+_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_MOST_DIGITS = 20
+"""An integer of more digits is beyond 64 bits, and a floating-point number to the real parser."""
+
+_LONGEST_DEBUG_TEXT = 256
+_TYPE_NAMES: dict[type, str] = {
+    type(None): "Null",
+    str: "String",
+    int: "Number",
+    float: "Number",
+    dict: "Object",
+    list: "Array",
+}
+
+_REASONS = (
+    ("Expecting property name", "Missing a name for object member."),
+    ("Illegal trailing comma before end of object", "Missing a name for object member."),
+    ("Expecting ':' delimiter", "Missing a colon after a name of object member."),
+    ("Unterminated string", "Missing a closing quotation mark in string."),
+    ("Invalid control character", "Invalid encoding in string."),
+    ("Invalid \\escape", "Invalid escape character in string."),
+    ("Invalid \\uXXXX escape", "Incorrect hex digit after \\u escape in string."),
+)
+_WANT_COMMA = {"{": "Missing a comma or } after an object member.", "[": "Missing a comma or ] after an array element."}
+
+
+class _TooBigError(ValueError):
+    """A number beyond the range of double."""
+
+
+def read_object(body: bytes) -> dict[str, object]:
+    """The JSON object that `body` begins with; whatever follows it is not looked at.
+
+    Raises:
+        InferenceError: INVALID_REQUEST.
+    """
+    if not body:
+        raise invalid("JSON Parse error: The document is empty")
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        document = _read_leniently(body)
+    if not isinstance(document, dict):
+        raise format_error(document, "Is not object")
+    return cast("dict[str, object]", document)
+
+
+def format_error(value: object, message: str) -> InferenceError:
+    """An error that quotes the value that is not as expected."""
+    return invalid(f"JSON Value: {debug_text(value)} {message}")
+
+
+def type_name(value: object) -> str:
+    """What messages call the type of a JSON value."""
+    return str(value) if isinstance(value, bool) else _TYPE_NAMES[type(value)]
+
+
+def debug_text(value: object) -> str:
+    """A JSON value as messages quote it: objects on several lines, arrays on one, never more than 256 characters."""
+    text = ""
+    for part in _parts(value, "\n"):
+        text += part
+        if len(text) >= _LONGEST_DEBUG_TEXT:
+            break
+    return text[:_LONGEST_DEBUG_TEXT]
+
+
+def _parts(value: object, line: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        yield "{"
+        for index, (key, member) in enumerate(members.items()):
+            yield f"{',' if index else ''}{line}    {_quoted(key)}: "
+            yield from _parts(member, f"{line}    ")
+        yield f"{line}}}" if members else "}"
+    elif isinstance(value, list):
+        yield "["
+        for index, element in enumerate(cast("list[Any]", value)):
+            yield ", " if index else ""
+            yield from _parts(element, line)
+        yield "]"
+    else:
+        yield _quoted(value)
+
+
+def _quoted(value: object) -> str:
+    return json.dumps(value[:_LONGEST_DEBUG_TEXT] if isinstance(value, str) else value, ensure_ascii=False)
+
+
+def _read_leniently(body: bytes) -> object:
+    text, broken = _text(body.removeprefix(_BYTE_ORDER_MARK))
+    blank = _WHITE_SPACE.match(text)
+    start = blank.end() if blank else 0
+    if start == len(text) and broken is None:
+        raise _parse_error("The document is empty.", start)
+    try:
+        value, _ = _DECODER.raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        if broken is not None:
+            raise _parse_error("Invalid encoding in string.", broken) from None
+        raise _parse_error(_reason(error), len(text[: error.pos].encode())) from None
+    except _TooBigError as error:
+        raise _parse_error("Number too big to be stored in double.", text.find(str(error))) from None
+    except RecursionError:
+        raise invalid("JSON Parse error: Arrays or objects are nested too deeply") from None
+    if "\\u" in text and (found := first_path(value, _is_no_text)):
+        raise invalid(f"JSON Parse error: The surrogate pair in string is invalid. at: {found[0]}")
+    return value
+
+
+def _text(body: bytes) -> tuple[str, int | None]:
+    """The body as far as it is UTF-8, and where it stops being so."""
+    try:
+        return body.decode(), None
+    except UnicodeDecodeError as error:
+        return body[: error.start].decode(), error.start
+
+
+def _reason(error: json.JSONDecodeError) -> str:
+    for start, reason in _REASONS:
+        if error.msg.startswith(start):
+            return reason
+    if error.msg.startswith("Expecting ',' delimiter"):
+        depth = 0
+        for bracket in reversed(re.sub(r"[^][{}]", "", _STRINGS.sub("", error.doc[: error.pos]))):
+            depth += 1 if bracket in "]}" else -1
+            if depth < 0:
+                return _WANT_COMMA[bracket]
+    return "Invalid value."
+
+
+def _parse_error(reason: str, offset: int) -> InferenceError:
+    return invalid(f"JSON Parse error: {reason} at offset: {offset}")
+
+
+def _decimal(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise _TooBigError(text)
+    return value
+
+
+def _integer(text: str) -> int | float:
+    return int(text) if len(text) <= _MOST_DIGITS else _decimal(text)
+
+
+def _is_no_text(value: object) -> bool:
+    if not isinstance(value, str) or value.isascii():
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+_DECODER = json.JSONDecoder(parse_float=_decimal, parse_int=_integer)

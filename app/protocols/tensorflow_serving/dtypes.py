@@ -1,0 +1,32 @@
+"""TensorFlow's names of the datatypes."""
+
+from tasks.exchange.tensor import Datatype
+
+__all__ = ("enum_name", "short_name")
+
+_SHORT_NAMES = {
+    Datatype.BOOL: "bool",
+    Datatype.UINT8: "uint8",
+    Datatype.UINT16: "uint16",
+    Datatype.UINT32: "uint32",
+    Datatype.UINT64: "uint64",
+    Datatype.INT8: "int8",
+    Datatype.INT16: "int16",
+    Datatype.INT32: "int32",
+    Datatype.INT64: "int64",
+    Datatype.FP16: "half",
+    Datatype.FP32: "float",
+    Datatype.FP64: "double",
+    Datatype.BF16: "bfloat16",
+    Datatype.BYTES: "string",
+}
+
+
+def short_name(datatype: Datatype) -> str:
+    """What messages call it, such as ``float``."""
+    return _SHORT_NAMES[datatype]
+
+
+def enum_name(datatype: Datatype) -> str:
+    """What metadata calls it, such as ``DT_FLOAT`` (`types.proto`)."""
+    return f"DT_{_SHORT_NAMES[datatype].upper()}"

@@ -1,0 +1,228 @@
+"""Requests and answers of `:predict`, in rows (``instances``) and in columns (``inputs``)."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, cast
+
+from app.protocols.tensorflow_serving.document import debug_text, format_error
+from app.protocols.tensorflow_serving.signatures import Signature
+from app.protocols.tensorflow_serving.status import code_name
+from app.protocols.tensorflow_serving.values import check, is_base64, read_tensor, shape_of
+from app.protocols.tensorflow_serving.writing import array_text, document_text, object_text, tensor_texts
+from tasks.exchange.error import InferenceError, invalid
+from tasks.exchange.response import InferenceResponse
+from tasks.exchange.tensor import Datatype, InputTensor, Tensor
+from tasks.vision.request import IMAGE_INPUT
+
+__all__ = ("Form", "encode", "read_tensors")
+
+_PIXELS = (Datatype.INT32, Datatype.FP32)
+"""Numbers in the place of an encoded image: 0..255, or 0..1."""
+
+
+class Form(StrEnum):
+    """How the tensors of a request are laid out, and those of its answer with them. The values are the keys."""
+
+    ROW = "instances"
+    COLUMN = "inputs"
+
+
+def read_tensors(document: Mapping[str, object], signature: Signature) -> tuple[Mapping[str, InputTensor], Form]:
+    """The tensors of a request by the names of the signature, and their form.
+
+    Raises:
+        InferenceError: INVALID_REQUEST, or UNSUPPORTED for columns of a datatype that has no form in JSON.
+    """
+    if not signature.inputs:
+        raise invalid(f"Failed to get input map for signature: {signature.name}")
+    row, column = (form.value in document for form in Form)
+    if row and column:
+        message = "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist "
+        raise format_error(document, message)
+    if column:
+        return _columns(document[Form.COLUMN], signature), Form.COLUMN
+    if not row:
+        raise invalid("Missing 'inputs' or 'instances' key")
+    instances = document[Form.ROW]
+    if not isinstance(instances, list):
+        raise format_error(document, "Expecting 'instances' to be an list/array")
+    if not instances:
+        raise format_error(document, "No values in 'instances' array")
+    return _rows(cast("list[object]", instances), signature), Form.ROW
+
+
+def encode(response: InferenceResponse, form: Form) -> bytes:
+    """The answer's body. A lone tensor goes without its name.
+
+    Raises:
+        InferenceError: INVALID_REQUEST for tensors that have no rows, or different numbers of them, where rows were
+            asked for, and for a datatype that has no form in JSON.
+    """
+    predictions = [prediction for output in response.outputs for prediction in output.predictions]
+    tensors = type(predictions[0]).stack(predictions)
+    if form is Form.ROW:
+        return document_text("predictions", _rows_text(tensors))
+    texts = {tensor.name: tensor_texts(tensor, rows=False)[0] for tensor in tensors}
+    return document_text("outputs", object_text(texts, 1) if len(tensors) > 1 else texts[tensors[0].name])
+
+
+def _rows_text(tensors: Sequence[Tensor]) -> str:
+    size = None
+    for tensor in tensors:
+        if not tensor.shape:
+            raise invalid(f"Tensor name: {tensor.name} has no shape information ")
+        if size is not None and tensor.shape[0] != size:
+            sizes = f"{tensor.shape[0]} expecting: {size}"
+            raise invalid(f"Tensor name: {tensor.name} has inconsistent batch size: {sizes}")
+        size = tensor.shape[0]
+    rows = {tensor.name: tensor_texts(tensor, rows=True) for tensor in tensors}
+    if len(rows) == 1:
+        return array_text(rows[tensors[0].name])
+    objects = [object_text(dict(zip(rows, texts, strict=True)), 2) for texts in zip(*rows.values(), strict=True)]
+    line = "\n        "
+    return f"[{line}{f',{line}'.join(objects)}\n    ]" if objects else "[]"
+
+
+def _columns(value: object, signature: Signature) -> Mapping[str, InputTensor]:
+    required = _required(signature)
+    if not _is_named(value):
+        if len(required) > 1:
+            raise invalid(
+                "inputs is a plain value/list, but expecting an object as multiple input tensors required as per "
+                "tensorinfo_map"
+            )
+        members = {required[0]: value}
+    else:
+        members = _renamed(value, signature)
+    missing = [name for name in required if name not in members]
+    if missing:
+        raise invalid(f"Missing named input: {missing[0]} in 'inputs' object.")
+    tensors: dict[str, InputTensor] = {}
+    for name in signature.inputs:
+        if name in members:
+            tensor = _read(name, members[name], signature)
+            if tensor is not None:
+                tensors[name] = tensor
+            else:
+                check(members[name], _datatypes(name, members[name], signature)[-1], shape_of(members[name]))
+    return tensors
+
+
+def _rows(instances: Sequence[object], signature: Signature) -> Mapping[str, InputTensor]:
+    required = _required(signature)
+    named, bare = _is_named(instances[0]), is_base64(instances[0])
+    if not (named or bare) and len(required) > 1:
+        raise invalid(
+            "instances is a plain list, but expecting list of objects as multiple input tensors required as per "
+            "tensorinfo_map"
+        )
+    if not named and any(map(_is_named, instances)):
+        columns = None
+    elif named:
+        instances = [_renamed(each, signature) if _is_named(each) else each for each in instances]
+        columns = _transposed(instances, signature)
+    else:
+        columns = {required[0]: list(instances)}
+    found = {name: _read(name, column, signature) for name, column in (columns or {}).items()}
+    tensors = {name: tensor for name, tensor in found.items() if tensor is not None}
+    if columns is None or len(tensors) < len(columns):
+        _check_rows(instances, signature, None if named else required[0])
+        raise invalid("Expected every instance to have the same inputs", Form.ROW)
+    if len(tensors) < len(required):
+        wanted, given = ",".join(sorted(required)), required[0]
+        missing = ",".join(sorted(set(required) - {given}))
+        sizes = f"1!={len(required)} len({{{given}}}) != len({{{wanted}}})"
+        raise invalid(
+            f"input size does not match signature: {sizes}. Sent extra: {{}}. Missing but required: {{{missing}}}."
+        )
+    return tensors
+
+
+def _transposed(instances: Sequence[object], signature: Signature) -> dict[str, list[object]] | None:
+    """Objects as one list for each name; None where they are not all alike."""
+    if not all(map(_is_named, instances)):
+        return None
+    objects = [cast("dict[str, object]", each) for each in instances]
+    names = set(objects[0])
+    if not set(_required(signature)) <= names <= set(signature.inputs) or any(set(each) != names for each in objects):
+        return None
+    return {name: [each[name] for each in objects] for name in signature.inputs if name in names}
+
+
+def _check_rows(instances: Sequence[object], signature: Signature, plain: str | None) -> None:
+    """Find what the real server would say of rows, in its order: instance by instance, and in each key by key.
+
+    Args:
+        instances: the rows.
+        signature: what they are for.
+        plain: the input that rows without names are for; None where they have names.
+    """
+    seen: dict[str, tuple[int, tuple[int, ...]]] = {}
+    for index, instance in enumerate(instances):
+        if plain is None and not _is_named(instance):
+            raise invalid(f"Expecting object but got list at item {index} of input list")
+        if plain is not None and _is_named(instance):
+            raise invalid(f"Expecting value/list but got object at item {index} of input list")
+        members = cast("dict[str, object]", instance) if plain is None else {plain: instance}
+        for name, item in members.items():
+            try:
+                _check_item(name, item, signature, seen)
+            except InferenceError as error:
+                key = f" key: {name}" if plain is None else ""
+                where = f"Failed to process element: {index}{key} of 'instances' list."
+                raise invalid(f"{where} Error: {code_name(error.kind)}: {error}") from None
+        required = _required(signature)
+        if not set(required) <= set(members):
+            raise invalid(
+                f"Failed to process element: {index} of 'instances' list. JSON object: {debug_text(members)} keys must "
+                f"be equal to: {','.join(sorted(required))}"
+            )
+
+
+def _check_item(name: str, item: object, signature: Signature, seen: dict[str, tuple[int, tuple[int, ...]]]) -> None:
+    if name not in signature.inputs:
+        raise invalid(f"JSON object: does not have named input: {name}")
+    shape = shape_of(item)
+    size = check(item, _datatypes(name, item, signature)[-1], shape)
+    first_size, first_shape = seen.setdefault(name, (size, shape))
+    if size != first_size:
+        raise invalid(f"Expecting tensor size: {first_size} but got: {size}")
+    if shape != first_shape:
+        raise invalid(f"Expecting shape {_sizes(first_shape)} but got: {_sizes(shape)}")
+
+
+def _read(name: str, value: object, signature: Signature) -> InputTensor | None:
+    found = (read_tensor(name, datatype, value) for datatype in _datatypes(name, value, signature))
+    return next((tensor for tensor in found if tensor is not None), None)
+
+
+def _datatypes(name: str, value: object, signature: Signature) -> tuple[Datatype, ...]:
+    """What a value may be read as: an image may be numbers, whatever the signature says."""
+    if not signature.tensors and name == IMAGE_INPUT.name:
+        leaf = value
+        while isinstance(leaf, list) and leaf:
+            leaf = cast("list[Any]", leaf)[0]
+        if isinstance(leaf, int | float) and not isinstance(leaf, bool):
+            return _PIXELS
+    return (signature.inputs[name].datatype,)
+
+
+def _is_named(value: object) -> bool:
+    return isinstance(value, dict) and not is_base64(cast("object", value))
+
+
+def _renamed(value: object, signature: Signature) -> dict[str, object]:
+    members = cast("dict[str, object]", value)
+    if not signature.aliases:
+        return members
+    names = {name: signature.aliases.get(name, name) for name in members}
+    # Of an input that came under both its names, neither is better.
+    return {name if known != name and known in members else known: members[name] for name, known in names.items()}
+
+
+def _required(signature: Signature) -> list[str]:
+    return [name for name in signature.inputs if name not in signature.optional]
+
+
+def _sizes(shape: Sequence[int]) -> str:
+    return f"[{','.join(map(str, shape))}]"

@@ -1,0 +1,193 @@
+"""Signatures of a model, which ONNX does not have: made from what the model takes and gives.
+
+Every model has `serving_default`, which `:predict` answers. What gives one FP32 value for each example also has
+`tensorflow/serving/regress`, and what gives FP32 scores, or is a classifier, `tensorflow/serving/classify`.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from app.engine.servable import Servable
+from app.protocols.tensorflow_serving.dtypes import enum_name
+from tasks.exchange.error import InferenceError, invalid
+from tasks.exchange.tensor import Datatype, TensorSpec
+from tasks.task import TaskType
+from tasks.vision.request import IMAGE_INPUT
+
+__all__ = ("Method", "Signature", "example_signature", "predict_signature", "signatures")
+
+DEFAULT = "serving_default"
+_CLASSIFICATION = frozenset({"num_classes", "labels", "scores"})
+PROMPTS = TensorSpec(name="prompts", datatype=Datatype.BYTES, shape=(-1, -1))
+_EXAMPLES: dict[str, Any] = {
+    "dtype": "DT_STRING",
+    "tensor_shape": {"dim": [], "unknown_rank": True},
+    "name": "tf_example:0",
+}
+
+
+class Method(StrEnum):
+    """What a signature is for, in the words of the model's metadata."""
+
+    PREDICT = "tensorflow/serving/predict"
+    CLASSIFY = "tensorflow/serving/classify"
+    REGRESS = "tensorflow/serving/regress"
+
+
+class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One way to ask a model.
+
+    Attributes:
+        name: what requests call it.
+        method: what answers it.
+        task_type: of the model.
+        inputs: the tensors that `:predict` takes, and the features of an example.
+        optional: names of inputs that may be left out.
+        aliases: other names that inputs are known by.
+        outputs: the tensors it gives.
+        labels: class names, for a tensor model that was given some.
+    """
+
+    name: str
+    method: Method
+    task_type: TaskType
+    inputs: Mapping[str, TensorSpec]
+    optional: frozenset[str]
+    aliases: Mapping[str, str]
+    outputs: Mapping[str, TensorSpec]
+    labels: Sequence[str]
+
+    @property
+    def tensors(self) -> bool:
+        """Whether the model is one of tensors, and of no task that knows what they mean."""
+        return self.task_type is TaskType.TENSOR
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """Its part of the model's metadata, a `SignatureDef` in JSON."""
+        inputs = {name: _tensor_info(spec) for name, spec in self.inputs.items()}
+        return {
+            "inputs": inputs if self.method is Method.PREDICT else {"inputs": _EXAMPLES},
+            "outputs": {name: _tensor_info(spec) for name, spec in self.outputs.items()},
+            "method_name": self.method.value,
+            "defaults": {},
+        }
+
+
+def signatures(servable: Servable) -> Mapping[str, Signature]:
+    """Every signature of a model, by name."""
+    found = {DEFAULT: _signature(servable, DEFAULT, Method.PREDICT, servable.outputs)}
+    tensors = servable.description.task_type is TaskType.TENSOR
+    by_name = {spec.name: spec for spec in servable.outputs}
+    if not tensors and set(by_name) >= _CLASSIFICATION:
+        given = {"classes": by_name["labels"], "scores": by_name["scores"]}
+        return found | _named(_signature(servable, Method.CLASSIFY, Method.CLASSIFY, (), given))
+    if not tensors or not _takes_examples(servable):
+        return found
+    (output,) = servable.outputs
+    if len(output.shape) == 1 or output.shape[1] == 1:
+        found |= _named(_signature(servable, Method.REGRESS, Method.REGRESS, (), {"outputs": output}))
+    return found | _named(_signature(servable, Method.CLASSIFY, Method.CLASSIFY, (), {"scores": output}))
+
+
+def predict_signature(servable: Servable, name: str) -> Signature:
+    """The signature that a predict request means; an empty name is the default's.
+
+    Raises:
+        InferenceError: INVALID_REQUEST for one that is not there, or that takes serialized examples.
+    """
+    found = signatures(servable).get(name or DEFAULT)
+    if found is None:
+        raise invalid(f'Serving signature name: "{name or DEFAULT}" not found in signature def')
+    if found.method is not Method.PREDICT:
+        message = f'Expected a signature of method {Method.PREDICT}, "{name}" is of {found.method}'
+        raise invalid(message, "signature_name")
+    return found
+
+
+def example_signature(servable: Servable, name: str, method: Method) -> Signature:
+    """The signature that a classify or regress request means; an empty name is the one that there is.
+
+    Raises:
+        InferenceError: INVALID_REQUEST for one that is not there or is of another method.
+    """
+    known = signatures(servable)
+    found = known.get(name or method.value) or known.get(name or DEFAULT)
+    if found is None:
+        raise invalid(f"No signature was found with the name: {name}")
+    if found.method is not method:
+        raise _of_another_method(found, method)
+    return found
+
+
+def _of_another_method(signature: Signature, method: Method) -> InferenceError:
+    """What the real server finds first in a signature that was made for something else."""
+    classify = method is Method.CLASSIFY
+    if signature.method is Method.PREDICT and len(signature.inputs) != 1:
+        return invalid("Expected one input Tensor.")
+    if len(signature.outputs) > 1 + classify:
+        count = len(signature.outputs)
+        return invalid(
+            f"Expected one or two output Tensors, found {count}" if classify else "Expected one output Tensor."
+        )
+    kind = "classification" if classify else "regression"
+    part = "inputs" if signature.method is Method.PREDICT else "outputs"
+    return invalid(f"No {kind} {part} found in SignatureDef: {signature.name}")
+
+
+def _named(signature: Signature) -> dict[str, Signature]:
+    return {signature.name: signature}
+
+
+def _signature(
+    servable: Servable,
+    name: str,
+    method: Method,
+    outputs: Sequence[TensorSpec],
+    renamed: Mapping[str, TensorSpec] | None = None,
+) -> Signature:
+    inputs = {spec.name: spec for spec in servable.inputs}
+    task_type = servable.description.task_type
+    optional: frozenset[str] = frozenset()
+    aliases: dict[str, str] = {}
+    if task_type is not TaskType.TENSOR and IMAGE_INPUT.name in inputs:
+        aliases = {"image_bytes": IMAGE_INPUT.name}
+    if task_type is TaskType.IMAGE_TEXT_TO_TEXT:
+        inputs[PROMPTS.name] = PROMPTS
+        optional = frozenset({PROMPTS.name})
+        aliases["prompt"] = PROMPTS.name
+    return Signature(
+        name=name,
+        method=method,
+        task_type=task_type,
+        inputs=inputs,
+        optional=optional,
+        aliases=aliases,
+        outputs=renamed or {spec.name: spec for spec in outputs},
+        labels=servable.description.labels,
+    )
+
+
+def _takes_examples(servable: Servable) -> bool:
+    """Whether every input has a row for each example, and the one output scores for each."""
+    if len(servable.outputs) != 1:
+        return False
+    (output,) = servable.outputs
+    rows = [spec.shape for spec in (*servable.inputs, output)]
+    return (
+        output.datatype is Datatype.FP32
+        and len(output.shape) in (1, 2)
+        and all(shape and shape[0] == -1 and shape[1:].count(-1) <= 1 for shape in rows)
+    )
+
+
+def _tensor_info(spec: TensorSpec) -> dict[str, Any]:
+    dimensions = [{"size": str(size), "name": ""} for size in spec.shape]
+    return {
+        "dtype": enum_name(spec.datatype),
+        "tensor_shape": {"dim": dimensions, "unknown_rank": False},
+        "name": f"{spec.name}:0",
+    }

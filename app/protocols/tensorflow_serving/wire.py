@@ -1,0 +1,71 @@
+"""The types of bodies, for the service's description of itself; what is read is read as the real server reads it."""
+
+from typing import Any
+
+import msgspec
+
+__all__ = (
+    "WireExamples",
+    "WireModelMetadata",
+    "WireModelStatus",
+    "WirePredict",
+    "WirePredictions",
+    "WireResults",
+)
+
+
+class WirePredict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Tensors in rows, `instances`, or in columns, `inputs`."""
+
+    signature_name: str = "serving_default"
+    instances: list[Any] | None = None
+    inputs: Any = None
+
+
+class WirePredictions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`predictions` answer rows, `outputs` columns."""
+
+    predictions: list[Any] | None = None
+    outputs: Any = None
+
+
+class WireExamples(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Examples, each an object of features, and features that all of them share."""
+
+    examples: list[dict[str, Any]]
+    context: dict[str, Any] = {}
+    signature_name: str = ""
+
+
+class WireResults(msgspec.Struct, frozen=True, kw_only=True):
+    """For each example pairs of label and score, or one number."""
+
+    results: list[Any]
+
+
+class WireStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a version is in its state; `error_code` is OK where nothing is wrong."""
+
+    error_code: str
+    error_message: str
+
+
+class WireVersionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of one version: LOADING, AVAILABLE or END."""
+
+    version: str
+    state: str
+    status: WireStatus
+
+
+class WireModelStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Every version of a model, the latest first."""
+
+    model_version_status: list[WireVersionStatus]
+
+
+class WireModelMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """The version that answers, and its signatures."""
+
+    model_spec: dict[str, str]
+    metadata: dict[str, Any]

@@ -1,0 +1,410 @@
+"""What the listener does beside the golden exchanges: states, labels, CORS, metrics, bodies of every kind."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+from prometheus_client import CollectorRegistry
+
+from app.assembly.models import FIXTURE_MODELS
+from app.assembly.service import Service
+from app.engine.engine import Engine
+from app.engine.events import InferenceEvent
+from app.engine.registry import ModelState, Registration
+from app.engine.servable import Servable
+from app.protocols.status import http_status as protocols_status
+from app.protocols.tensorflow_serving.routes import TensorFlowServing
+from app.protocols.tensorflow_serving.status import code_name, http_status
+from app.server.asgi import create_app, create_listener_app
+from app.settings.model import ModelError, ModelSettings, ModelSource
+from app.settings.server import ServerSettings
+from tasks.exchange.error import ErrorKind
+from tests.conformance.served import MAX_REQUEST_BYTES, load_any
+from tests.grpc_server import over
+from tests.pictures import base64_text, encoded, rectangle
+
+Client = TestClient[Litestar]
+
+HALF_PLUS_TWO = FIXTURE_MODELS / "half_plus_two"
+LABELS = {"stable": "1", "canary": "3", "broken": "4"}
+
+
+class Heard:
+    """An observer that remembers."""
+
+    def __init__(self) -> None:
+        self.events: list[InferenceEvent] = []
+
+    def observe(self, event: InferenceEvent, /) -> None:
+        self.events.append(event)
+
+
+def source(name: str, version: str = "1", **settings: Any) -> ModelSource:
+    return ModelSource(name=name, version=version, folder=Path(name), settings=ModelSettings(**settings))
+
+
+def load(source: ModelSource) -> Servable:
+    if source.version == "4":
+        raise ModelError("its file is empty")
+    if source.name == "versioned":
+        return load_any(ModelSource(name="echo-int64", version=source.version, folder=source.folder))
+    return load_any(source)
+
+
+def listening(engine: Engine, *, cors: bool = False) -> Client:
+    return TestClient(create_listener_app(engine, TensorFlowServing(cors=cors), MAX_REQUEST_BYTES))
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+@pytest.fixture
+def engine(heard: Heard) -> Engine:
+    names = ("classifier", "detector", "failing", "half_plus_two", "echo-pair", "greeter")
+    versions = [source("versioned", version, version_labels=LABELS) for version in ("1", "2", "3", "4", "1.5")]
+    others = [ModelSource(name=name, version="1", folder=FIXTURE_MODELS / name) for name in names]
+    return over([*versions, *others], load, observers=[heard])
+
+
+@pytest.fixture
+def client(engine: Engine) -> Iterator[Client]:
+    with listening(engine) as client:
+        yield client
+
+
+def states(client: Client, path: str = "/v1/models/versioned") -> list[tuple[str, str, str, str]]:
+    answer = client.get(path)
+    assert answer.status_code == 200, answer.text
+    return [
+        (each["version"], each["state"], each["status"]["error_code"], each["status"]["error_message"])
+        for each in answer.json()["model_version_status"]
+    ]
+
+
+def refused(client: Client, path: str, body: object, status: int) -> str:
+    content = body if isinstance(body, bytes) else json.dumps(body)
+    answer = client.post(path, content=content)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    found = answer.json()
+    assert list(found) == ["error"]
+    return found["error"]
+
+
+def test_every_version_tells_its_state_the_latest_first(client: Client) -> None:
+    assert states(client) == [
+        ("4", "END", "UNKNOWN", "its file is empty"),
+        ("3", "AVAILABLE", "OK", ""),
+        ("2", "AVAILABLE", "OK", ""),
+        ("1.5", "AVAILABLE", "OK", ""),
+        ("1", "AVAILABLE", "OK", ""),
+    ]
+    assert states(client, "/v1/models/versioned/labels/stable") == states(client)
+    assert states(client, "/v1/models/versioned/versions/4") == states(client)[:1]
+
+
+def test_what_loads_is_loading_and_what_was_unloaded_has_ended(engine: Engine, client: Client) -> None:
+    def put(state: ModelState, *, wanted: bool) -> None:
+        registration = Registration(source=source("other"), state=state, reason="not loaded yet", wanted=wanted)
+        engine.registry.replace("other", [registration])
+
+    put(ModelState.LOADING, wanted=True)
+    assert states(client, "/v1/models/other") == [("1", "LOADING", "OK", "")]
+    body = {"instances": [1]}
+    assert refused(client, "/v1/models/other:predict", body, 404) == "Servable not found for request: Latest(other)"
+    metadata = client.get("/v1/models/other/metadata")
+    assert (metadata.status_code, metadata.json()["error"]) == (404, "Servable not found for request: Latest(other)")
+    put(ModelState.UNAVAILABLE, wanted=False)
+    assert states(client, "/v1/models/other") == [("1", "END", "OK", "")]
+
+
+def test_the_latest_version_that_is_ready_answers(client: Client) -> None:
+    assert client.get("/v1/models/versioned/metadata").json()["model_spec"]["version"] == "3"
+    assert client.get("/v1/models/versioned/versions/2/metadata").json()["model_spec"]["version"] == "2"
+    assert client.get("/v1/models/versioned/versions/002/metadata").json()["model_spec"]["version"] == "2"
+    message = refused(client, "/v1/models/versioned/versions/4:predict", {"instances": [[1]]}, 404)
+    assert message == "Servable not found for request: Specific(versioned, 4)"
+
+
+@pytest.mark.parametrize(("label", "version"), [("stable", "1"), ("canary", "3"), ("c%61nary", "3")])
+def test_a_label_is_a_version(client: Client, label: str, version: str) -> None:
+    path = f"/v1/models/versioned/labels/{label}"
+    assert client.get(f"{path}/metadata").json()["model_spec"]["version"] == version
+    answer = client.post(f"{path}:predict", json={"instances": [[7]]})
+    assert (answer.status_code, answer.json()) == (200, {"predictions": [[7]]})
+
+
+def test_a_label_of_a_version_that_is_not_ready(client: Client) -> None:
+    message = refused(client, "/v1/models/versioned/labels/broken:predict", {"instances": [[1]]}, 404)
+    assert message == "Servable not found for request: Specific(versioned, 4)"
+
+
+def test_a_label_of_an_unknown_model_is_an_unknown_label(client: Client) -> None:
+    message = refused(client, "/v1/models/nobody/labels/stable:predict", {"instances": [1]}, 400)
+    assert message == "Unrecognized servable version label: stable"
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v2/models/m", "/metrics", "/schema", "/monitoring/prometheus"])
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+def test_what_is_not_below_v1_is_not_there(client: Client, method: str, path: str) -> None:
+    answer = client.request(method, path)
+    assert answer.status_code == 404
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "<H1>Not Found</H1>" in answer.text
+
+
+@pytest.mark.parametrize("cors", [False, True])
+def test_cors_only_where_it_is_wanted(engine: Engine, cors: bool) -> None:
+    wanted = {
+        "access-control-allow-origin": "*",
+        "access-control-allow-methods": "POST, GET",
+        "access-control-allow-headers": "Content-Type",
+    }
+    path = "/v1/models/half_plus_two"
+    with listening(engine, cors=cors) as client:
+        answers = [
+            client.get(path),
+            client.post(f"{path}:predict", content=b"{"),
+            client.options(f"{path}:predict", headers={"Origin": "https://example.org"}),
+            client.options(f"{path}:predict"),
+        ]
+    assert [each.status_code for each in answers] == [200, 400, 200, 400]
+    for answer in answers:
+        found = {name: value for name, value in answer.headers.items() if name.startswith("access-control")}
+        assert found == (wanted if cors else {})
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [("http://a.example", 200), ("https://a.example:8443", 200), ("null", 400), ("", 400), ("ftp://a.example", 400)],
+)
+def test_options_are_answered_to_an_origin(client: Client, origin: str, status: int) -> None:
+    answer = client.options("/v1/anything", headers={"Origin": origin})
+    assert (answer.status_code, answer.content) == (status, b"")
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+@pytest.mark.parametrize("cors", [False, True])
+def test_the_listener_is_there_if_wanted(wanted: bool, cors: bool) -> None:
+    settings = ServerSettings(grpc=False, page=False, tensorflow_serving=wanted, tensorflow_serving_cors=cors)
+    service = Service(settings, lambda: [ModelSource(name="half_plus_two", version="1", folder=HALF_PLUS_TWO)])
+    assert [(each.name, each.port) for each in service.beside] == [("TensorFlow Serving", 8501)] * wanted
+    for each in service.beside:
+        with TestClient(each.app) as client:
+            answer = client.get("/v1/models/half_plus_two")
+            assert ("access-control-allow-origin" in answer.headers) is cors
+            # The application that listens beside it loads the models, and has not been started.
+            assert answer.json()["model_version_status"][0]["state"] == "LOADING"
+
+
+@pytest.mark.parametrize("kind", ErrorKind)
+def test_every_kind_of_error_has_a_code_and_its_status(kind: ErrorKind) -> None:
+    statuses = {"INVALID_ARGUMENT": 400, "UNIMPLEMENTED": 501, "RESOURCE_EXHAUSTED": 429, "UNAVAILABLE": 503}
+    statuses |= {"NOT_FOUND": 404, "UNAUTHENTICATED": 401, "DEADLINE_EXCEEDED": 504, "INTERNAL": 500}
+    assert http_status(kind) == (413 if kind is ErrorKind.TOO_LARGE else statuses[code_name(kind)])
+    assert http_status(kind) in (protocols_status(kind), 501)
+
+
+def test_the_service_tells_of_it() -> None:
+    app = create_app(over([], load), [], CollectorRegistry(), MAX_REQUEST_BYTES, listeners=[TensorFlowServing()])
+    with TestClient(app) as client:
+        paths = client.get("/schema").json()["paths"]
+    model = "/v1/models/{target}"
+    whose = [model, f"{model}/versions/{{version}}", f"{model}/labels/{{label}}"]
+    asked = [*whose, *(f"{each}/metadata" for each in whose)]
+    told = [f"{each}:{verb}" for each in whose for verb in ("predict", "classify", "regress")]
+    assert {path: set(operations) for path, operations in paths.items()} == {
+        **dict.fromkeys(asked, frozenset({"get"})),
+        **dict.fromkeys(told, frozenset({"post"})),
+    }
+    assert all(operation["tags"] == ["tensorflow-serving"] for each in paths.values() for operation in each.values())
+
+
+def test_head_is_malformed(client: Client) -> None:
+    assert client.head("/v1/models/half_plus_two").status_code == 400
+
+
+def metrics(client: Client) -> dict[str, float]:
+    answer = client.get("/monitoring/prometheus/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    lines = [line for line in answer.text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def test_metrics_count_the_requests_of_this_listener(client: Client) -> None:
+    for _ in range(3):
+        client.post("/v1/models/half_plus_two:predict", json={"instances": [1.0]})
+    client.post("/v1/models/half_plus_two:regress", json={"examples": [{"x": 1.0}]})
+    client.post("/v1/models/half_plus_two:predict", content=b"{")
+    client.post("/v1/models/nobody:predict", json={"instances": [1.0]})
+    client.post("/v1/models/failing:predict", json={"instances": [{"b64": base64_text(encoded(rectangle()))}]})
+    client.get("/v1/models/half_plus_two")
+    client.get("/v1/foo")
+    found = metrics(client)
+    count = ":tensorflow:serving:request_count"
+    assert {name: value for name, value in found.items() if name.startswith(f"{count}{{")} == {
+        f'{count}{{model_name="half_plus_two",status="OK"}}': 5,
+        f'{count}{{model_name="half_plus_two",status="INVALID_ARGUMENT"}}': 1,
+        # Names that senders make up are not kept.
+        f'{count}{{model_name="",status="NOT_FOUND"}}': 1,
+        f'{count}{{model_name="",status="INVALID_ARGUMENT"}}': 1,
+        f'{count}{{model_name="failing",status="INTERNAL"}}': 1,
+    }
+    latency = ":tensorflow:serving:request_latency_count"
+    assert {name: value for name, value in found.items() if name.startswith(latency)} == {
+        f'{latency}{{API="predict",entrypoint="REST",model_name="half_plus_two"}}': 3,
+        f'{latency}{{API="regress",entrypoint="REST",model_name="half_plus_two"}}': 1,
+        f'{latency}{{API="",entrypoint="REST",model_name="half_plus_two"}}': 1,
+    }
+    runtime = ":tensorflow:serving:runtime_latency_count"
+    assert {name: value for name, value in found.items() if name.startswith(runtime)} == {
+        f'{runtime}{{API="Predict",model_name="half_plus_two",runtime="onnx"}}': 3,
+        f'{runtime}{{API="Regress",model_name="half_plus_two",runtime="onnx"}}': 1,
+    }
+    assert (
+        found[':tensorflow:serving:request_latency_sum{API="predict",entrypoint="REST",model_name="half_plus_two"}'] > 1
+    )
+
+
+def test_metrics_have_one_address(client: Client) -> None:
+    answer = client.get("/monitoring/prometheus/metrics?x=1")
+    assert answer.status_code == 400
+    assert answer.text == (
+        "Unexpected path: /monitoring/prometheus/metrics?x=1. Should be /monitoring/prometheus/metrics"
+    )
+
+
+def test_observers_hear_of_answers_and_refusals(client: Client, heard: Heard) -> None:
+    client.post("/v1/models/half_plus_two:predict", json={"instances": [1.0]}, headers={"X-Request-ID": "seven"})
+    client.post("/v1/models/nobody:predict", json={"instances": [1.0]})
+    client.post("/v1/models/half_plus_two:predict", content=b"")
+    assert [(each.model_name, each.outcome) for each in heard.events] == [
+        ("half_plus_two", None),
+        ("nobody", ErrorKind.MODEL_NOT_FOUND),
+        ("half_plus_two", ErrorKind.INVALID_REQUEST),
+    ]
+    assert heard.events[0].caller.request_id == "seven"
+    assert {each.caller.protocol for each in heard.events} == {"tensorflow-serving"}
+
+
+def test_a_compressed_body_is_unfolded(client: Client) -> None:
+    body = gzip.compress(b'{"instances": [1.0]}')
+    path = "/v1/models/half_plus_two:predict"
+    answer = client.post(path, content=body, headers={"Content-Encoding": "gzip"})
+    assert answer.json() == {"predictions": [2.5]}
+    for encoding, content in (("br", body), ("gzip", body[:-9]), ("gzip", b"{}")):
+        answer = client.post(path, content=content, headers={"Content-Encoding": encoding})
+        assert answer.status_code == 400
+        assert answer.json()["error"].startswith("Content-Encoding: ")
+
+
+def test_a_body_over_the_limit_is_refused(client: Client) -> None:
+    answer = client.post("/v1/models/half_plus_two:predict", content=b" " * (MAX_REQUEST_BYTES + 1))
+    assert (answer.status_code, list(answer.json())) == (413, ["error"])
+
+
+def test_more_images_than_may_be_are_refused(client: Client) -> None:
+    picture = {"b64": base64_text(encoded(rectangle(8, 8)))}
+    message = refused(client, "/v1/models/detector:predict", {"instances": [picture] * 9}, 413)
+    assert "at most 8 images" in message
+
+
+def test_an_error_names_the_input_and_the_row(client: Client) -> None:
+    picture, broken = {"b64": base64_text(encoded(rectangle()))}, {"b64": "aGVsbG8="}
+    for body in ({"instances": [picture, broken]}, {"inputs": {"image": [picture, broken]}}):
+        assert refused(client, "/v1/models/detector:predict", body, 400).startswith("image[1]: ")
+    body = {"examples": [{"image": picture}, {"image": broken}]}
+    assert refused(client, "/v1/models/classifier:classify", body, 400).startswith("image[1]: ")
+
+
+def test_an_input_has_one_name_at_a_time(client: Client) -> None:
+    picture = {"b64": base64_text(encoded(rectangle()))}
+    body = {"instances": [{"image": picture, "image_bytes": picture}]}
+    assert refused(client, "/v1/models/detector:predict", body, 400) == (
+        "Failed to process element: 0 key: image_bytes of 'instances' list. Error: INVALID_ARGUMENT: JSON object: does "
+        "not have named input: image_bytes"
+    )
+
+
+def test_prompts_stand_beside_every_picture_or_none() -> None:
+    picture = {"b64": base64_text(encoded(rectangle(8, 8)))}
+    path = "/v1/models/teller:predict"
+    with listening(over([source("teller")], load)) as client:
+        message = refused(client, path, {"instances": [{"image": picture, "prompt": "a"}, {"image": picture}]}, 400)
+        assert message == "instances: Expected every instance to have the same inputs"
+        message = refused(client, path, {"inputs": {"image": [picture] * 2, "prompts": ["a"]}}, 400)
+        assert message == "prompts: Expected prompts for each of the 2 images, got 1 rows of them"
+        message = refused(client, path, {"inputs": {"image": picture, "prompts": [[["a"]]]}}, 400)
+        assert message == "prompts: Expected texts, or a list of texts for each image"
+        message = refused(client, path, {"inputs": {"image": [picture], "prompts": [{"b64": "/w=="}]}}, 400)
+        assert message == "prompts[0]: Expected text in UTF-8, got other bytes"
+        message = refused(client, path, {"instances": [{"image": [picture, picture]}]}, 400)
+        assert message == "image: Expected one image in each place, got several"
+        pixels = [[[[9, 9, 9]] * 4] * 3] * 2
+        answer = client.post(path, json={"inputs": {"image": pixels, "prompts": ["a", "b"]}})
+        assert answer.json()["outputs"]["answers"] == [["4x3"], ["4x3"]]
+        one = client.post(path, json={"inputs": {"image": pixels[0], "prompts": "a"}})
+        assert one.json()["outputs"]["answers"] == [["4x3"]]
+        default = client.post(path, json={"instances": [picture]})
+        assert default.json()["predictions"][0]["num_prompts"] == 1
+
+
+def test_pictures_of_one_request_are_padded_to_one_tensor(client: Client) -> None:
+    empty, found = ({"b64": base64_text(encoded(rectangle(colour=colour)))} for colour in ((0, 0, 0), (255, 0, 0)))
+    body = {"instances": [empty, found]}
+    first, second = client.post("/v1/models/detector:predict", json=body).json()["predictions"]
+    assert (first["num_detections"], second["num_detections"]) == (0, 1)
+    assert (first["boxes"], second["boxes"]) == ([[0.0] * 4], [[10.0, 8.0, 30.0, 40.0]])
+    assert (first["labels"], second["labels"]) == ([""], ["red"])
+
+
+def test_grey_pixels_of_several_rows_are_several_images(client: Client) -> None:
+    dark = [[0, 0, 0], [0, 0, 0]]
+    bright = [[0, 255, 255], [0, 0, 0]]
+    found = client.post("/v1/models/detector:predict", json={"instances": [dark, bright, bright]}).json()["predictions"]
+    assert [each["num_detections"] for each in found] == [0, 1, 1]
+    assert found[2]["boxes"] == [[1.0, 0.0, 3.0, 1.0]]
+    fractions = [[[0.0, 1, 1.0], [0.0, 0.0, 0.0]]]
+    again = client.post("/v1/models/detector:predict", json={"instances": fractions}).json()["predictions"]
+    assert again == found[2:]
+
+
+ATTACKS: list[tuple[str, bytes]] = [
+    ("empty", b""),
+    ("nul", b"\x00"),
+    ("truncated", b'{"instances": [{"b64": "'),
+    ("number", b"1"),
+    ("deep list", b'{"instances": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
+    ("deep object", b'{"instances": [' + b'{"x":' * 100_000 + b"1" + b"}" * 100_000 + b"]}"),
+    ("deep and legal", b'{"instances": ' + b"[" * 400 + b"]" * 400 + b"}"),
+    ("huge integer", b'{"instances": [' + b"9" * 10_000 + b"]}"),
+    ("huge exponent", b'{"instances": [1e99999999]}'),
+    ("surrogate", b'{"instances": ["\\ud800"]}'),
+    ("no utf-8", b'{"instances": ["\xff\xfe"]}'),
+    ("objects", b'{"instances": [{}, {}]}'),
+    ("mixed", b'{"instances": [1, "a", null, true, {"b64": "YQ=="}, [], {}]}'),
+    ("inputs null", b'{"inputs": null}'),
+    ("inputs empty", b'{"inputs": {}}'),
+    ("examples odd", b'{"examples": [{"": [[]]}]}'),
+    ("examples empty feature", b'{"examples": [{"x": [], "image": [], "text": [], "numbers": []}]}'),
+    ("examples huge integer", b'{"examples": [{"x": ' + b"9" * 400 + b"}]}"),
+    ("signature odd", b'{"signature_name": "\\u0000", "instances": [1], "examples": [{}]}'),
+    ("image huge", b'{"instances": [{"b64": "iVBORw0KGgoAAAANSUhEUgB//////38IAgAAAA=="}]}'),
+]
+
+
+@pytest.mark.parametrize(("name", "body"), ATTACKS, ids=[name for name, _ in ATTACKS])
+def test_nothing_that_is_sent_breaks_the_server(client: Client, name: str, body: bytes) -> None:
+    for model in ("half_plus_two", "detector", "classifier", "echo-pair", "greeter", "versioned"):
+        for verb in ("predict", "classify", "regress"):
+            answer = client.post(f"/v1/models/{model}:{verb}", content=body)
+            assert 400 <= answer.status_code < 500, (name, model, verb, answer.text)
+            assert answer.json()["error"]

@@ -1,0 +1,96 @@
+"""Which paths TensorFlow Serving answers, as its own tests have them and beyond."""
+
+import pytest
+
+from app.protocols.tensorflow_serving.paths import Address, is_of_the_api, read_address
+from tasks.exchange.error import InferenceError
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "expected"),
+    [
+        ("GET", "/v1/models/m", Address(model="m", verb="status")),
+        ("GET", "/v1/models/m/versions/7", Address(model="m", version=7, verb="status")),
+        ("GET", "/v1/models/m/versions/007", Address(model="m", version=7, verb="status")),
+        ("GET", "/v1/models/m/labels/stable", Address(model="m", label="stable", verb="status")),
+        ("GET", "/v1/models/m/metadata", Address(model="m", verb="metadata")),
+        ("GET", "/v1/models/m/versions/7/metadata", Address(model="m", version=7, verb="metadata")),
+        ("GET", "/v1/models/metadata", Address(model="metadata", verb="status")),
+        ("GET", "/v1/models/versions", Address(model="versions", verb="status")),
+        # The pattern takes letters of either case, what is compared later does not.
+        ("GET", "/V1/MODELS/m/METADATA", Address(model="m", verb="status")),
+        ("GET", "/v1/models/m?x=1", Address(model="m?x=1", verb="status")),
+        ("POST", "/v1/models/m:predict", Address(model="m", verb="predict")),
+        ("POST", "/v1/models/m:classify", Address(model="m", verb="classify")),
+        ("POST", "/v1/models/m:regress", Address(model="m", verb="regress")),
+        ("POST", "/V1/models/M/VERSIONS/3:predict", Address(model="M", version=3, verb="predict")),
+        ("POST", "/v1/models/m/labels/a%20b:predict", Address(model="m", label="a b", verb="predict")),
+        ("POST", "/v1/models/a%2Fb%3Ac:predict", Address(model="a/b:c", verb="predict")),
+        ("POST", "/v1/models/Zo%C3%AB:predict", Address(model="Zoë", verb="predict")),
+        ("POST", "/v1/models/100%:predict", Address(model="100%", verb="predict")),
+        ("POST", "/v1/models/a+b:predict", Address(model="a+b", verb="predict")),
+        ("POST", "/v1/models/%FF:predict", Address(model="\ufffd", verb="predict")),
+        (
+            "POST",
+            "/v1/models/m/versions/9223372036854775807:predict",
+            Address(model="m", version=2**63 - 1, verb="predict"),
+        ),
+    ],
+)
+def test_an_address_is_read(method: str, path: str, expected: Address) -> None:
+    assert read_address(method, path) == expected
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/foo"),
+        ("GET", "/v1/"),
+        ("GET", "/v1/models/"),
+        ("GET", "/v1/models/m/"),
+        ("GET", "/v1/models/debug/model_name"),
+        ("GET", "/v1/models/m:predict"),
+        ("GET", "/v1/models/m/version/50:predict"),
+        ("GET", "/v1/models/m/versions/-1"),
+        ("GET", "/v1/models/m/versions/1.5"),
+        ("GET", "/v1/models/m/versions/٣"),
+        ("GET", "/v1/models/m/metadata/more"),
+        ("POST", "/v1/models"),
+        ("POST", "/v1/models/m"),
+        ("POST", "/v1/models/m/metadata"),
+        ("POST", "/v1/models/:predict"),
+        ("POST", "/v1/models/m:predict?x=1"),
+        ("POST", "/v1/models/m:Predict"),
+        ("POST", "/v1/models/m:predict/"),
+        ("POST", "/v1/models/m/versions/1/labels/a:predict"),
+        ("POST", "/v1/models/m/labels/a/versions/1:predict"),
+        ("POST", "/v1/models/m:explain"),
+        ("PUT", "/v1/models/m"),
+        ("HEAD", "/v1/models/m"),
+        ("PATCH", "/v1/models/m:predict"),
+    ],
+)
+def test_any_other_is_malformed(method: str, path: str) -> None:
+    with pytest.raises(InferenceError) as refused:
+        read_address(method, path)
+    assert str(refused.value) == f"Malformed request: {method} {path}"
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/versions/1", "/v1/models/labels/x/metadata"])
+def test_a_model_is_asked_for(path: str) -> None:
+    with pytest.raises(InferenceError, match=r"^Missing model name in request\.$"):
+        read_address("GET", path)
+
+
+@pytest.mark.parametrize("digits", ["9223372036854775808", "18446744073709551615", "9" * 5000])
+def test_a_version_has_64_bits(digits: str) -> None:
+    with pytest.raises(InferenceError, match=f"^Failed to convert version: {digits} to numeric.$"):
+        read_address("POST", f"/v1/models/m/versions/{digits}:PREDICT")
+
+
+@pytest.mark.parametrize(
+    ("path", "served"),
+    [("/v1/models", True), ("/V1/x", True), ("/v1/", True), ("/v1", False), ("/", False), ("/v2/models", False)],
+)
+def test_the_api_is_below_v1(path: str, served: bool) -> None:
+    assert is_of_the_api(path) is served

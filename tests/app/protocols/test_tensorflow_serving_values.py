@@ -1,0 +1,176 @@
+"""Nested values as tensors: the quick reading and the walk that explains agree, and so do rows and columns."""
+
+import base64
+import contextlib
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from app.engine.description import ModelDescription
+from app.engine.servable import BoundServable
+from app.protocols.tensorflow_serving.predicting import Form, read_tensors
+from app.protocols.tensorflow_serving.signatures import Signature, predict_signature
+from app.protocols.tensorflow_serving.values import check, read_tensor, shape_of
+from tasks.exchange.error import InferenceError
+from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
+from tasks.task import TaskType
+from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
+
+READABLE = [each for each in Datatype if each not in (Datatype.FP16, Datatype.BF16, Datatype.UINT16)]
+
+LEAVES: Any = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 3),
+    st.integers(-(2**65), 2**65),
+    st.floats(),
+    st.text(max_size=3),
+    st.just({"b64": "YWJj"}),
+    st.just({"b64": "?"}),
+    st.just({"a": 1}),
+)
+NESTED: Any = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3), max_leaves=8)
+
+
+def never(inputs: Sequence[TensorsInput]) -> Sequence[Tensors]:
+    raise AssertionError("only the signature is asked for")
+
+
+def signature(**inputs: Datatype) -> Signature:
+    specs = [TensorSpec(name=name, datatype=datatype, shape=(-1,)) for name, datatype in inputs.items()]
+    description = ModelDescription(
+        task_type=TaskType.TENSOR, platform="none", layout="none", labels=(), inputs=(), outputs=(), facts=()
+    )
+    return predict_signature(BoundServable(TensorInference(specs, specs), never, description, {}), "")
+
+
+def plain(tensor: InputTensor) -> Any:
+    if isinstance(tensor, Tensor):
+        return tensor.data.tolist()
+    return np.array([each.binary() for each in tensor.elements], object).reshape(tensor.shape).tolist()
+
+
+def refusal(work: Callable[[], object]) -> str | None:
+    try:
+        work()
+    except InferenceError as error:
+        return str(error)
+    return None
+
+
+@given(st.sampled_from(READABLE), NESTED)
+def test_what_is_not_read_is_explained_and_nothing_else(datatype: Datatype, value: object) -> None:
+    tensor = read_tensor("x", datatype, value)
+    said = refusal(lambda: check(value, datatype, shape_of(value)))
+    assert (tensor is None) == (said is not None)
+    if tensor is not None:
+        assert tensor.shape == shape_of(value)
+
+
+@given(arrays(np.int64, array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=3), elements=st.integers(-99, 99)))
+def test_rows_and_columns_of_one_tensor_agree(data: Any) -> None:
+    nested = data.tolist()
+    asked = signature(x=Datatype.INT64)
+    bodies: list[dict[str, Any]] = [
+        {"instances": nested},
+        {"instances": [{"x": row} for row in nested]},
+        {"inputs": nested},
+        {"inputs": {"x": nested}},
+    ]
+    found = [read_tensors(body, asked) for body in bodies]
+    assert [form for _, form in found] == [Form.ROW, Form.ROW, Form.COLUMN, Form.COLUMN]
+    for tensors, _ in found:
+        assert tensors["x"].shape == data.shape
+        assert plain(tensors["x"]) == nested
+
+
+@given(st.lists(st.tuples(st.integers(-99, 99), st.binary(max_size=5)), min_size=1, max_size=5))
+def test_several_inputs_agree_too(rows: list[tuple[int, bytes]]) -> None:
+    def b64(data: bytes) -> dict[str, str]:
+        return {"b64": base64.b64encode(data).decode()}
+
+    asked = signature(number=Datatype.INT32, data=Datatype.BYTES)
+    in_rows, _ = read_tensors({"instances": [{"data": b64(data), "number": number} for number, data in rows]}, asked)
+    columns = {"number": [number for number, _ in rows], "data": [b64(data) for _, data in rows]}
+    in_columns, _ = read_tensors({"inputs": columns}, asked)
+    for tensors in (in_rows, in_columns):
+        assert {name: plain(tensor) for name, tensor in tensors.items()} == {
+            "number": columns["number"],
+            "data": [data for _, data in rows],
+        }
+
+
+@given(st.lists(NESTED, min_size=1, max_size=4))
+def test_plain_rows_are_read_or_refused(instances: list[object]) -> None:
+    with contextlib.suppress(InferenceError):
+        tensors, _ = read_tensors({"instances": instances}, signature(x=Datatype.FP32))
+        assert tensors["x"].shape[0] == len(instances)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["x", "y", "z"]), NESTED), min_size=1, max_size=4))
+def test_named_rows_are_read_or_refused(instances: list[object]) -> None:
+    with contextlib.suppress(InferenceError):
+        tensors, _ = read_tensors({"instances": instances}, signature(x=Datatype.FP32, y=Datatype.BYTES))
+        assert set(tensors) == {"x", "y"}
+
+
+REFUSED: list[tuple[list[object], str]] = [
+    (
+        [{"b64": "YQ=="}],
+        "input size does not match signature: 1!=2 len({y}) != len({x,y}). Sent extra: {}. Missing but required: {x}.",
+    ),
+    (
+        [{"y": "a"}],
+        'Failed to process element: 0 of \'instances\' list. JSON object: {\n    "y": "a"\n} keys must be equal '
+        "to: x,y",
+    ),
+    ([{}], "Failed to process element: 0 of 'instances' list. JSON object: {} keys must be equal to: x,y"),
+    ([{"x": 1, "y": "a"}, [1]], "Expecting object but got list at item 1 of input list"),
+    ([{"x": 1, "y": "a"}, {"b64": "YQ=="}], "Expecting object but got list at item 1 of input list"),
+]
+
+
+@pytest.mark.parametrize(("instances", "message"), REFUSED)
+def test_rows_of_several_inputs_are_refused_in_the_real_servers_words(instances: list[object], message: str) -> None:
+    asked = signature(y=Datatype.BYTES, x=Datatype.FP32)
+    assert refusal(lambda: read_tensors({"instances": instances}, asked)) == message
+
+
+def test_a_model_without_inputs_is_told_as_such() -> None:
+    said = refusal(lambda: read_tensors({"instances": [1]}, signature()))
+    assert said == "Failed to get input map for signature: serving_default"
+
+
+def test_more_dimensions_than_there_can_be_are_refused() -> None:
+    value: Any = 1.0
+    for _ in range(65):
+        value = [value]
+    for body in ({"instances": value}, {"inputs": value}):
+        said = refusal(lambda body=body: read_tensors(body, signature(x=Datatype.FP32)))
+        assert said is not None
+        assert "Expected a tensor of at most 64 dimensions, got 65" in said
+
+
+def test_an_integer_beyond_double_is_refused() -> None:
+    said = refusal(lambda: read_tensors({"inputs": [10**400]}, signature(x=Datatype.FP32)))
+    assert said == "JSON Parse error: Number too big to be stored in double."
+
+
+def test_a_large_tensor_is_read_at_once() -> None:
+    values = np.arange(1_000_000, dtype=np.float32).reshape(100, 100, 100)
+    document = json.loads(json.dumps({"inputs": values.tolist()}))
+    tensors, _ = read_tensors(document, signature(x=Datatype.FP32))
+    assert isinstance(tensors["x"], Tensor)
+    assert np.array_equal(tensors["x"].data, values)
+
+
+def test_a_string_is_text_and_base64_is_bytes() -> None:
+    tensor = read_tensor("x", Datatype.BYTES, ["YWJj", {"b64": "YWJj"}])
+    assert isinstance(tensor, BytesTensor)
+    assert [each.text() for each in tensor.elements] == ["YWJj", "abc"]
