@@ -13,7 +13,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-__all__ = ("INFERENCE", "descriptors", "message_class")
+__all__ = ("GRPS", "INFERENCE", "descriptors", "message_class")
 
 _FOLDER = Path(__file__).parent
 
@@ -30,8 +30,9 @@ def message_class(name: str) -> Any:
 
 
 def _filled(pool: DescriptorPool) -> DescriptorPool:
-    for each in descriptors("inference.binpb"):
-        pool.AddSerializedFile(each)
+    for file in ("inference.binpb", "grps.binpb"):
+        for each in descriptors(file):
+            pool.AddSerializedFile(each)
     return pool
 
 
@@ -39,3 +40,6 @@ _pool = _filled(DescriptorPool())
 
 INFERENCE: ServiceDescriptor = _pool.FindServiceByName("inference.GRPCInferenceService")
 """The service of the Open Inference Protocol."""
+
+GRPS: ServiceDescriptor = _pool.FindServiceByName("grps.protos.v1.GrpsService")
+"""The service of GRPS."""

@@ -1,0 +1,67 @@
+"""`ndarray`: nested numbers, whose nesting is the shape."""
+
+from itertools import chain
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.exchange.error import brief, invalid
+
+__all__ = ("nested_numbers",)
+
+_MOST_DIMENSIONS = 32
+
+
+def nested_numbers(value: object, path: str) -> NDArray[np.float32]:
+    """Nested rows of equal length, or one number, as FP32.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the first row of another length, or value that is no number in range.
+    """
+    shape = _outline(value, path)
+    level: list[Any] = [value]
+    for depth, size in enumerate(shape):
+        for position, row in enumerate(level):
+            if not isinstance(row, list) or len(cast("list[Any]", row)) != size:
+                found = f"{len(cast('list[Any]', row))}" if isinstance(row, list) else brief(row)
+                where = _index(position, shape[:depth])
+                raise invalid(f"Expected a row of {size}, as the first one is, got {found}", f"{path}{where}")
+        level = list(chain.from_iterable(level))
+    if not set(map(type, level)) <= {int, float}:
+        position = next(place for place, each in enumerate(level) if type(each) not in (int, float))
+        raise invalid(f"Expected a number, got {brief(level[position])}", f"{path}{_index(position, shape)}")
+    try:
+        with np.errstate(over="ignore"):
+            numbers = np.array(level, np.float64).astype(np.float32)
+    except OverflowError:
+        raise invalid("Expected FP32 numbers, got one out of range", path) from None
+    wrong = np.flatnonzero(~np.isfinite(numbers))
+    if wrong.size:
+        position = int(wrong[0])
+        where = _index(position, shape)
+        raise invalid(f"Expected FP32 numbers, got {brief(level[position])}", f"{path}{where}")
+    return numbers.reshape(shape)
+
+
+def _outline(value: object, path: str) -> tuple[int, ...]:
+    """The lengths of the first rows, from the outermost in."""
+    shape: list[int] = []
+    while isinstance(value, list):
+        row = cast("list[Any]", value)
+        shape.append(len(row))
+        if len(shape) > _MOST_DIMENSIONS:
+            raise invalid(f"Expected at most {_MOST_DIMENSIONS} dimensions, got more", path)
+        if not row:
+            break
+        value = row[0]
+    return tuple(shape)
+
+
+def _index(position: int, shape: tuple[int, ...]) -> str:
+    """Where the element at `position` of the flattened array stands, as ``[i][j]``."""
+    indices: list[int] = []
+    for size in reversed(shape):
+        position, index = divmod(position, size)
+        indices.append(index)
+    return "".join(f"[{each}]" for each in reversed(indices))

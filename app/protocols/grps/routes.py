@@ -1,0 +1,193 @@
+"""What GRPS serves over REST, under ``/grps/v1``."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from litestar import Response
+from litestar.background_tasks import BackgroundTask
+from litestar.response import Stream
+
+from app.engine.engine import Engine
+from app.engine.streaming import Piece
+from app.protocols.caller import caller_of
+from app.protocols.grps import calls
+from app.protocols.grps.codec import PredictCall
+from app.protocols.grps.failures import failed, failure
+from app.protocols.grps.json_codec import read_json_message
+from app.protocols.grps.json_writing import written_json, written_part
+from app.protocols.grps.messages import GrpsMessage
+from app.protocols.grps.wire import WireMessage, WireRefusal
+from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, Method, json_response
+from app.protocols.request_body import body_of
+from metadata.entry import PARAMETER as METADATA
+from tasks.exchange.error import InferenceError, brief, invalid
+from tasks.exchange.response import InferenceResponse
+
+__all__ = ("Grps",)
+
+_JSON = "application/json"
+_BINARY = "application/octet-stream"
+# Caches and proxies are to hand every part on at once.
+_UNBUFFERED = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+_CONTROLS = frozenset({"model", "streaming", "return-ndarray"})
+
+Handle = Callable[[HttpRequest], Awaitable[Response[Any]]]
+
+
+class Grps:
+    """GRPS as its Python server speaks it: failures have the HTTP status that they tell."""
+
+    name = "grps"
+    prefix = "/grps/v1"
+
+    def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
+        def answering(call: Callable[[], Any]) -> Handle:
+            async def handle(_: HttpRequest) -> Response[bytes]:
+                return json_response(written_json(call()))
+
+            return handle
+
+        async def model_metadata(request: HttpRequest) -> Response[bytes]:
+            message, _ = read_json_message(await body_of(request, engine))
+            return json_response(written_json(calls.model_metadata(engine, message)))
+
+        async def predict(request: HttpRequest) -> Response[Any]:
+            return await self._predict(engine, request)
+
+        simple: Mapping[str, tuple[str, Callable[[], Any], Sequence[int]]] = {
+            "health/online": ("Have load balancers send requests", lambda: calls.set_online(engine, True), ()),
+            "health/offline": ("Have load balancers send none", lambda: calls.set_online(engine, False), ()),
+            "health/live": ("Whether the server lives", calls.live, ()),
+            "health/ready": ("Whether load balancers may send requests", lambda: calls.ready(engine), (503,)),
+            "metadata/server": ("The server and its models, in YAML", lambda: calls.server_metadata(engine), ()),
+        }
+        methods: tuple[Method, ...] = ("GET", "POST")
+        found = [
+            self._endpoint(method, path, answering(call), summary, failures)
+            for path, (summary, call, failures) in simple.items()
+            for method in methods
+        ]
+        found.append(self._endpoint("POST", "metadata/model", model_metadata, "One model, in YAML", (400, 404, 413)))
+        found.append(self._endpoint("POST", "infer/predict", predict, "Infer with a model", INFER_FAILURES, (_BINARY,)))
+        return found
+
+    def error_body(self, error: InferenceError, /) -> bytes:
+        return written_json(failed(error))
+
+    def routing_error(self, status: int, message: str, /) -> bytes:
+        return written_json(failure(status, message))
+
+    def _endpoint(
+        self,
+        method: Method,
+        path: str,
+        handle: Handle,
+        summary: str,
+        failures: Sequence[int],
+        media_types: Sequence[str] = (),
+    ) -> Endpoint:
+        return Endpoint(
+            method=method,
+            path=f"{self.prefix}/{path}",
+            handle=handle,
+            summary=summary,
+            body=WireMessage if method == "POST" else None,
+            answer=WireMessage,
+            refusal=WireRefusal,
+            media_types=media_types,
+            failures=failures,
+        )
+
+    async def _predict(self, engine: Engine, request: HttpRequest) -> Response[Any]:
+        caller = caller_of(request, self.name)
+        model = request.query_params.get("model", "")
+        streaming, as_ndarray = _flag(request, "streaming"), _flag(request, "return-ndarray")
+        try:
+            if streaming and as_ndarray:
+                raise invalid("Expected streaming or return-ndarray, got both", "query")
+            parameters = _parameters(request)
+            read = _reader(request.headers.get("content-type", ""), await body_of(request, engine))
+        except InferenceError as error:
+            raise engine.refused(caller, error, model) from None
+        call = PredictCall(engine.registry, read, model, parameters)
+
+        def encoded(response: InferenceResponse) -> tuple[bytes, str]:
+            message = call.encode(response)
+            if message.WhichOneof("data_oneof") == "bin_data" and not as_ndarray:
+                return message.bin_data, _BINARY
+            return written_json(message, as_ndarray=as_ndarray), _JSON
+
+        try:
+            if streaming:
+                return await _streamed(call, engine.parts(caller, model, call.decode, *_encoders(call)))
+            content, media_type = await engine.exchange(caller, model, call.decode, encoded)
+        except InferenceError as error:
+            raise call.localised(error) from None
+        return Response(content, media_type=media_type)
+
+
+def _flag(request: HttpRequest, name: str) -> bool:
+    return request.query_params.get(name, "").lower() == "true"
+
+
+def _parameters(request: HttpRequest) -> Mapping[str, object]:
+    """The request's parameters in its query: numbers, `true` and `false`, and texts; repeated ones are lists of texts.
+
+    Raises:
+        InferenceError: INVALID_REQUEST for metadata, which could not go back.
+    """
+    found: dict[str, object] = {}
+    for name in request.query_params:
+        if name in _CONTROLS:
+            continue
+        if name == METADATA:
+            raise invalid("Expected metadata in gmap, where it can go back beside the answer", "query.metadata")
+        values = request.query_params.getall(name)
+        found[name] = _value(values[0]) if len(values) == 1 else list(values)
+    return found
+
+
+def _value(text: str) -> object:
+    try:
+        return msgspec.json.decode(text, type=bool | int | float)
+    except msgspec.DecodeError:
+        return text
+
+
+def _reader(content_type: str, body: bytes) -> Callable[[], tuple[Any, bool]]:
+    media_type = content_type.partition(";")[0].strip().lower()
+    if media_type not in (_JSON, _BINARY):
+        raise invalid(
+            f"Expected {_JSON} or {_BINARY}, got {brief(content_type) if content_type else 'none'}", "Content-Type"
+        )
+    if not body:
+        raise invalid("Expected a body, got an empty one")
+    if media_type == _JSON:
+        return lambda: read_json_message(body)
+    return lambda: (GrpsMessage(bin_data=body), False)
+
+
+def _encoders(call: PredictCall) -> tuple[Callable[[InferenceResponse], bytes], Callable[[Piece], bytes | None]]:
+    def encode_piece(piece: Piece) -> bytes | None:
+        message = call.encode_piece(piece)
+        return None if message is None else written_part(message)
+
+    return lambda response: written_part(call.encode(response)), encode_piece
+
+
+async def _streamed(call: PredictCall, parts: AsyncGenerator[bytes]) -> Response[Any]:
+    """An answer in parts. What can be refused is refused before the first; a failure after it is the last part."""
+    first = await anext(parts)
+
+    async def rest() -> AsyncGenerator[bytes]:
+        yield first
+        try:
+            async for part in parts:
+                yield part
+        except InferenceError as error:
+            yield written_part(failed(call.localised(error)))
+
+    # Litestar drops the parts when the sender is gone, which by itself would close them some time later.
+    leave = BackgroundTask(parts.aclose)
+    return Stream(rest(), media_type=_BINARY, headers=_UNBUFFERED, background=leave)

@@ -1,0 +1,200 @@
+"""`GenericTensor` and neutral tensors, in both directions.
+
+GRPS has fewer datatypes than models have. What it lacks travels in the narrowest that holds every value of it, and
+comes back to what the model declares, unless a value would be changed by that.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.protocols.bytes_elements import StringElement
+from tasks.exchange.error import ErrorKind, InferenceError, brief, invalid
+from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
+
+__all__ = ("FLAT_FIELDS", "WireType", "dtype_of", "read_tensor", "wire_type", "write_tensor")
+
+
+class WireType(msgspec.Struct, frozen=True):
+    """A `DataType`: its number, the datatype that it is, and how protobuf holds an element of its field."""
+
+    number: int
+    name: str
+    datatype: Datatype
+    field: str
+    held: np.dtype[Any]
+
+
+_TYPES = (
+    WireType(1, "DT_UINT8", Datatype.UINT8, "flat_uint8", np.dtype(np.uint32)),
+    WireType(2, "DT_INT8", Datatype.INT8, "flat_int8", np.dtype(np.int32)),
+    WireType(3, "DT_INT16", Datatype.INT16, "flat_int16", np.dtype(np.int32)),
+    WireType(4, "DT_INT32", Datatype.INT32, "flat_int32", np.dtype(np.int32)),
+    WireType(5, "DT_INT64", Datatype.INT64, "flat_int64", np.dtype(np.int64)),
+    WireType(6, "DT_FLOAT16", Datatype.FP16, "flat_float16", np.dtype(np.float32)),
+    WireType(7, "DT_FLOAT32", Datatype.FP32, "flat_float32", np.dtype(np.float32)),
+    WireType(8, "DT_FLOAT64", Datatype.FP64, "flat_float64", np.dtype(np.float64)),
+    WireType(9, "DT_STRING", Datatype.BYTES, "flat_string", np.dtype(object)),
+)
+
+FLAT_FIELDS = {each.field: each for each in _TYPES}
+"""The fields that hold elements, by name."""
+
+_BY_NUMBER = {each.number: each for each in _TYPES}
+_BY_DATATYPE = {each.datatype: each for each in _TYPES}
+
+_CARRIED: dict[Datatype, Datatype] = {
+    Datatype.BOOL: Datatype.UINT8,
+    Datatype.UINT16: Datatype.INT32,
+    Datatype.UINT32: Datatype.INT64,
+    Datatype.UINT64: Datatype.INT64,
+    Datatype.BF16: Datatype.FP32,
+}
+"""What GRPS lacks, and what it travels in."""
+
+_MOST_DIMENSIONS = 32
+
+
+def wire_type(datatype: Datatype) -> WireType:
+    """The type as which a model's datatype travels."""
+    return _BY_DATATYPE[_CARRIED.get(datatype, datatype)]
+
+
+def dtype_of(message: Any, path: str) -> WireType:
+    """The type of a `GenericTensor`.
+
+    Raises:
+        InferenceError: INVALID_REQUEST when it says none.
+    """
+    found = _BY_NUMBER.get(message.dtype)
+    if found is None:
+        known = ", ".join(each.name for each in _TYPES)
+        given = "DT_INVALID" if message.dtype == 0 else str(message.dtype)
+        raise invalid(f"Expected one of {known}, got {given}", f"{path}.dtype")
+    return found
+
+
+def read_tensor(message: Any, spec: TensorSpec | None, path: str) -> InputTensor:
+    """A `GenericTensor` as the input that it is for.
+
+    Args:
+        message: the tensor.
+        spec: what the model declares of it: the name of a tensor that came without one, and the datatype to which its
+            numbers are brought where none of them changes.
+        path: where it stands.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the field: an unknown dtype, elements in the field of another one, a
+            count that does not fit the shape, or a number out of range.
+    """
+    wire = dtype_of(message, path)
+    for field, other in FLAT_FIELDS.items():
+        if field != wire.field and len(getattr(message, field)) > 0:
+            raise invalid(f"Expected {wire.field} for {wire.name}, got {other.field}", f"{path}.{field}")
+    values: Sequence[Any] = getattr(message, wire.field)
+    shape = tuple(message.shape)
+    if len(shape) > _MOST_DIMENSIONS:
+        raise invalid(f"Expected at most {_MOST_DIMENSIONS} dimensions, got {len(shape)}", f"{path}.shape")
+    if len(values) != math.prod(shape):
+        expected = f"Expected {math.prod(shape)} elements for the shape {brief(list(shape))}"
+        raise invalid(f"{expected}, got {len(values)}", f"{path}.{wire.field}")
+    name: str = message.name or (spec.name if spec is not None else "")
+    if wire.datatype is Datatype.BYTES:
+        return BytesTensor(name=name, shape=shape, elements=[StringElement(each) for each in values])
+    numbers = np.fromiter(values, wire.held, len(values))
+    datatype, data = _brought(numbers, wire.datatype, spec, f"{path}.{wire.field}")
+    try:
+        return Tensor(name=name, datatype=datatype, data=data.reshape(shape))
+    except (ValueError, OverflowError):
+        raise invalid(f"Expected sizes that can be counted, got {brief(list(shape))}", f"{path}.shape") from None
+
+
+def write_tensor(tensor: Tensor, message: Any) -> None:
+    """Write `tensor` into an empty `GenericTensor`.
+
+    Raises:
+        InferenceError: UNSUPPORTED for what GRPS cannot hold: UINT64 beyond INT64, bytes that are not UTF-8.
+    """
+    wire = wire_type(tensor.datatype)
+    message.name = tensor.name
+    message.dtype = wire.number
+    message.shape.extend(tensor.shape)
+    flat = tensor.data.ravel()
+    elements = _texts(tensor.name, flat) if wire.datatype is Datatype.BYTES else _wide(tensor, flat, wire.held)
+    getattr(message, wire.field).extend(elements)
+
+
+def _brought(
+    numbers: NDArray[Any], given: Datatype, spec: TensorSpec | None, path: str
+) -> tuple[Datatype, NDArray[Any]]:
+    """Numbers as protobuf holds them, brought to the datatype they were sent as, or to the declared one."""
+    sent = _rounded_half(numbers, path) if given is Datatype.FP16 else _exact(numbers, given, path)
+    if spec is None or spec.datatype in (given, Datatype.BYTES):
+        return given, sent
+    if spec.datatype is Datatype.BF16:
+        return spec.datatype, _rounded_bfloat(_exact(sent, Datatype.FP32, path), path)
+    return spec.datatype, _exact(sent, spec.datatype, path)
+
+
+def _exact(numbers: NDArray[Any], datatype: Datatype, path: str) -> NDArray[Any]:
+    """`numbers` as another datatype, none of them changed.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the first that would be.
+    """
+    if numbers.dtype == datatype.dtype:
+        return numbers
+    with np.errstate(all="ignore"):
+        cast = numbers.astype(datatype.dtype)
+        same = (cast.astype(numbers.dtype) == numbers) & ((cast < 0) == (numbers < 0))
+        if numbers.dtype.kind == cast.dtype.kind == "f":
+            same |= np.isnan(numbers)
+    wrong = np.flatnonzero(~same)
+    if wrong.size:
+        first = int(wrong[0])
+        raise invalid(f"Expected {datatype} numbers, got {numbers[first]}", f"{path}[{first}]")
+    return cast
+
+
+def _rounded_half(numbers: NDArray[Any], path: str) -> NDArray[np.float16]:
+    with np.errstate(over="ignore"):
+        half = numbers.astype(np.float16)
+    _refuse_overflow(numbers, np.isfinite(half), Datatype.FP16, path)
+    return half
+
+
+def _rounded_bfloat(numbers: NDArray[np.float32], path: str) -> NDArray[np.uint16]:
+    """The upper halves of 32-bit floating-point numbers, rounded to the nearest, ties to even."""
+    bits = numbers.view(np.uint32)
+    rounded = ((bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    rounded = np.where(np.isnan(numbers), np.uint16(0x7FC0), rounded)
+    _refuse_overflow(numbers, (rounded & 0x7F80) != 0x7F80, Datatype.BF16, path)
+    return rounded
+
+
+def _refuse_overflow(numbers: NDArray[Any], finite: NDArray[np.bool_], datatype: Datatype, path: str) -> None:
+    wrong = np.flatnonzero(np.isfinite(numbers) & ~finite)
+    if wrong.size:
+        first = int(wrong[0])
+        raise invalid(f"Expected {datatype} numbers, got {numbers[first]}", f"{path}[{first}]")
+
+
+def _wide(tensor: Tensor, flat: NDArray[Any], held: np.dtype[Any]) -> list[Any]:
+    if tensor.datatype is Datatype.BF16:
+        return (flat.astype(np.uint32) << 16).view(np.float32).tolist()
+    if tensor.datatype is Datatype.UINT64 and flat.size and flat.max() > np.iinfo(np.int64).max:
+        message = f"{tensor.name!r} holds UINT64 numbers beyond INT64, the widest of GRPS; ask over another protocol"
+        raise InferenceError(ErrorKind.UNSUPPORTED, message)
+    return flat.astype(held).tolist()
+
+
+def _texts(name: str, flat: NDArray[Any]) -> list[str]:
+    try:
+        return [element.decode() for element in flat]
+    except UnicodeDecodeError:
+        message = f"{name!r} holds bytes that are no text, which GRPS has no tensor for; ask over another protocol"
+        raise InferenceError(ErrorKind.UNSUPPORTED, message) from None

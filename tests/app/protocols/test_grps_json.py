@@ -1,0 +1,225 @@
+"""GRPS's messages in JSON: there and back, and what is no such message refused with its field."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from google.protobuf.json_format import MessageToDict, MessageToJson, Parse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.protocols.grps.json_codec import read_json_message
+from app.protocols.grps.json_writing import written_json, written_part
+from app.protocols.grps.messages import GrpsMessage, read_message, succeeded
+from app.protocols.grps.ndarray import nested_numbers
+from app.protocols.grps.tensors import FLAT_FIELDS
+from tasks.exchange.error import ErrorKind, InferenceError
+
+NAMES = st.text(max_size=8)
+FLOATS = st.floats(width=32)
+# protobuf refuses the greatest numbers as it writes them itself, rounded; in tensors they are read here all the same.
+SMALLER = FLOATS.filter(lambda number: not math.isfinite(number) or abs(number) < 1e38)
+ELEMENTS: dict[str, st.SearchStrategy[Any]] = {
+    "u": st.integers(0, 2**32 - 1),
+    "i": st.integers(-(2**31), 2**31 - 1),
+    "f": FLOATS,
+    "O": st.text(max_size=4),
+}
+
+
+@st.composite
+def tensors(draw: st.DrawFn) -> dict[str, Any]:
+    wire = draw(st.sampled_from(list(FLAT_FIELDS.values())))
+    element = st.integers(-(2**63), 2**63 - 1) if wire.field == "flat_int64" else ELEMENTS[wire.held.kind]
+    values = draw(st.lists(element, max_size=4))
+    return {"name": draw(NAMES), "dtype": wire.number, "shape": [len(values)], wire.field: values}
+
+
+def maps(value: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.dictionaries(NAMES, value, max_size=2)
+
+
+GMAPS = st.fixed_dictionaries(
+    {},
+    optional={
+        "s_s": maps(st.text(max_size=8)),
+        "s_b": maps(st.binary(max_size=8)),
+        "s_i32": maps(ELEMENTS["i"]),
+        "s_i64": maps(st.integers(-(2**63), 2**63 - 1)),
+        "s_f": maps(SMALLER),
+        "s_d": maps(st.floats()),
+    },
+)
+
+
+def message_of(kind: str, data: Any, model: str) -> Any:
+    return GrpsMessage(model=model, **{kind: data})
+
+
+MESSAGES = st.one_of(
+    st.builds(message_of, st.just("str_data"), st.text(), NAMES),
+    st.builds(
+        message_of, st.just("gtensors"), st.fixed_dictionaries({"tensors": st.lists(tensors(), max_size=3)}), NAMES
+    ),
+    st.builds(message_of, st.just("gmap"), GMAPS, NAMES),
+)
+
+
+def same(one: Any, other: Any) -> None:
+    """Whether messages are equal, not-a-number included."""
+    assert MessageToDict(one) == MessageToDict(other)
+
+
+@given(MESSAGES)
+def test_a_message_comes_back_from_json_and_from_bytes(message: Any) -> None:
+    data = message.SerializeToString()
+    same(read_message(data), message)
+    found, ndarray = read_json_message(written_json(read_message(data)))
+    assert not ndarray
+    same(found, message)
+
+
+@given(MESSAGES)
+def test_protobuf_reads_what_is_written_and_the_other_way_round(message: Any) -> None:
+    copy = read_message(message.SerializeToString())
+    same(Parse(written_json(copy), GrpsMessage()), message)
+    text = MessageToJson(message, preserving_proto_field_name=True)
+    same(read_json_message(text.encode())[0], message)
+
+
+def test_the_greatest_numbers_are_read_as_protobuf_writes_them() -> None:
+    greatest = float(np.finfo(np.float32).max)
+    message = GrpsMessage(gtensors={"tensors": [{"flat_float32": [greatest, -greatest, math.nan]}]})
+    same(read_json_message(MessageToJson(message, preserving_proto_field_name=True).encode())[0], message)
+
+
+def test_a_part_of_a_stream_is_indented_by_two() -> None:
+    message = succeeded(GrpsMessage(str_data="å"))
+    expected = {"status": {"code": 200, "msg": "OK", "status": "SUCCESS"}, "str_data": "å"}
+    assert written_part(message).decode() == json.dumps(expected, indent=2, ensure_ascii=False)
+
+
+def refusal(body: object) -> InferenceError:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    with pytest.raises(InferenceError) as caught:
+        read_json_message(content)
+    assert caught.value.kind is ErrorKind.INVALID_REQUEST
+    assert len(str(caught.value)) < 400
+    return caught.value
+
+
+def tensor(**fields: object) -> dict[str, Any]:
+    return {"gtensors": {"tensors": [{}, fields]}}
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        (b"", ""),
+        (b"[1]", ""),
+        (b"null", ""),
+        (b'"x"', ""),
+        (b'{"str_data": "a"', ""),
+        (b'{"str_data": "\xff"}', ""),
+        (b'{"gmap": {"s_d": {"a": NaN}}}', "gmap.s_d.a"),
+        (b'{"ndarray": [1e999]}', "[...][0]"),
+        (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", ""),
+        ({"foo": 1}, "foo"),
+        ({"status": {"code": 200, "foo": 1}}, "status.foo"),
+        ({"status": {"code": "x"}}, "status.code"),
+        ({"model": 7}, "model"),
+        ({"str_data": 7}, "str_data"),
+        ({"str_data": ["x" * 10_000]}, "str_data"),
+        ({"x" * 1000: 1}, "x" * 160 + "..."),
+        ({"gmap": {"s_b": {"x" * 1000: "!"}}}, f"gmap.s_b[{'x' * 80}...]"),
+        ({"gtensors": []}, "gtensors"),
+        ({"gtensors": {"tensors": {}}}, "gtensors.tensors"),
+        ({"gtensors": {"tensors": ["name"]}}, "gtensors.tensors[0]"),
+        ({"gtensors": {"tensor": []}}, "gtensors.tensor"),
+        (tensor(flat_double=[1.0]), "gtensors.tensors[1].flat_double"),
+        (tensor(dtype="DT_DOUBLE"), "gtensors.tensors[1].dtype"),
+        (tensor(dtype=True), "gtensors.tensors[1].dtype"),
+        (tensor(shape=[-1]), "gtensors.tensors.shape"),
+        (tensor(shape=[1.5]), "gtensors.tensors[1].shape[0]"),
+        (tensor(shape=[2**40]), "gtensors.tensors.shape"),
+        (tensor(flat_uint8=[1, -1]), "gtensors.tensors.flat_uint8"),
+        (tensor(flat_uint8=[1, True]), "gtensors.tensors[1].flat_uint8[1]"),
+        (tensor(flat_uint8="abc"), "gtensors.tensors[1].flat_uint8"),
+        (tensor(flat_int8=[0.5]), "gtensors.tensors[1].flat_int8[0]"),
+        (tensor(flat_int32=[None]), "gtensors.tensors[1].flat_int32[0]"),
+        (tensor(flat_int64=["1", "a"]), "gtensors.tensors.flat_int64"),
+        (tensor(flat_int64=["1", "2", "9223372036854775808"]), "gtensors.tensors.flat_int64"),
+        (tensor(flat_float32=[1e39]), "gtensors.tensors[1].flat_float32[0]"),
+        (tensor(flat_float32=[10**400]), ""),
+        (tensor(flat_float32=["one"]), "gtensors.tensors[1].flat_float32[0]"),
+        (tensor(flat_string=[1]), "gtensors.tensors.flat_string"),
+        (tensor(flat_int8=[1], flatInt8=[1]), "gtensors.tensors[1].flat_int8"),
+        ({"gmap": []}, "gmap"),
+        ({"gmap": {"s_x": {}}}, "gmap.s_x"),
+        ({"gmap": {"s_s": []}}, "gmap.s_s"),
+        ({"gmap": {"s_s": {"a": 1}}}, "gmap.s_s"),
+        ({"gmap": {"s_i32": {"a": 2**31}}}, "gmap.s_i32"),
+        ({"gmap": {"s_b": {"a": "a-b!"}}}, "gmap.s_b[a]"),
+        ({"gmap": {"s_b": {"a": 1}}}, "gmap.s_b[a]"),
+        ({"gmap": {"s_b": {}, "sB": {}}}, "s_b"),
+        ({"str_data": "a", "strData": "b"}, "str_data"),
+        ({"str_data": "a", "gmap": {}}, "gmap"),
+        ({"ndarray": [1], "gtensors": {}}, "ndarray"),
+        ({"bin_data": "YQ=="}, "bin_data"),
+        ({"binData": "YQ=="}, "bin_data"),
+        ({"ndarray": [1], "foo": 1}, "foo"),
+    ],
+)
+def test_what_is_no_message_is_refused(body: object, path: str) -> None:
+    error = refusal(body)
+    assert error.path == path
+
+
+def test_null_is_absence() -> None:
+    message, _ = read_json_message(b'{"str_data": null, "gmap": {"s_b": null}, "ndarray": null, "model": null}')
+    assert (message.WhichOneof("data_oneof"), message.model) == ("gmap", "")
+    message, _ = read_json_message(b'{"gtensors": {"tensors": null}}')
+    assert len(message.gtensors.tensors) == 0
+
+
+@given(st.integers(0, 3).flatmap(lambda rank: st.tuples(*[st.integers(1, 3)] * rank)), st.data())
+def test_nested_numbers_are_an_array_of_their_shape(shape: tuple[int, ...], data: st.DataObject) -> None:
+    size = math.prod(shape)
+    array = np.array(data.draw(st.lists(FLOATS.filter(np.isfinite), min_size=size, max_size=size)), np.float32)
+    found = nested_numbers(array.reshape(shape).tolist(), "ndarray")
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, array.reshape(shape))
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ("1", "ndarray"),
+        (True, "ndarray"),
+        ({}, "ndarray"),
+        ([1, None], "ndarray[1]"),
+        ([[1], 2], "ndarray[1]"),
+        ([[1, 2], [3]], "ndarray[1]"),
+        ([[[1], [2]], [[3], [4, 5]]], "ndarray[1][1]"),
+        ([[1, 2], [3, "x"]], "ndarray[1][1]"),
+        ([[1, 2], [3, [4]]], "ndarray[1][1]"),
+        ([[], [1]], "ndarray[1]"),
+        ([1, 4e38], "ndarray[1]"),
+        ([10**400], "ndarray"),
+    ],
+)
+def test_what_is_no_array_is_refused(value: object, path: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        nested_numbers(value, "ndarray")
+    assert caught.value.path == path
+
+
+def test_nesting_has_an_end() -> None:
+    value: object = 1
+    for _ in range(40):
+        value = [value]
+    with pytest.raises(InferenceError, match="32 dimensions"):
+        nested_numbers(value, "ndarray")
+    assert nested_numbers([], "ndarray").shape == (0,)
