@@ -1,0 +1,91 @@
+"""The page as routes of the server."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from litestar import Litestar, Response, asgi, get
+from litestar.exceptions import NotFoundException
+from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
+
+from app.engine.engine import Engine
+from app.engine.history import Readings
+from app.engine.process_usage import CpuMeter, resident_bytes
+from app.protocols.protocol import HttpRequest
+from app.server.page.events import Events
+from app.server.page.files import read_files, respond, shell, wants_html
+from app.server.page.series import read_series
+
+__all__ = ("EVENTS_PATH", "Page")
+
+EVENTS_PATH = "/page/events"
+
+
+class Page:
+    """The metrics page, and what GRPS serves under the same names.
+
+    Args:
+        engine: what it shows.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.events = Events(engine)
+        self._engine = engine
+        self._files = read_files()
+        self._shell = shell("")
+        self._shell_of_grps = shell("../../../")
+
+    def answer(self, request: HttpRequest) -> Response[bytes] | None:
+        """The page, for a request to ``/`` from a browser; None for anybody else's."""
+        return respond(self._shell, request) if wants_html(request.headers.get("accept", "")) else None
+
+    def stop(self) -> None:
+        """Let nobody's open page hold up the end of the server."""
+        self.events.stop()
+
+    @property
+    def handlers(self) -> list[HTTPRouteHandler | ASGIRouteHandler]:
+        """Everything but ``/``, which others than browsers ask for too."""
+        files, engine, grps_shell = self._files, self._engine, self._shell_of_grps
+
+        @get("/page/{name:str}", sync_to_thread=False)
+        def show_file(request: HttpRequest) -> Response[bytes]:
+            file = files.get(request.path_params["name"])
+            if file is None:
+                raise NotFoundException
+            return respond(file, request)
+
+        @get("/grps/v1/monitor/metrics", sync_to_thread=False)
+        def show_page_of_grps(request: HttpRequest) -> Response[bytes]:
+            return respond(grps_shell, request)
+
+        @get("/grps/v1/monitor/series", sync_to_thread=True)
+        def show_series(request: HttpRequest) -> Response[Any]:
+            found = read_series(engine.trends, request.query_params.get("name", ""))
+            if found is None:
+                return Response("key not found", media_type="text/html")
+            return Response(msgspec.json.encode(found), media_type="application/json;charset=utf-8")
+
+        return [show_file, show_page_of_grps, show_series, asgi(EVENTS_PATH, copy_scope=True)(self.events)]
+
+    @asynccontextmanager
+    async def lifespan(self, _: Litestar) -> AsyncGenerator[None]:
+        """While entered, measure the process once a second."""
+        task = asyncio.create_task(self._measure())
+        try:
+            yield
+        finally:
+            self.stop()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _measure(self) -> None:
+        engine, meter = self._engine, CpuMeter()
+        while True:
+            # Halfway between whole seconds, so that each has one reading even when the loop is a little late.
+            await asyncio.sleep(1 - (engine.trends.age + 0.5) % 1)
+            engine.trends.read(
+                Readings(in_flight=engine.in_flight, waiting=engine.waiting, cpu=meter.read(), memory=resident_bytes())
+            )

@@ -1,0 +1,52 @@
+// Numbers as people read them. Everything takes null for "not known".
+
+const NONE = "–";
+
+function significant(value, digits) {
+  return value.toLocaleString("en", { maximumSignificantDigits: digits });
+}
+
+export function count(value) {
+  return value === null ? NONE : value.toLocaleString("en", { maximumFractionDigits: 0 });
+}
+
+export function rate(value) {
+  if (value === null) return NONE;
+  if (value < 0.1) return significant(value, 1);
+  return value >= 100 ? count(value) : value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : 1 });
+}
+
+export function milliseconds(value) {
+  if (value === null) return NONE;
+  if (value >= 10000) return `${significant(value / 1000, 3)} s`;
+  if (value >= 1000) return `${(value / 1000).toFixed(2)} s`;
+  return `${value < 100 ? value.toFixed(value < 10 ? 2 : 1) : count(value)} ms`;
+}
+
+export function percent(value) {
+  if (value === null) return NONE;
+  if (value > 0 && value < 0.1) return `${significant(value, 1)} %`;
+  return `${value >= 100 ? count(value) : value.toFixed(1)} %`;
+}
+
+export function cores(value) {
+  return value === null ? NONE : `${count(100 * value)} %`;
+}
+
+export function bytes(value) {
+  if (value === null) return NONE;
+  const gib = value / 2 ** 30;
+  return gib >= 1 ? `${gib.toFixed(gib < 10 ? 2 : 1)} GiB` : `${count(value / 2 ** 20)} MiB`;
+}
+
+// For axes, whose numbers are round.
+export function trimmed(figure) {
+  return figure.replace(/\.0+(?= |$)/, "").replace(/(\.\d*[1-9])0+(?= |$)/, "$1");
+}
+
+export function duration(seconds) {
+  if (seconds < 120) return `${Math.floor(seconds)} s`;
+  if (seconds < 7200) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 172800) return `${Math.floor(seconds / 3600)} h`;
+  return `${Math.floor(seconds / 86400)} days`;
+}

@@ -1,0 +1,253 @@
+"""The metrics page in a browser, over a real server with real traffic."""
+
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
+
+from tests.browser.chromium import chromium
+from tests.chariot import image_input
+from tests.pictures import base64_text
+from tests.server_process import ROOT, serving
+
+MODELS = ROOT / "fixtures" / "models"
+SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
+CONTRAST = (Path(__file__).parent / "contrast.js").read_text()
+DESKTOP, PHONE = (1280, 900), (375, 812)
+NASTY = "<img src=x onerror=alert(1)>"
+HOUR = "/#metrics?window=60m"
+
+pytestmark = pytest.mark.slow
+
+expect.set_options(timeout=20_000)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server that answered 5 requests for the detector, refused it 3, and answered 2 of 2 images for a classifier."""
+    repository = tmp_path_factory.mktemp("repository")
+    shutil.copytree(MODELS / "detector", repository / "detector")
+    shutil.copytree(MODELS / "classifier", repository / NASTY)
+    picture = base64_text(SCENE.read_bytes())
+    with serving("--model-repository", str(repository)) as server, httpx.Client(base_url=server.address) as client:
+        for _ in range(5):
+            client.post("/v2/models/detector/infer", json={"inputs": [image_input(picture)]}).raise_for_status()
+        for _ in range(3):
+            assert client.post("/v2/models/detector/infer", json={"inputs": []}).status_code == 400
+        for _ in range(2):
+            body = {"inputs": [image_input(picture, "a"), image_input(picture, "b")]}
+            client.post(f"/v2/models/{httpx.URL(NASTY).raw_path.decode()}/infer", json=body).raise_for_status()
+        yield server.address
+
+
+@contextmanager
+def opened(
+    browser: Browser, url: str, *, size: tuple[int, int] = DESKTOP, scheme: str = "light", broken: bool = False
+) -> Generator[Page]:
+    """A page that is live, and that neither complains (unless it is `broken` on purpose) nor asks anybody else."""
+    context = browser.new_context(
+        viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if scheme == "dark" else "light"
+    )
+    page = context.new_page()
+    complaints: list[str] = []
+    asked: list[str] = []
+
+    def heard(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            complaints.append(message.text)
+
+    def requested(request: Request) -> None:
+        asked.append(request.url)
+
+    page.on("console", heard)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: complaints.append(dialog.message))
+    page.on("request", requested)
+    try:
+        page.goto(url)
+        expect(page.get_by_role("status")).to_have_text("Live")
+        yield page
+        origin = re.match(r"http://[^/]+/", f"{url}/")
+        assert origin is not None
+        assert [each for each in asked if not each.startswith(origin[0])] == []
+        assert broken or complaints == []
+    finally:
+        context.close()
+
+
+def tile(page: Page, name: str) -> str:
+    return page.locator(f"[data-tile={name}]").inner_text()
+
+
+def cells(page: Page, model: str) -> dict[str, str]:
+    """The row of a model in the table, by the heads of its columns."""
+    row = page.get_by_role("row").filter(has=page.get_by_role("button", name=model, exact=True))
+    heads = page.locator(".models thead th").all_inner_texts()
+    return dict(zip(heads, row.locator("th, td").all_inner_texts(), strict=True))
+
+
+def test_figures_are_those_of_what_was_sent(browser: Browser, busy: str) -> None:
+    with opened(browser, f"{busy}{HOUR}") as page:
+        expect(page.locator("[data-tile=rate]")).to_contain_text("10 in 60 min")
+        assert "3 of 10" in tile(page, "errors")
+        assert "30.0 %" in tile(page, "errors")
+        assert re.search(r"p50\n\d+(\.\d+)? ms\nmean \d+(\.\d+)? ms", tile(page, "median"))
+        assert re.search(r"\d+ MiB", tile(page, "memory"))
+        assert "In flight\n0" in tile(page, "flight")
+        every, detector, nasty = (cells(page, name) for name in ("All models", "detector", NASTY))
+        assert (every["Requests"], every["Errors"]) == ("10", "30.0 %")
+        assert (detector["Requests"], detector["Errors"], detector["Batch"]) == ("8", "37.5 %", "1")
+        assert (nasty["Requests"], nasty["Errors"], nasty["Batch"]) == ("2", "0.0 %", "2")
+        assert all(each["p99.9"].endswith(" ms") for each in (every, detector, nasty))
+
+
+def test_figures_change_while_one_looks(browser: Browser, tmp_path: Path) -> None:
+    with serving("--model", str(MODELS / "classifier")) as server, opened(browser, f"{server.address}{HOUR}") as page:
+        expect(page.locator("[data-tile=rate]")).to_contain_text("0 in 60 min")
+        expect(page.get_by_text("No requests yet")).to_be_visible()
+        page.screenshot(path=tmp_path / "empty.png", full_page=True)
+        command = page.locator("pre").inner_text()
+        shutil.copy(SCENE, tmp_path / "picture.jpg")
+        answer = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        assert '"outputs"' in answer
+        expect(page.locator("[data-tile=rate]")).to_contain_text("1 in 60 min")
+        expect(page.get_by_text("No requests yet")).to_be_hidden()
+        assert cells(page, "classifier")["Errors"] == "0.0 %"
+
+
+def test_a_model_is_looked_at_by_keyboard_alone(browser: Browser, busy: str) -> None:
+    with opened(browser, busy) as page:
+        expect(page.get_by_role("heading", level=2, name="All models")).to_be_visible()
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("link", name="Skip to the figures")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("main")).to_be_focused()
+        page.keyboard.press("Tab")
+        page.keyboard.press("Tab")
+        hour = page.get_by_role("button", name="60 min")
+        expect(hour).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(hour).to_have_attribute("aria-pressed", "true")
+        expect(page.locator("[data-tile=rate]")).to_contain_text("in 60 min")
+        detector = page.get_by_role("button", name="detector", exact=True)
+        for _ in range(4):
+            page.keyboard.press("Tab")
+        expect(detector).to_be_focused()
+        page.keyboard.press("Space")
+        expect(detector).to_have_attribute("aria-expanded", "true")
+        expect(page.get_by_role("heading", level=2, name="detector")).to_be_visible()
+        # The row was filled anew meanwhile, and kept the focus.
+        expect(detector).to_be_focused()
+        assert page.url.endswith("#metrics?window=60m&model=detector")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", level=2, name="All models")).to_be_visible()
+        page.go_back()
+        expect(page.get_by_role("heading", level=2, name="detector")).to_be_visible()
+
+
+def test_details_are_of_the_chosen_model(browser: Browser, busy: str) -> None:
+    with opened(browser, f"{busy}{HOUR}&model=detector") as page:
+        percentiles = page.get_by_role("table", name="Latency percentiles")
+        expect(percentiles.get_by_role("row")).to_have_count(9)
+        expect(percentiles).to_contain_text("p99.99")
+        expect(page.get_by_role("table", name="Batch sizes").get_by_role("row")).to_have_text(["15"])
+        expect(page.get_by_role("img", name=re.compile("Latency distribution: half of the requests"))).to_be_visible()
+        errors = page.get_by_role("img", name=re.compile("^Errors, last 60 minutes: 37.5 % now"))
+        expect(errors).to_be_visible()
+
+
+def test_names_of_models_are_text(browser: Browser, busy: str) -> None:
+    with opened(browser, f"{busy}{HOUR}&model={httpx.URL(NASTY).raw_path.decode()}") as page:
+        expect(page.get_by_role("heading", level=2, name=NASTY)).to_be_visible()
+        assert page.locator("main img").count() == 0
+
+
+def test_the_pointer_tells_the_figures_of_a_moment(browser: Browser, busy: str) -> None:
+    with opened(browser, f"{busy}{HOUR}") as page:
+        chart = page.locator("figure").filter(has_text="Requests a second")
+        expect(chart.locator(".when")).to_have_text("now")
+        chart.locator("svg").hover(position={"x": 30, "y": 20})
+        expect(chart.locator(".when")).to_have_text(re.compile("^\u2212" + r"5\d min$"))
+        expect(chart.locator(".value")).to_have_text("\u2013")
+        page.mouse.move(0, 0)
+        expect(chart.locator(".when")).to_have_text("now")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_it_can_be_read_everywhere(
+    browser: Browser, busy: str, scheme: str, size: tuple[int, int], tmp_path: Path
+) -> None:
+    with opened(browser, f"{busy}{HOUR}", size=size, scheme=scheme) as page:
+        expect(page.get_by_role("button", name="detector", exact=True)).to_be_visible()
+        page.screenshot(path=tmp_path / f"{scheme}-{size[0]}.png", full_page=True)
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        found = page.evaluate(CONTRAST)
+        assert found["looked"] > 50
+        assert found["poor"] == []
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        red = int(re.findall(r"\d+", ground)[0])
+        assert red < 50 if scheme == "dark" else red > 200
+        for button in page.get_by_role("button").all():
+            box = button.bounding_box()
+            assert box is not None
+            # WCAG 2.2, 2.5.8: 24 pixels, or as much room around it; rows of the table are higher than their buttons.
+            assert box["height"] >= (32 if size == PHONE else 18), button.inner_text()
+
+
+def test_everything_has_a_name(browser: Browser, busy: str) -> None:
+    with opened(browser, f"{busy}{HOUR}") as page:
+        expect(page.get_by_role("button", name="detector", exact=True)).to_be_visible()
+        for role in ("banner", "main", "navigation", "status"):
+            expect(page.get_by_role(role)).to_have_count(1)
+        expect(page.get_by_role("heading", level=1)).to_have_text("Metrics")
+        expect(page.get_by_role("navigation").get_by_role("link", name="Metrics")).to_have_attribute(
+            "aria-current", "page"
+        )
+        assert page.locator("svg:not([aria-hidden]):not([role=img][aria-label])").count() == 0
+        assert page.locator("thead th:not([scope=col]), tbody th:not([scope=row])").count() == 0
+        assert all(each.inner_text() for each in page.get_by_role("button").all())
+        assert page.get_by_role("img").count() == 8
+        assert page.locator("[aria-live]").count() == 0
+        assert page.locator("html").get_attribute("lang") == "en"
+
+
+def test_a_page_that_is_hidden_listens_to_nothing(browser: Browser, busy: str) -> None:
+    turn = "hidden => { Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});"
+    turn += "document.dispatchEvent(new Event('visibilitychange')); }"
+    with opened(browser, busy) as page:
+        with page.expect_event("requestfailed", lambda each: "/page/events" in each.url):
+            page.evaluate(turn, True)
+        expect(page.get_by_role("status")).to_have_text("Paused while hidden")
+        page.evaluate(turn, False)
+        expect(page.get_by_role("status")).to_have_text("Live")
+
+
+def test_the_server_goes_and_comes_back(browser: Browser) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = str(probe.getsockname()[1])
+    arguments = ("--model", str(MODELS / "classifier"), "--port", port)
+    with serving(*arguments) as first, opened(browser, first.address, broken=True) as page:
+        assert first.stop() == 0
+        expect(page.get_by_role("status")).to_have_text("Disconnected, retrying")
+        with serving(*arguments) as second:
+            assert second.address == first.address
+            expect(page.get_by_role("status")).to_have_text("Live")
+
+
+def test_it_is_where_grps_has_it(browser: Browser, busy: str) -> None:
+    with opened(browser, f"{busy}/grps/v1/monitor/metrics#metrics?window=60m") as page:
+        expect(page.locator("[data-tile=rate]")).to_contain_text("10 in 60 min")
