@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check format bench proto fixtures evaluate-fixtures clean
+.PHONY: help serve test browser check format bench bench-explanations proto fixtures evaluate-fixtures clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -14,8 +14,14 @@ help: ## show this list
 serve: $(VENV)/.serve ## install what serving needs, and serve the fixture models
 	@$(BIN)/charioteer serve
 
-test: $(VENV)/.test ## install what the tests need, and run all of them
+test: $(VENV)/.test browser ## install what the tests need, and run all of them
 	@$(BIN)/python -m pytest --numprocesses 2
+
+# The tests of the page want Debian's Chromium. Who is not root, or not on Debian, installs one or goes without them.
+browser:
+	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || { \
+		echo "Installing Chromium for the tests of the page ..."; \
+		{ apt-get update && apt-get install --yes --no-install-recommends chromium fonts-dejavu-core; } >/dev/null; }
 
 check: $(VENV)/.check ## lint, types, import contracts, spelling, dead links
 	@$(BIN)/ruff check .
@@ -31,9 +37,12 @@ format: $(VENV)/.check ## format the code
 bench: $(VENV)/.test ## measure what the server adds to the work itself
 	@$(BIN)/python benchmarks/overhead.py
 
+bench-explanations: $(VENV)/.fixtures ## compare explanations with random maps on generated scenes (minutes)
+	@$(BIN)/python -m benchmarks.explanations
+
 proto: $(VENV)/.test ## compile the gRPC protocols' descriptors again
-	@$(BIN)/python -m grpc_tools.protoc -Iproto --descriptor_set_out=app/protocols/pb/inference.binpb \
-		app/protocols/pb/inference.proto
+	@for name in inference grps; do $(BIN)/python -m grpc_tools.protoc -Iproto \
+		--descriptor_set_out=app/protocols/pb/$$name.binpb app/protocols/pb/$$name.proto || exit 1; done
 
 fixtures: $(VENV)/.fixtures ## train the fixture models again (up to half an hour)
 	@$(BIN)/python -m fixtures.train

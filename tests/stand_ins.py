@@ -1,5 +1,6 @@
 """Models without a framework, whose right answer anyone can work out: each finds the bright part of a dark picture."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,9 @@ from tasks.image_text_to_text import Answers, ImageTextToText, PromptedImage
 from tasks.object_detection import DetectionInput, Detections, ObjectDetection
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.task import TaskType
+from tasks.text_classification import ClassifiedText, TextClassification
+from tasks.text_generation import ContinuedText, Generation, TextGeneration
+from tasks.token_classification import Entities, TaggedText, TokenClassification
 from tasks.vision.contours import contours_of_mask
 from tasks.vision.image import Image
 
@@ -91,6 +95,34 @@ def tell(inputs: Sequence[PromptedImage]) -> Sequence[Answers]:
     ]
 
 
+def sort(inputs: Sequence[ClassifiedText]) -> Sequence[Classification]:
+    """How often each colour is named, as a share of all that are."""
+    counted = [np.array([each.item.text.count(label) for label in LABELS], np.float64) for each in inputs]
+    return [Classification(labels=LABELS, scores=(c / max(c.sum(), 1)).astype(np.float32)) for c in counted]
+
+
+def tag(inputs: Sequence[TaggedText]) -> Sequence[Entities]:
+    """Every colour that is named, in its order; the later it stands, the less sure."""
+    found: list[Entities] = []
+    for each in inputs:
+        spans = [match.span() for match in re.finditer("|".join(LABELS), each.item.text)]
+        words = [each.item.text[start:end] for start, end in spans]
+        scores = np.array([1 / (1 + place) for place in range(len(spans))], np.float32)
+        found.append(
+            Entities(
+                labels=["COLOUR"] * len(spans), scores=scores, words=words,
+                spans=np.array(spans, np.int32).reshape(-1, 2),
+            )
+        )  # fmt: skip
+    return found
+
+
+def go_on(inputs: Sequence[ContinuedText]) -> Sequence[Generation]:
+    """The text again, as many characters as tokens were asked for; in capitals when they are sampled."""
+    said = [(each.item.text[: each.parameters.max_new_tokens], each.parameters.temperature) for each in inputs]
+    return [Generation(text.upper() if temperature else text) for text, temperature in said]
+
+
 def fail(inputs: Sequence[Any]) -> Sequence[Any]:
     """Never answers."""
     raise RuntimeError(f"a model that fails on {len(inputs)}")
@@ -102,6 +134,9 @@ STAND_INS: dict[str, tuple[TaskType, Any, Callable[[Sequence[Any]], Sequence[Any
     "oriented": (TaskType.ORIENTED_OBJECT_DETECTION, OrientedObjectDetection(), detect_oriented),
     "segmenter": (TaskType.IMAGE_SEGMENTATION, ImageSegmentation(), segment),
     "teller": (TaskType.IMAGE_TEXT_TO_TEXT, ImageTextToText(), tell),
+    "sorter": (TaskType.TEXT_CLASSIFICATION, TextClassification(), sort),
+    "tagger": (TaskType.TOKEN_CLASSIFICATION, TokenClassification(), tag),
+    "continuer": (TaskType.TEXT_GENERATION, TextGeneration(), go_on),
     "failing": (TaskType.OBJECT_DETECTION, ObjectDetection(), fail),
 }
 

@@ -45,7 +45,7 @@ def test_every_metric_is_documented() -> None:
     registry = CollectorRegistry()
     Metrics(registry)
     names = [f"{family.name}{'_total' if family.type == 'counter' else ''}" for family in registry.collect()]
-    assert len(names) == 4
+    assert len(names) == 6
     assert [name for name in names if f"`{name}`" not in OPERATION] == []
 
 

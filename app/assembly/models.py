@@ -34,6 +34,7 @@ def sources(options: ModelOptions) -> Sequence[ModelSource]:
         found = models_in(options.model_repository)
     else:
         found = discover(options.model_dir or FIXTURE_MODELS)
+    found = [msgspec.structs.replace(source, allow_code=options.allow_code) for source in found]
     if options.score_threshold is None:
         return found
     return [_with_default(source, "score_threshold", options.score_threshold) for source in found]

@@ -16,9 +16,11 @@ from app.observers.metrics import Metrics
 from app.observers.request_log import RequestLog
 from app.protocols import GRPC_PROTOCOLS, LISTENERS, protocols_beside
 from app.protocols.protocol import HttpListener
+from app.protocols.tensorflow_serving.routes import TensorFlowServing
 from app.server.asgi import create_app, create_listener_app
 from app.server.grpc import GrpcServer
 from app.server.loading import ModelLoading
+from app.server.page.page import Page
 from app.server.polling import polling
 from app.server.ports import Beside
 from app.settings.model import ModelSource
@@ -51,6 +53,8 @@ class Service:
             max_pixels=settings.max_pixels,
             max_request_pixels=settings.max_request_pixels,
             max_inputs=settings.max_inputs,
+            max_explanation_samples=settings.max_explanation_samples,
+            max_explanation_seconds=settings.max_explanation_seconds,
         )
         self.registry = Registry(discover())
         observers: list[InferenceObserver] = [RequestLog(), Metrics(metrics)]
@@ -60,17 +64,31 @@ class Service:
             self._closing.callback(tracing.close)
             observers.append(tracing)
         repository = Repository(self.registry, discover, load)
-        self.engine = Engine(repository, observers, limits, settings.worker_count, settings.max_waiting)
+        self.engine = Engine(
+            repository,
+            observers,
+            limits,
+            settings.worker_count,
+            settings.max_waiting,
+            explain_workers=settings.explain_workers,
+        )
         self.loading = ModelLoading(self.registry, load)
         protocols = protocols_beside(settings.chariot_protocol)
         self.grpc = _grpc_server(self.engine, settings) if settings.grpc else None
         listeners = _listeners(settings)
         most = settings.max_request_bytes
-        self.app = create_app(self.engine, protocols, metrics, most, self._lifespan, list(listeners))
+        self._page = Page(self.engine) if settings.page else None
+        self.app = create_app(self.engine, protocols, metrics, most, self._lifespan, list(listeners), self._page)
         self.beside = [
             Beside(name=each.title, app=create_listener_app(self.engine, each, most), port=port)
             for each, port in listeners.items()
         ]
+
+    def ending(self) -> None:
+        """The server begins to stop: end what would never end by itself, or take long."""
+        self.engine.hurry()
+        if self._page is not None:
+            self._page.stop()
 
     @asynccontextmanager
     async def _lifespan(self, _: Litestar) -> AsyncGenerator[None]:
@@ -101,8 +119,10 @@ def _grpc_server(engine: Engine, settings: ServerSettings) -> GrpcServer:
 
 def _listeners(settings: ServerSettings) -> Mapping[HttpListener, int]:
     """The protocols with ports of their own that are wanted, and their ports."""
-    ports = {"tensorflow-serving": settings.tensorflow_serving_port if settings.tensorflow_serving else None}
-    return {each: port for each in LISTENERS if (port := ports[each.name]) is not None}
+    if not settings.tensorflow_serving:
+        return {}
+    wanted = (TensorFlowServing(cors=True),) if settings.tensorflow_serving_cors else LISTENERS
+    return dict.fromkeys(wanted, settings.tensorflow_serving_port)
 
 
 def _tracing(endpoint: str) -> "Tracing":

@@ -19,7 +19,10 @@ cli = App(
 # Named rather than imported: each command needs other things, and a server should start fast.
 cli.command("app.cli.serve:serve", name="serve", help="Serve models over HTTP and gRPC until told to stop.")
 cli.command("app.cli.predict:predict", name="predict", help="Run a model on one image, here, without a server.")
+cli.command("app.cli.explain:explain", name="explain", help="Show where in one image a model's reasons lie.")
 cli.command("app.cli.models:models", name="models", help="List the models that would be served, and what each is.")
+cli.command("app.cli.init:init", name="init", help="Make a folder with a Python model to begin with.")
+cli.command("app.cli.export:export", name="export", help="Write a transformers model as ONNX, and compare the two.")
 cli.command("app.cli.check:check", name="check", help="Say how a model is understood, and what was guessed.")
 
 

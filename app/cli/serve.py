@@ -44,7 +44,7 @@ def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = Ser
                 console.print(f"  {task_type:<27} {address}/v2/models/m-{escape(each.chariot_id)}/infer")
 
     try:
-        usable = run(service.app, settings, service.loading, service.grpc, service.beside, announce)
+        usable = run(service.app, settings, service.loading, service.grpc, service.beside, announce, service.ending)
     except ListenError as error:
         sys.exit(f"charioteer: {error}")
     if service.engine.busy:

@@ -5,19 +5,23 @@ from collections.abc import Sequence
 from app.protocols.chariot_v2.routes import ChariotV2
 from app.protocols.chariot_v2_kserve.routes import ChariotV2KServe
 from app.protocols.grpc_protocol import GrpcProtocol
+from app.protocols.grps.routes import Grps
+from app.protocols.grps.servicer import GrpsGrpc
+from app.protocols.kserve_v1.routes import KServeV1
 from app.protocols.kserve_v2.routes import KServeV2
 from app.protocols.kserve_v2.servicer import KServeV2Grpc
 from app.protocols.protocol import HttpListener, HttpProtocol
+from app.protocols.tensorflow_serving.routes import TensorFlowServing
 
 __all__ = ("GRPC_PROTOCOLS", "LISTENERS", "PROTOCOLS", "protocols_beside")
 
-PROTOCOLS: tuple[HttpProtocol, ...] = (ChariotV2KServe(), ChariotV2(), KServeV2())
+PROTOCOLS: tuple[HttpProtocol, ...] = (ChariotV2KServe(), ChariotV2(), KServeV2(), KServeV1(), Grps())
 """On the server's main port."""
 
-LISTENERS: tuple[HttpListener, ...] = ()
+LISTENERS: tuple[HttpListener, ...] = (TensorFlowServing(),)
 """Those that have a port of their own."""
 
-GRPC_PROTOCOLS: tuple[GrpcProtocol, ...] = (KServeV2Grpc(),)
+GRPC_PROTOCOLS: tuple[GrpcProtocol, ...] = (KServeV2Grpc(), GrpsGrpc())
 
 _DIALECTS = frozenset({ChariotV2.name, ChariotV2KServe.name})
 

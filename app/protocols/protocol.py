@@ -1,7 +1,7 @@
 """What an HTTP protocol offers the server."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 from litestar import Request, Response
@@ -9,7 +9,16 @@ from litestar import Request, Response
 from app.engine.engine import Engine
 from tasks.exchange.error import InferenceError
 
-__all__ = ("INFER_FAILURES", "Endpoint", "HttpListener", "HttpProtocol", "HttpRequest", "Method", "json_response")
+__all__ = (
+    "INFER_FAILURES",
+    "Endpoint",
+    "HttpListener",
+    "HttpProtocol",
+    "HttpRequest",
+    "Method",
+    "PrefixOwner",
+    "json_response",
+)
 
 HttpRequest = Request[Any, Any, Any]
 
@@ -32,6 +41,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         summary: what it does, for the service's own description (OpenAPI).
         body: the type of a JSON body, None where there is none or it is not JSON.
         answer: the type of a JSON answer, None where it is any object.
+        refusal: the type of a refusal's body, None where it is ``{"error": "..."}``.
         media_types: of bodies that are not JSON.
         failures: the statuses of its refusals.
         claims: whether a target is this protocol's, for paths on which several protocols meet.
@@ -44,6 +54,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     summary: str = ""
     body: Any = None
     answer: Any = None
+    refusal: Any = None
     media_types: Sequence[str] = ()
     failures: Sequence[int] = ()
     claims: Callable[[str], bool] | None = None
@@ -63,6 +74,20 @@ class HttpProtocol(Protocol):
 
     def error_body(self, error: InferenceError, /) -> bytes:
         """The body of a response that says `error`."""
+        ...
+
+
+@runtime_checkable
+class PrefixOwner(Protocol):
+    """A protocol to which all paths under a prefix belong: what goes wrong before it is reached has its shape too."""
+
+    @property
+    def prefix(self) -> str:
+        """Such as ``/grps/v1``, without a slash at the end."""
+        ...
+
+    def routing_error(self, status: int, message: str, /) -> bytes:
+        """The body of a response with an HTTP `status` that no endpoint gave."""
         ...
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from litestar import Litestar, Response, get, route
 from litestar.config.compression import CompressionConfig
-from litestar.handlers import HTTPRouteHandler
+from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 from litestar.plugins.base import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -17,13 +17,14 @@ from app.protocols.protocol import HttpListener, HttpProtocol, HttpRequest
 from app.server.dispatch import handlers
 from app.server.errors import routing_errors
 from app.server.openapi import describe_service
+from app.server.page.page import EVENTS_PATH, Page
 
 __all__ = ("create_app", "create_listener_app")
 
 _EVERY_METHOD = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _WORTH_COMPRESSING = 16 * 1024
-_STREAMED = "generate_stream"
-"""Paths whose answers are events: compressing would hold them back."""
+_STREAMED = ["generate_stream", "infer/predict", EVENTS_PATH]
+"""Paths whose answers are told part by part, always or at times: compressing would hold the parts back."""
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 
@@ -46,6 +47,7 @@ def create_app(
     max_request_bytes: int,
     lifespan: Lifespan | None = None,
     listeners: Sequence[HttpListener] = (),
+    page: Page | None = None,
 ) -> Litestar:
     """The application: every protocol's routes; ``/`` with liveness and model names, ``/metrics`` and ``/schema``.
 
@@ -56,12 +58,17 @@ def create_app(
         max_request_bytes: a larger body is refused with 413.
         lifespan: entered before the first request and left after the last.
         listeners: protocols on ports of their own, which ``/schema`` tells of too.
+        page: what browsers are shown at ``/``.
     """
 
     @get("/", sync_to_thread=False)
-    def alive() -> dict[str, object]:
+    def alive(request: HttpRequest) -> Response[Any]:
+        shown = page.answer(request) if page is not None else None
+        if shown is not None:
+            return shown
         models = sorted({each.source.name for each in engine.registry.registrations})
-        return {"status": "alive", "models": models, "protocols": [each.name for each in protocols]}
+        state = {"status": "alive", "models": models, "protocols": [each.name for each in protocols]}
+        return Response(state, media_type="application/json", headers={"Vary": "Accept"})
 
     @get("/metrics", sync_to_thread=False)
     def show_metrics() -> Response[bytes]:
@@ -71,8 +78,9 @@ def create_app(
     def show_schema() -> dict[str, Any]:
         return describe_service({each: each.endpoints(engine) for each in (*protocols, *listeners)})
 
-    shown = [*handlers(protocols, engine), alive, show_metrics, show_schema]
-    return _application(shown, max_request_bytes, lifespan)
+    served = [*handlers(protocols, engine), alive, show_metrics, show_schema, *(page.handlers if page else ())]
+    lifespans = [each for each in (lifespan, page and page.lifespan) if each is not None]
+    return _application(served, max_request_bytes, lifespans, protocols)
 
 
 def create_listener_app(engine: Engine, protocol: HttpListener, max_request_bytes: int) -> Litestar:
@@ -83,19 +91,24 @@ def create_listener_app(engine: Engine, protocol: HttpListener, max_request_byte
     async def anything(request: HttpRequest) -> Response[Any]:
         return await answer(request)
 
-    return _application([anything], max_request_bytes, None)
+    return _application([anything], max_request_bytes, [])
 
 
-def _application(route_handlers: list[HTTPRouteHandler], max_request_bytes: int, lifespan: Lifespan | None) -> Litestar:
+def _application(
+    route_handlers: Sequence[HTTPRouteHandler | ASGIRouteHandler],
+    max_request_bytes: int,
+    lifespan: Sequence[Lifespan],
+    protocols: Sequence[HttpProtocol] = (),
+) -> Litestar:
     return _Application(
         route_handlers=route_handlers,
-        exception_handlers=routing_errors(),
+        exception_handlers=routing_errors(protocols),
         before_send=[return_ids],
         compression_config=CompressionConfig(
             backend="gzip", minimum_size=_WORTH_COMPRESSING, gzip_compress_level=1, exclude=_STREAMED
         ),
         request_max_body_size=max_request_bytes,
-        lifespan=[lifespan] if lifespan else [],
+        lifespan=list(lifespan),
         openapi_config=None,
         logging_config=None,
     )

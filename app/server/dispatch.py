@@ -40,7 +40,8 @@ def _handler(method: Method, path: str, served: Served) -> HTTPRouteHandler:
         target, verb = request.path_params.get("target", ""), None
         if None not in in_turn:
             target, _, verb = target.rpartition(":")
-            request.path_params["target"] = target
+            # Litestar keeps the parameters of a path for the next request to it: they are not to be altered.
+            request.scope["path_params"] = {**request.path_params, "target": target}
         for protocol, endpoint in in_turn.get(verb, ()):
             if endpoint.claims is None or endpoint.claims(target):
                 return await _answer(protocol, endpoint, request)

@@ -1,30 +1,48 @@
 """Errors that come up before a protocol is reached: unknown paths, wrong methods, bodies over the limit."""
 
 import logging
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
 
+from app.protocols.protocol import HttpProtocol, PrefixOwner
+
 __all__ = ("routing_errors",)
 
-ErrorHandlers = MutableMapping[int | type[Exception], Callable[[Request[Any, Any, Any], Any], Response[bytes]]]
+AnyRequest = Request[Any, Any, Any]
+ErrorHandlers = MutableMapping[int | type[Exception], Callable[[AnyRequest, Any], Response[bytes]]]
 
 _logger = logging.getLogger(__name__)
 
 
-def routing_errors() -> ErrorHandlers:
-    """The application's `exception_handlers`: the ``{"error": "..."}`` that clients of these protocols look for."""
-    return {HTTPException: _http_error, Exception: _unexpected}
+def routing_errors(protocols: Sequence[HttpProtocol] = ()) -> ErrorHandlers:
+    """The application's `exception_handlers`.
+
+    An error has the shape of the protocol that owns the path's prefix (`PrefixOwner`), else the ``{"error": "..."}``
+    that clients of the others look for.
+    """
+    owners = [each for each in protocols if isinstance(each, PrefixOwner)]
+
+    def response(request: AnyRequest, message: str, status: int, headers: dict[str, str]) -> Response[bytes]:
+        path = f"{request.url.path}/"
+        bodies = (each.routing_error(status, message) for each in owners if path.startswith(f"{each.prefix}/"))
+        body = next(bodies, None) or msgspec.json.encode({"error": message})
+        return Response(body, status_code=status, headers=headers, media_type="application/json")
+
+    def http_error(request: AnyRequest, error: HTTPException) -> Response[bytes]:
+        return response(request, _message(request, error), error.status_code, dict(error.headers or {}))
+
+    def unexpected(request: AnyRequest, error: Exception) -> Response[bytes]:
+        _logger.error("request failed", exc_info=error, extra={"path": request.url.path})
+        return response(request, "Something went wrong in the server; its log tells what", 500, {})
+
+    return {HTTPException: http_error, Exception: unexpected}
 
 
-def _http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    return _response(_message(request, error), error.status_code, dict(error.headers or {}))
-
-
-def _message(request: Request[Any, Any, Any], error: HTTPException) -> str:
+def _message(request: AnyRequest, error: HTTPException) -> str:
     if isinstance(error, NotFoundException):
         return f"Nothing is served at {request.url.path}"
     if isinstance(error, MethodNotAllowedException):
@@ -32,16 +50,6 @@ def _message(request: Request[Any, Any, Any], error: HTTPException) -> str:
     if error.status_code == _CONTENT_TOO_LARGE:
         return "The body is larger than this server accepts"
     return error.detail or type(error).__name__
-
-
-def _unexpected(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    _logger.error("request failed", exc_info=error, extra={"path": request.url.path})
-    return _response("Something went wrong in the server; its log tells what", 500, {})
-
-
-def _response(message: str, status: int, headers: dict[str, str]) -> Response[bytes]:
-    body = msgspec.json.encode({"error": message})
-    return Response(body, status_code=status, headers=headers, media_type="application/json")
 
 
 _CONTENT_TOO_LARGE = 413

@@ -28,6 +28,7 @@ _REASONS = {
     413: "The request is larger than a limit",
     429: "As many requests wait as may",
     500: "The model, or the server, failed",
+    501: "Numbers of this type have no form in JSON, or the model cannot be explained",
     503: "The model is not ready",
 }
 
@@ -35,7 +36,8 @@ _REASONS = {
 def describe_service(protocols: Mapping[HttpProtocol, Sequence[Endpoint]]) -> dict[str, Any]:
     """The OpenAPI document of every endpoint. A path on which protocols meet takes and gives what any of them does."""
     endpoints = [each for served in protocols.values() for each in served]
-    kinds = list(dict.fromkeys(kind for each in endpoints for kind in (each.body, each.answer) if kind is not None))
+    given = (kind for each in endpoints for kind in (each.body, each.answer, each.refusal) if kind is not None)
+    kinds = list(dict.fromkeys(given))
     schemas, components = msgspec.json.schema_components(
         [*kinds, _Refusal], schema_hook=_any_object, ref_template=_REFERENCE
     )
@@ -64,7 +66,7 @@ def _operation(protocol: str, endpoint: Endpoint, known: Mapping[Any, Any]) -> d
     for status in endpoint.failures:
         responses[str(status)] = {
             "description": _REASONS[status],
-            "content": {_JSON: {"schema": known[_Refusal]}},
+            "content": {_JSON: {"schema": known[endpoint.refusal or _Refusal]}},
         }
     operation: dict[str, Any] = {
         "tags": [protocol],

@@ -1,6 +1,7 @@
 """The server process: listener, models, signals, exit."""
 
 import signal
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from types import FrameType
@@ -26,6 +27,7 @@ def run(
     grpc: GrpcServer | None,
     beside: Sequence[Beside],
     announce: Callable[[str, Mapping[str, str]], None],
+    ending: Callable[[], None],
 ) -> bool:
     """Serve until told to stop. SIGTERM and SIGINT let requests in flight finish, within the drain timeout.
 
@@ -37,6 +39,7 @@ def run(
         beside: what listens on ports of its own.
         announce: told the server's address, and those of whatever else listens by their names, once there are models
             behind them.
+        ending: called in the event loop when the server begins to stop, before it waits for requests in flight.
 
     Returns:
         Whether there was anything to serve: False when not one model could be loaded, which ends the server.
@@ -71,14 +74,26 @@ def run(
                 raise ListenError(f"Cannot listen on port {grpc.port} for both HTTP and gRPC; give --grpc-port another")
             grpc.check()
         others = {port: each.app for port, each in zip(ports[1:], beside, strict=True)}
-        server = _server(by_port(app, others), settings.drain_timeout)
+        server = _server(by_port(app, others), settings.drain_timeout, ending)
         server.run(sockets=bound)
     if grpc is not None and grpc.failure is not None:
         raise grpc.failure
     return usable
 
 
-def _server(app: ASGIApp, drain_timeout: int) -> uvicorn.Server:
+class _Server(uvicorn.Server):
+    """uvicorn's, which tells when it begins to stop."""
+
+    def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ending = ending
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._ending()
+        await super().shutdown(sockets)
+
+
+def _server(app: ASGIApp, drain_timeout: int, ending: Callable[[], None]) -> uvicorn.Server:
     config = uvicorn.Config(
         cast("Any", app),
         log_config=None,
@@ -87,7 +102,7 @@ def _server(app: ASGIApp, drain_timeout: int) -> uvicorn.Server:
         server_header=False,
         timeout_graceful_shutdown=drain_timeout,
     )
-    return uvicorn.Server(config)
+    return _Server(config, ending)
 
 
 def _ignored(number: int, frame: FrameType | None) -> None:

@@ -15,6 +15,7 @@ __all__ = (
     "ModelSettings",
     "ModelSource",
     "PreprocessingSettings",
+    "TransformersSettings",
     "read_json_file",
     "read_settings",
 )
@@ -25,6 +26,7 @@ SETTINGS_FILE = "model-settings.json"
 
 Divisor = Annotated[float, msgspec.Meta(gt=0)]
 Side = Annotated[int, msgspec.Meta(ge=1, le=16384)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=86400)]
 
 
 class ModelError(Exception):
@@ -36,22 +38,41 @@ class PreprocessingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
 
     Attributes:
         size: [height, width] of the model's input in pixels.
-        resize: `letterbox` keeps the aspect ratio and pads, `stretch` does not keep it, `crop` resizes the shorter side
-            and cuts out the centre.
-        fill: the grey, 0..255, that letterbox pads with.
+        resize: `letterbox` keeps the aspect ratio and pads around the picture, `pad` does so to its right and below it,
+            `stretch` does not keep it, `crop` resizes the shorter side and cuts out the centre.
+        crop_fraction: of a side that was resized, how much `crop` and `stretch` keep of it: timm's crop_pct.
+        fill: the grey, 0..255, that letterbox and pad fill up with.
         scale: pixels (0..255) are multiplied by this first.
         mean: then this is subtracted, a number for each of R, G, B.
         std: then divided by this, a number for each of R, G, B.
         channel_order: the order of the channels that the model was trained with.
+        channels_last: whether the input is [batch, height, width, 3], where its shape does not tell.
     """
 
     size: tuple[Side, Side] | None = None
-    resize: Literal["letterbox", "stretch", "crop"] | None = None
+    resize: Literal["letterbox", "pad", "stretch", "crop"] | None = None
+    crop_fraction: Annotated[float, msgspec.Meta(ge=0.1, le=1)] | None = None
     fill: Annotated[int, msgspec.Meta(ge=0, le=255)] | None = None
     scale: float | None = None
     mean: tuple[float, float, float] | None = None
     std: tuple[Divisor, Divisor, Divisor] | None = None
     channel_order: Literal["RGB", "BGR"] | None = None
+    channels_last: bool | None = None
+
+
+class TransformersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the `transformers` runtime runs a model.
+
+    Attributes:
+        device: where: torch's name of it, such as `cpu` or `cuda:1`; `auto` is a GPU where there is one.
+        dtype: of the weights and the computation; `auto` is float32 on a processor, and on a GPU what the files hold.
+        compile: whether torch.compile makes machine code of the model when it is loaded; needs a C++ compiler. Such a
+            model answers one call at a time.
+    """
+
+    device: Annotated[str, msgspec.Meta(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = "auto"
+    dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
+    compile: bool = False
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,6 +82,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         name: the model's name; its folder's name when absent.
         versions: of a folder with versions in it, which ones are served: "all", "latest", or a list of them.
         version: its version; the version folder's name, or "1", when absent.
+        version_labels: versions by names for them, such as "stable", which TensorFlow Serving's clients may ask for.
         task_type: what it does.
         runtime: the name of the runtime that loads it.
         uri: the model file, relative to the settings file.
@@ -70,11 +92,18 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         default: whether the bare ``/infer`` path means this model.
         preprocessing: how pixels become its input.
         parameters: defaults of request parameters, such as score_threshold.
+        transformers: where and how torch runs it.
+        implementation: of a Python model, its class as ``module:Class``.
+        arguments: what that class is constructed with, by name.
+        instances: so many objects of it are made, each with a thread of its own.
+        timeout_seconds: a call of its ``predict`` may take so long.
+        load_timeout_seconds: making such an object and loading it may take so long.
     """
 
     name: str | None = None
     version: str | None = None
     versions: Literal["all", "latest"] | list[str] = "all"
+    version_labels: Mapping[str, str] = {}
     task_type: TaskType | None = None
     runtime: str | None = None
     uri: str | None = None
@@ -84,6 +113,12 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     default: bool = False
     preprocessing: PreprocessingSettings = PreprocessingSettings()
     parameters: Mapping[str, object] = {}
+    transformers: TransformersSettings = TransformersSettings()
+    implementation: str | None = None
+    arguments: Mapping[str, object] = {}
+    instances: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
+    timeout_seconds: Seconds = 60.0
+    load_timeout_seconds: Seconds = 600.0
 
 
 class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +130,7 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
         folder: where its files lie.
         file: the model file when one was named, by the user or by `uri`; the runtime looks for it when None.
         settings: what its owner declared.
+        allow_code: whether the server's operator lets models run Python code of their own.
     """
 
     name: str
@@ -102,6 +138,7 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path
     file: Path | None = None
     settings: ModelSettings = ModelSettings()
+    allow_code: bool = False
 
 
 def read_settings(folder: Path) -> ModelSettings:

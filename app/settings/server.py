@@ -42,6 +42,9 @@ class ModelOptions:
     ] = None
     """Findings that score lower are left out, unless the request or the model's settings say otherwise."""
 
+    allow_code: Annotated[bool, _environment("CHARIOTEER_ALLOW_CODE")] = False
+    """Whether models may be Python classes, whose code then runs in the server with all of its rights."""
+
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +75,9 @@ class ServerSettings:
     ] = 8501
     """Port to listen on for TensorFlow Serving's REST API; 0 for any free one."""
 
+    tensorflow_serving_cors: Annotated[bool, _environment("CHARIOTEER_TENSORFLOW_SERVING_CORS")] = False
+    """Whether pages of any origin may read the answers of TensorFlow Serving's REST API."""
+
     chariot_protocol: Annotated[
         Literal["chariot-v2-kserve", "chariot-v2"],
         _environment("CHARIOTEER_CHARIOT_PROTOCOL", "CHARIOT_INFERENCE_PROTOCOL"),
@@ -98,6 +104,18 @@ class ServerSettings:
 
     max_waiting: Annotated[PositiveInt, _environment("CHARIOTEER_MAX_WAITING")] = 128
     """Requests that may wait for a worker; the next one is refused with 429."""
+
+    explain_workers: Annotated[PositiveInt, _environment("CHARIOTEER_EXPLAIN_WORKERS")] = 1
+    """Threads that make explanations, beside the others and at a lower priority."""
+
+    max_explanation_samples: Annotated[PositiveInt, _environment("CHARIOTEER_MAX_EXPLANATION_SAMPLES")] = 2000
+    """Masked copies of images that a model is shown to explain one request; a request for more is refused."""
+
+    max_explanation_seconds: Annotated[PositiveFloat, _environment("CHARIOTEER_MAX_EXPLANATION_SECONDS")] = 30.0
+    """Seconds after which an explanation makes do with the samples that it has."""
+
+    page: Annotated[bool, _environment("CHARIOTEER_PAGE")] = True
+    """Whether to show the metrics page to browsers, at /."""
 
     drain_timeout: Annotated[PositiveInt, _environment("CHARIOTEER_DRAIN_TIMEOUT")] = 30
     """Seconds that requests in flight are given to finish when the server is told to stop."""

@@ -33,9 +33,21 @@ def test_over_http(models: str, client: str, module: str) -> None:
     ("client", "module"), [("tritonclient", "with_tritonclient_grpc"), ("kserve", "with_kserve_grpc")]
 )
 def test_over_grpc(models: str, client: str, module: str) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
+    port = free_port()
     with serving("--model-repository", models, "--grpc-port", str(port)) as server:
         assert server.address
         run_checks(client, module, f"127.0.0.1:{port}", models)
+
+
+def test_grps(models: str) -> None:
+    port = free_port()
+    with serving("--model-repository", models, "--grpc-port", str(port)) as server:
+        proto = ROOT / "proto" / "app" / "protocols" / "pb" / "grps.proto"
+        run_checks("grps", "with_grps", server.address, f"127.0.0.1:{port}", str(proto))
+
+
+def free_port() -> int:
+    """One that nothing listens on at the moment."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]

@@ -15,8 +15,8 @@ from app.engine.engine import Engine
 from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.engine.servable import BoundServable, Servable
-from app.protocols import protocols_beside
-from app.server.asgi import create_app
+from app.protocols import LISTENERS, protocols_beside
+from app.server.asgi import create_app, create_listener_app
 from app.settings.model import ModelSettings, ModelSource
 from tasks.exchange.limits import Limits
 from tasks.exchange.tensor import Datatype, Tensor, TensorSpec
@@ -31,6 +31,7 @@ TENSOR_FIXTURES = ("greeter", "half_plus_three", "half_plus_two")
 ECHOES: dict[str, Sequence[TensorSpec]] = {
     **{f"echo-{each.lower()}": [TensorSpec(name="x", datatype=each, shape=(-1, -1))] for each in Datatype},
     "echo-fixed": [TensorSpec(name="x", datatype=Datatype.INT16, shape=(-1, 2, 3))],
+    "echo-encoded": [TensorSpec(name="x_bytes", datatype=Datatype.BYTES, shape=(-1,))],
     "echo-scalar": [TensorSpec(name="x", datatype=Datatype.FP32, shape=())],
     "echo-deep": [TensorSpec(name="x", datatype=Datatype.INT8, shape=(-1,) * 70)],
     "echo-pair": [
@@ -63,6 +64,9 @@ def application(
         registry.load(source, load)
     metrics = CollectorRegistry()
     engine = Engine(Repository(registry, discovered or (lambda: sources), load), [], Limits(max_inputs=64), workers=2)
+    for listener in LISTENERS:
+        if listener.name == protocol:
+            return create_listener_app(engine, listener, MAX_REQUEST_BYTES)
     return create_app(engine, protocols_beside(protocol), metrics, MAX_REQUEST_BYTES)
 
 

@@ -14,9 +14,11 @@ from litestar.testing import TestClient
 from numpy.typing import NDArray
 
 from tasks.exchange.tensor import Datatype
-from tests.conformance.served import EVERYTHING, build, load_any, source
+from tasks.vision.image import decode_image
+from tests.conformance.served import ECHOES, EVERYTHING, TENSOR_FIXTURES, build, load_any, source
 from tests.conformance.test_wire import CASES, HEADER_LENGTH
 from tests.grpc_server import Peer, message, over, serving_grpc
+from tests.pictures import base64_text, encoded, rectangle
 
 TYPED = {"BYTES": "bytes_contents", "FP32": "fp32_contents", "UINT64": "uint64_contents", "INT32": "int_contents"}
 
@@ -130,3 +132,46 @@ def test_every_wire_says_the_same(client: TestClient[Litestar], peer: Peer, case
     assert over_binary(client, told["path"], request) == expected
     assert over_grpc(peer, model, request, raw=True) == expected
     assert over_grpc(peer, model, request, raw=False) == expected
+
+
+PICTURES = [encoded(rectangle(80, 60, (5, 6, 40, 50), colour)) for colour in ((255, 0, 0), (0, 0, 255), (40, 220, 90))]
+
+
+@pytest.mark.parametrize("model", ["classifier", "detector", "oriented", "segmenter", "teller"])
+def test_v1_and_v2_find_the_same_in_the_same_images(client: TestClient[Litestar], model: str) -> None:
+    pictures = [base64_text(each) for each in PICTURES]
+    image = {"name": "image", "datatype": "BYTES", "shape": [len(pictures)], "data": pictures}
+    over_v2 = over_json(client, f"/v2/models/{model}/infer", {"inputs": [image]})
+    found = client.post(f"/v1/models/{model}:predict", json={"instances": pictures}).json()["predictions"]
+    assert found == [json.loads(each) for each in over_v2["predictions"][2]]
+    assert all(found)
+    for picture, expected in zip(PICTURES, found, strict=True):
+        path, headers = f"/v1/models/{model}:predict", {"content-type": "image/png"}
+        assert client.post(path, content=picture, headers=headers).json() == {"predictions": [expected]}
+        body = {"inputs": [{"image": decode_image(picture).pixels.tolist()}]}
+        assert client.post(path, json=body).json() == {"predictions": [expected]}
+
+
+# One input has no rows, one more dimensions than JSON is read with.
+@pytest.mark.parametrize("model", sorted({*ECHOES, *TENSOR_FIXTURES} - {"echo-scalar", "echo-deep"}))
+def test_v1_and_v2_give_the_same_tensors(client: TestClient[Litestar], model: str) -> None:
+    about = client.get(f"/v2/models/{model}").json()
+    shapes = {each["name"]: [2 if size == -1 else size for size in each["shape"]] for each in about["inputs"]}
+    inputs: list[dict[str, Any]] = []
+    for each in about["inputs"]:
+        count = int(np.prod(shapes[each["name"]]))
+        data = [f"text {index}" for index in range(count)] if each["datatype"] == "BYTES" else [1, 0] * (count // 2)
+        inputs.append({**each, "shape": shapes[each["name"]], "data": data})
+    nested = {each["name"]: np.array(each["data"], object).reshape(each["shape"]).tolist() for each in inputs}
+    rows = [dict(zip(nested, row, strict=True)) for row in zip(*nested.values(), strict=True)]
+    response = client.post(f"/v1/models/{model}:predict", json={"instances": rows})
+    assert response.status_code == 200, response.text
+    predictions = response.json()["predictions"]
+    if any(each["datatype"] in ("FP16", "BF16") for each in inputs):
+        # V2 has no JSON for them.
+        assert predictions == nested["x"]
+        return
+    expected = over_json(client, f"/v2/models/{model}/infer", {"inputs": inputs})
+    for name, (_, shape, data) in expected.items():
+        rows_of_output = [row[name] for row in predictions] if len(expected) > 1 else predictions
+        assert rows_of_output == np.array(data, object).reshape(shape).tolist()

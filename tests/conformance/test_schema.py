@@ -36,7 +36,9 @@ def test_every_endpoint_answers_as_it_is_described(case: Any) -> None:
     if "target" in case.path_parameters:
         case.path_parameters["target"] = next(TARGETS)
     response = case.call()
-    case.validate_response(response, checks=CHECKS)
+    # What is not implemented is no fault of the server's: KServe says so of a model that has no explainer.
+    checks = [each for each in CHECKS if response.status_code != 501 or each is not LIBRARY.not_a_server_error]
+    case.validate_response(response, checks=checks)
 
 
 @pytest.mark.parametrize("path", ["/schema", "/schema/openapi.json"])

@@ -251,9 +251,10 @@ def test_bytes_that_are_no_message_are_refused() -> None:
         InferMessage(b"\xff\xff\xff")
 
 
-def test_the_descriptors_are_those_of_the_proto(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["inference", "grps"])
+def test_the_descriptors_are_those_of_the_proto(tmp_path: Path, name: str) -> None:
     made = tmp_path / "made.binpb"
-    name = "app/protocols/pb/inference.proto"
-    command = [sys.executable, "-m", "grpc_tools.protoc", "-Iproto", f"--descriptor_set_out={made}", name]
+    proto = f"app/protocols/pb/{name}.proto"
+    command = [sys.executable, "-m", "grpc_tools.protoc", "-Iproto", f"--descriptor_set_out={made}", proto]
     subprocess.run(command, cwd=ROOT, check=True)
-    assert made.read_bytes() == (ROOT / "app/protocols/pb/inference.binpb").read_bytes(), "run `make proto`"
+    assert made.read_bytes() == (ROOT / f"app/protocols/pb/{name}.binpb").read_bytes(), "run `make proto`"

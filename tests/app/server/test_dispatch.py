@@ -77,6 +77,29 @@ def test_a_listener_answers_every_method_and_path() -> None:
                 assert response.json() == [method, path]
 
 
+class Owner(Verbs):
+    """A protocol to which a prefix belongs."""
+
+    prefix = "/v1/things"
+
+    def routing_error(self, status: int, message: str, /) -> bytes:
+        return f"[{status}]".encode()
+
+
+def test_errors_under_a_prefix_have_the_shape_of_its_owner() -> None:
+    with TestClient(create_app(built(("detector",)), [Owner("drive")], CollectorRegistry(), 1000)) as client:
+        for method, path, status in (
+            ("GET", "/v1/things/a", 405),
+            ("POST", "/v1/things", 404),
+            ("GET", "/v1/things/a/b", 404),
+        ):
+            refused = client.request(method, path)
+            assert (refused.status_code, refused.text) == (status, f"[{status}]")
+            assert refused.headers["content-type"] == "application/json"
+        for path in ("/v1/thingses", "/v1", "/x/v1/things"):
+            assert client.get(path).json() == {"error": f"Nothing is served at {path}"}
+
+
 def test_requests_go_to_the_application_of_their_port() -> None:
     engine = built(("detector",))
     main = create_app(engine, [], CollectorRegistry(), 1000)

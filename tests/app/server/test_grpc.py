@@ -26,6 +26,7 @@ from tests.conformance.served import ECHOES, echo
 from tests.grpc_server import SERVICE, Peer, built, message, over, serving_grpc
 from tests.server_process import ROOT, serving
 
+GRPS = "grps.protos.v1.GrpsService"
 HEALTH = "/grpc.health.v1.Health"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 
@@ -93,11 +94,11 @@ def test_health_of_a_service_that_is_not_there() -> None:
 
 def test_reflection_tells_all_that_is_served_and_how_it_is_called() -> None:
     with serving_grpc(built(("echo-fp32",))) as peer:
-        symbols = [SERVICE, "inference.ModelInferRequest", "grpc.health.v1.Health"]
+        symbols = [SERVICE, "inference.ModelInferRequest", GRPS, "grps.protos.v1.GrpsMessage", "grpc.health.v1.Health"]
         asked = [ServerReflectionRequest(file_containing_symbol=each) for each in symbols]
         listed, *files = reflected(peer, ServerReflectionRequest(list_services=""), *asked)
     names = {each.name for each in listed.list_services_response.service}
-    assert names == {SERVICE, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
+    assert names == {SERVICE, GRPS, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
     pool = DescriptorPool()
     for data in {each for file in files for each in file.file_descriptor_response.file_descriptor_proto}:
         pool.AddSerializedFile(data)
