@@ -47,7 +47,7 @@ def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = Ser
         usable = run(service.app, settings, service.loading, service.grpc, service.beside, announce, service.ending)
     except ListenError as error:
         sys.exit(f"charioteer: {error}")
-    if service.engine.busy:
+    if service.engine.busy or service.loading.busy:
         # A worker that outlived the drain would keep the interpreter from ever ending.
         logging.shutdown()
         os._exit(0)

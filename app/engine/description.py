@@ -22,6 +22,7 @@ class Origin(StrEnum):
     SHAPES = "input and output shapes"
     CONVENTION = "convention of the layout"
     CLASS = "Python class"
+    MACHINE = "this machine"
     GUESSED = "guessed"
 
 

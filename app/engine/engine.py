@@ -1,39 +1,31 @@
 """The one place where a request meets a model, whatever wire it came over."""
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, closing, contextmanager
+from contextlib import aclosing
 from typing import TypeVar
 
-import msgspec
-
+from app.engine.answering import Answering, Explanations
 from app.engine.events import Caller, InferenceObserver
-from app.engine.explain import ExplanationWorkers, explained
-from app.engine.parts import single_answers, text_pieces
+from app.engine.explain import ExplanationWorkers
 from app.engine.registry import Registration
 from app.engine.repository import Repository
-from app.engine.servable import Answered
 from app.engine.statistics import Statistics
 from app.engine.story import Story
 from app.engine.streaming import Piece, Pump
 from app.engine.trends import Trends
-from metadata.rule import annotate
+from app.engine.workers import Workers
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceResponse
-from tasks.explanation.explanation import Explanation
 
 __all__ = ("Engine",)
 
 WireT = TypeVar("WireT")
 PartT = TypeVar("PartT")
-
-_logger = logging.getLogger(__name__)
 
 _OFFLINE = "The server was taken offline by its operator"
 
@@ -71,9 +63,9 @@ class Engine:
         self.statistics = Statistics()
         self.trends = Trends(lambda name: bool(self.registry.versions(name)), clock)
         self.online = True
-        self._observers = observers
+        self._answering = Answering(self.registry, limits, observers, counting=(self.statistics, self.trends))
         self._worker_count = workers
-        self._workers = ThreadPoolExecutor(workers, thread_name_prefix="inference")
+        self._workers = Workers(workers, "inference")
         self._explanations = ExplanationWorkers(explain_workers)
         self._places = workers + max_waiting
         self._taken = 0
@@ -130,7 +122,7 @@ class Engine:
         """
         story = self._admitted(caller, model_name)
         try:
-            work = self._workers.submit(self._exchange, story, decode, encode)
+            work = self._workers.submit(self._answering.exchange, story, decode, encode)
         except RuntimeError:
             error = InferenceError(ErrorKind.MODEL_NOT_READY, "The server is stopping")
             raise self.refused(caller, error, model_name) from None
@@ -164,7 +156,7 @@ class Engine:
                 when the model fails on the way.
         """
         story = self._admitted(caller, model_name)
-        async with aclosing(self._pumped(story, self._pieces(story, decode))) as pieces:
+        async with aclosing(self._pumped(story, self._answering.pieces(story, decode))) as pieces:
             async for piece in pieces:
                 yield piece
 
@@ -194,7 +186,8 @@ class Engine:
             InferenceError: as `stream`.
         """
         story = self._admitted(caller, model_name)
-        async with aclosing(self._pumped(story, self._parts(story, decode, encode, encode_piece))) as parts:
+        source = self._answering.parts(story, decode, encode, encode_piece)
+        async with aclosing(self._pumped(story, source)) as parts:
             async for part in parts:
                 yield part
 
@@ -203,7 +196,7 @@ class Engine:
         caller: Caller,
         model_name: str,
         decode: Callable[[], InferenceRequest],
-        encode: Callable[[InferenceResponse, Sequence[Sequence[Sequence[Explanation]]]], WireT],
+        encode: Callable[[InferenceResponse, Explanations], WireT],
     ) -> WireT:
         """Answer one wire request, and say where in its images the reasons for the answer lie.
 
@@ -214,8 +207,7 @@ class Engine:
             caller: where the request comes from.
             model_name: the model it is addressed to; empty where only its body says so.
             decode: reads it; its own parameters are `ExplanationParameters`.
-            encode: writes the response, and for each of its outputs, for each image, the explanations: one for each
-                finding that is explained, best first.
+            encode: writes the response and its explanations, best first.
 
         Raises:
             InferenceError: whatever went wrong; UNSUPPORTED for a model whose answers cannot be explained, OVERLOADED
@@ -223,18 +215,18 @@ class Engine:
         """
         story = Story(caller, model_name, explanation=True)
         try:
-            return await self._explanations.run(lambda go_on: self._explain(story, decode, encode, go_on))
+            return await self._explanations.run(lambda go_on: self._answering.explain(story, decode, encode, go_on))
         except InferenceError as error:
             if story.error is None:
                 story.error = error
-                self._observe(story)
+                self._answering.tell(story)
             raise
 
     def refused(self, caller: Caller, error: InferenceError, model_name: str = "") -> InferenceError:
         """Tell observers of a request that was refused before it was read; gives `error` back, to be raised."""
         story = Story(caller, model_name)
         story.error = error
-        self._observe(story)
+        self._answering.tell(story)
         return error
 
     def infer(self, request: InferenceRequest) -> InferenceResponse:
@@ -243,8 +235,7 @@ class Engine:
         Raises:
             InferenceError: whatever went wrong.
         """
-        registration = self.registry.find(request.model_name, request.model_version)
-        return _response(request, registration, self._answer(registration, request))
+        return self._answering.answer(request)
 
     def hurry(self) -> None:
         """The server is about to stop: have explanations make do with the samples that they have."""
@@ -252,7 +243,7 @@ class Engine:
 
     def close(self) -> None:
         """Take no more requests, and drop those that wait."""
-        self._workers.shutdown(wait=False, cancel_futures=True)
+        self._workers.close()
         self._explanations.close()
 
     def _admitted(self, caller: Caller, model_name: str) -> Story:
@@ -268,7 +259,7 @@ class Engine:
     async def _pumped(self, story: Story, source: Generator[PartT]) -> AsyncGenerator[PartT]:
         def ended(error: InferenceError | None) -> None:
             story.error = story.error or error
-            self._observe(story)
+            self._answering.tell(story)
             self._leave()
 
         with self._lock:
@@ -280,99 +271,3 @@ class Engine:
                 yield part
         finally:
             pump.leave()
-
-    def _answer(self, registration: Registration, request: InferenceRequest) -> Answered:
-        return registration.ready_servable().answer(request, self.limits)
-
-    def _exchange(
-        self, story: Story, decode: Callable[[], InferenceRequest], encode: Callable[[InferenceResponse], WireT]
-    ) -> WireT:
-        story.begin()
-        try:
-            with self._failures(story):
-                request, registration = self._read(story, decode)
-                story.answered = answered = self._answer(registration, request)
-                return encode(_response(request, registration, answered))
-        finally:
-            self._observe(story)
-
-    def _explain(
-        self,
-        story: Story,
-        decode: Callable[[], InferenceRequest],
-        encode: Callable[[InferenceResponse, Sequence[Sequence[Sequence[Explanation]]]], WireT],
-        go_on: Callable[[], bool],
-    ) -> WireT:
-        story.begin()
-        try:
-            with self._failures(story):
-                request, registration = self._read(story, decode)
-                made = explained(registration.ready_servable(), request, self.limits, go_on)
-                story.answered, story.samples = made.answered, made.samples
-                return encode(_response(request, registration, made.answered), made.explanations)
-        finally:
-            self._observe(story)
-
-    def _pieces(self, story: Story, decode: Callable[[], InferenceRequest]) -> Generator[Piece]:
-        story.begin()
-        with self._failures(story):
-            yield from text_pieces(story, *self._read(story, decode), self.limits)
-
-    def _parts(
-        self,
-        story: Story,
-        decode: Callable[[], InferenceRequest],
-        encode: Callable[[InferenceResponse], WireT],
-        encode_piece: Callable[[Piece], WireT | None],
-    ) -> Generator[WireT]:
-        story.begin()
-        with self._failures(story):
-            request, registration = self._read(story, decode)
-            if registration.ready_servable().streams:
-                with closing(text_pieces(story, request, registration, self.limits)) as pieces:
-                    for piece in pieces:
-                        if (part := encode_piece(piece)) is not None:
-                            yield part
-                return
-            for answered in single_answers(story, request, registration, self.limits):
-                yield encode(_response(request, registration, answered))
-
-    def _read(self, story: Story, decode: Callable[[], InferenceRequest]) -> tuple[InferenceRequest, Registration]:
-        story.request = request = decode()
-        story.registration = registration = self.registry.find(request.model_name, request.model_version)
-        return request, registration
-
-    @contextmanager
-    def _failures(self, story: Story) -> Generator[None]:
-        """Whatever goes wrong inside is told to `story`, and leaves as an `InferenceError`."""
-        try:
-            yield
-        except InferenceError as error:
-            if error.kind in (ErrorKind.MODEL_FAILED, ErrorKind.INTERNAL):
-                _logger.exception("inference failed", extra={"request_id": story.caller.request_id})
-            story.error = error
-            raise
-        except Exception as error:
-            _logger.exception("inference failed", extra={"request_id": story.caller.request_id})
-            message = f"Something went wrong in the server; its log tells what, under request {story.caller.request_id}"
-            story.error = InferenceError(ErrorKind.INTERNAL, message)
-            raise story.error from error
-
-    def _observe(self, story: Story) -> None:
-        # The statistics and the trends are of inferences: one explanation takes as long as hundreds of them.
-        counting = () if story.explanation else (self.statistics, self.trends)
-        for observer in (*counting, *self._observers):
-            try:
-                observer.observe(story.event)
-            except Exception:
-                _logger.exception("observer failed")
-
-
-def _response(request: InferenceRequest, registration: Registration, answered: Answered) -> InferenceResponse:
-    outputs = [msgspec.structs.replace(output, parameters=annotate(output.parameters)) for output in answered.outputs]
-    return InferenceResponse(
-        id=request.id,
-        model_name=registration.source.name,
-        model_version=registration.source.version,
-        outputs=outputs,
-    )

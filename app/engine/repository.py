@@ -3,9 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
+from app.engine.daemon import in_daemon_thread
 from app.engine.registry import ModelState, Registration, Registry
 from app.engine.servable import Servable
 from app.settings.model import ModelError, ModelSource
@@ -63,7 +65,7 @@ class Repository:
             loaded: list[Registration] = []
             for source in sources:
                 try:
-                    servable = await asyncio.to_thread(self._load, source)
+                    servable = await in_daemon_thread(partial(self._load, source))
                 except ModelError as error:
                     raise InferenceError(ErrorKind.MODEL_NOT_READY, f"Failed to load {name!r}: {error}") from None
                 loaded.append(Registration(source=source, state=ModelState.READY, servable=servable))

@@ -80,6 +80,11 @@ class Servable(Protocol):
         """The tensors into which its predictions are stacked."""
         ...
 
+    @property
+    def parameters_type(self) -> type[msgspec.Struct]:
+        """The parameters that its inputs may carry."""
+        ...
+
     def answer(self, request: InferenceRequest, limits: Limits, /) -> Answered:
         """Answer every input of `request`.
 
@@ -155,6 +160,7 @@ class BoundServable(Generic[InputT, PredictionT]):
         self.streams = self._streaming is not None
         self.description = description
         self.inputs = task.inputs
+        self.parameters_type = task.parameters_type
         self.outputs = task.outputs
 
     def answer(self, request: InferenceRequest, limits: Limits, /) -> Answered:

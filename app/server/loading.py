@@ -3,8 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
-from app.engine.registry import Registry
+from app.engine.daemon import in_daemon_thread
+from app.engine.registry import ModelState, Registry
 from app.engine.servable import Servable
 from app.server.tuning import freeze_garbage
 from app.settings.model import ModelSource
@@ -31,6 +33,11 @@ class ModelLoading:
         self._load = load
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def busy(self) -> bool:
+        """Whether a model is being loaded, which may outlast the server's end."""
+        return any(each.state is ModelState.LOADING for each in self._registry.registrations)
+
     def start(self) -> None:
         """Begin, in the running event loop."""
         self._task = asyncio.create_task(self._load_all())
@@ -43,7 +50,7 @@ class ModelLoading:
 
     async def _load_all(self) -> None:
         sources = [registration.source for registration in self._registry.registrations]
-        await asyncio.gather(*(asyncio.to_thread(self._load_one, source) for source in sources))
+        await asyncio.gather(*(in_daemon_thread(partial(self._load_one, source)) for source in sources))
         freeze_garbage()
         self.when_finished(any(each.servable is not None for each in self._registry.registrations))
 

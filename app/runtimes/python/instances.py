@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from app.engine.workers import waiting_elsewhere
 from tasks.exchange.error import ErrorKind, InferenceError
 
 __all__ = ("Gone", "Instance", "Instances", "LateError", "Lease", "told")
@@ -22,6 +23,9 @@ __all__ = ("Gone", "Instance", "Instances", "LateError", "Lease", "told")
 T = TypeVar("T")
 
 _LONGEST_TEXT = 400
+_WAITING_FOR_EACH = 32
+"""So many requests may wait for each object: a model that is slow is not to fill the server's own waiting room."""
+
 _SECONDS_TO_CLOSE = 30.0
 """A `close` that is a coroutine is cancelled then."""
 
@@ -34,7 +38,7 @@ def told(error: BaseException) -> str:
         text = "(its text cannot be read)"
     text = text.encode(errors="replace").decode()
     shown = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
-    return f"{type(error).__name__}: {shown}"
+    return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
 
 
 class LateError(Exception):
@@ -84,7 +88,8 @@ class Instance:
         self.due = time.monotonic() + seconds
         self._jobs.put((job, seconds, future))
         try:
-            error = future.exception(seconds)
+            with waiting_elsewhere():
+                error = future.exception(seconds)
         except TimeoutError:
             raise LateError from None
         if error is not None:
@@ -213,6 +218,7 @@ class Instances:
         self._seconds = seconds
         self._changed = threading.Condition()
         self._closed = False
+        self._waiting = 0
 
     @contextmanager
     def lease(self) -> Generator[Lease]:
@@ -260,7 +266,18 @@ class Instances:
                 if until <= now:
                     message = f"The model was at other calls for {self._seconds:g} s; try again later"
                     raise InferenceError(ErrorKind.OVERLOADED, message)
-                self._changed.wait(min(until, hope) - now)
+                if self._waiting >= len(self._all) * _WAITING_FOR_EACH:
+                    message = f"{self._waiting} requests wait for the model, and it takes no more; try again later"
+                    raise InferenceError(ErrorKind.OVERLOADED, message)
+                self._wait(min(until, hope) - now)
+
+    def _wait(self, seconds: float) -> None:
+        self._waiting += 1
+        try:
+            with waiting_elsewhere():
+                self._changed.wait(seconds)
+        finally:
+            self._waiting -= 1
 
     def _give_back(self, instance: Instance) -> None:
         with self._changed:

@@ -1,5 +1,6 @@
 """Models that fail in every way, each beside one that goes on serving."""
 
+import os
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -46,6 +47,17 @@ def answered_by_the_good(client: Client) -> bool:
 def body(predict: str) -> str:
     return f"import math, sys, threading, asyncio\nclass Model:\n    {predict}\n"
 
+
+HELD = """
+import pathlib
+HERE = pathlib.Path(__file__).parent
+class Model:
+    def predict(self, image):
+        if not (HERE / "open").exists():
+            (HERE / "gate").read_text()
+        return []
+"""
+"""Its first call hangs until the pipe beside it is written to and closed."""
 
 BOX = "dict(label='it', score={score}, xmin={xmin}, ymin=0, xmax=30, ymax=20)"
 
@@ -117,6 +129,25 @@ def test_a_model_that_hangs_does_not_pile_up_what_is_asked_of_it(tmp_path: Path)
         write(tmp_path / "bad", GOOD)
         assert client.post("/v2/repository/models/bad/load").status_code == 200
         assert infer(client, "bad", image_input()).status_code == 200
+
+
+def test_while_a_model_hangs_every_worker_is_there_for_the_others(tmp_path: Path) -> None:
+    write(tmp_path / "good", GOOD)
+    folder = write(tmp_path / "slow", HELD)
+    os.mkfifo(folder / "gate")
+    found: list[httpx.Response] = []
+    with serving(tmp_path) as client:
+        asking = [threading.Thread(target=lambda: found.append(infer(client, "slow", image_input()))) for _ in range(8)]
+        for each in asking:
+            each.start()
+        # Opened for writing, a pipe waits for its reader: from here on the model is in its call.
+        with (folder / "gate").open("w"):
+            (folder / "open").touch()
+            assert answered_by_the_good(client)
+            assert not found
+        for each in asking:
+            each.join(30)
+    assert [each.status_code for each in found] == [200] * 8
 
 
 def test_boxes_outside_the_image_are_clipped_or_left_out(tmp_path: Path) -> None:

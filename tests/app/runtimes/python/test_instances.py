@@ -206,6 +206,29 @@ def test_a_call_waits_only_so_long_for_an_object_that_another_keeps() -> None:
     assert asked(instances) == 0
 
 
+def test_only_so_many_calls_wait_for_an_object() -> None:
+    instances, _ = made()
+    found: list[Any] = []
+    refused = threading.Event()
+
+    def ask() -> None:
+        try:
+            found.append(asked(instances))
+        except InferenceError as error:
+            found.append(str(error))
+            refused.set()
+
+    threads = [threading.Thread(target=ask) for _ in range(33)]
+    with instances.lease():
+        for each in threads:
+            each.start()
+        assert refused.wait(LONG)
+    for each in threads:
+        each.join(LONG)
+    assert found.count(0) == 32
+    assert "32 requests wait for the model, and it takes no more; try again later" in found
+
+
 def test_several_objects_answer_at_once() -> None:
     instances, _ = made(count=2)
     meeting = threading.Barrier(2, timeout=LONG)

@@ -88,3 +88,14 @@ def test_a_load_that_never_returns_keeps_nothing_else_from_being_served(tmp_path
         assert infer(server.address) == 200
         assert server.stop() == 0
         assert "did not end within 0.5 s" in "".join(server.log)
+
+
+def test_a_load_that_never_returns_does_not_keep_the_server_from_ending(tmp_path: Path) -> None:
+    code = "import pathlib, threading\npathlib.Path(__file__).with_name('reached').touch()\nthreading.Event().wait()"
+    folder = write(tmp_path / "never", code)
+    with serving("--model", str(folder), "--allow-code") as server:
+        while not (folder / "reached").is_file():
+            assert server.process.poll() is None
+            threading.Event().wait(0.01)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.wait() == 0

@@ -1,0 +1,175 @@
+"""What a worker thread does with one request, from the bytes that came to the bytes that go."""
+
+import logging
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing, contextmanager
+from typing import TypeVar
+
+import msgspec
+
+from app.engine.events import InferenceObserver
+from app.engine.explain import explained
+from app.engine.parts import single_answers, text_pieces
+from app.engine.registry import Registration, Registry
+from app.engine.servable import Answered
+from app.engine.story import Story
+from app.engine.streaming import Piece
+from metadata.rule import annotate
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.limits import Limits
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.response import InferenceResponse
+from tasks.explanation.explanation import Explanation
+
+__all__ = ("Answering", "Explanations")
+
+WireT = TypeVar("WireT")
+
+Explanations = Sequence[Sequence[Sequence[Explanation]]]
+"""For each output of a response, for each of its images, one for each finding that is explained."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Answering:
+    """Finds the models of requests, has them answer, and tells the observers how that went.
+
+    Args:
+        registry: has the models.
+        limits: how much of one request is worked on.
+        observers: told of every request.
+        counting: told of every request but explanations, of which one takes as long as hundreds of the others.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        limits: Limits,
+        observers: Sequence[InferenceObserver],
+        counting: Sequence[InferenceObserver],
+    ) -> None:
+        self._registry = registry
+        self._limits = limits
+        self._observers = observers
+        self._counting = counting
+
+    def answer(self, request: InferenceRequest) -> InferenceResponse:
+        """The answer to a request, of which no observer is told.
+
+        Raises:
+            InferenceError: whatever went wrong.
+        """
+        registration = self._registry.find(request.model_name, request.model_version)
+        return _response(request, registration, registration.ready_servable().answer(request, self._limits))
+
+    def exchange(
+        self, story: Story, decode: Callable[[], InferenceRequest], encode: Callable[[InferenceResponse], WireT]
+    ) -> WireT:
+        """Answer a request as a whole.
+
+        Raises:
+            InferenceError: whatever went wrong.
+        """
+        story.begin()
+        try:
+            with self._failures(story):
+                request, registration = self._read(story, decode)
+                story.answered = answered = registration.ready_servable().answer(request, self._limits)
+                return encode(_response(request, registration, answered))
+        finally:
+            self.tell(story)
+
+    def explain(
+        self,
+        story: Story,
+        decode: Callable[[], InferenceRequest],
+        encode: Callable[[InferenceResponse, Explanations], WireT],
+        go_on: Callable[[], bool],
+    ) -> WireT:
+        """Answer a request and explain the answer, as well as that can be done while `go_on` says yes.
+
+        Raises:
+            InferenceError: whatever went wrong.
+        """
+        story.begin()
+        try:
+            with self._failures(story):
+                request, registration = self._read(story, decode)
+                made = explained(registration.ready_servable(), request, self._limits, go_on)
+                story.answered, story.samples = made.answered, made.samples
+                return encode(_response(request, registration, made.answered), made.explanations)
+        finally:
+            self.tell(story)
+
+    def pieces(self, story: Story, decode: Callable[[], InferenceRequest]) -> Generator[Piece]:
+        """The pieces of a text while it is made. Whoever reads them tells the story.
+
+        Raises:
+            InferenceError: whatever went wrong.
+        """
+        story.begin()
+        with self._failures(story):
+            yield from text_pieces(story, *self._read(story, decode), self._limits)
+
+    def parts(
+        self,
+        story: Story,
+        decode: Callable[[], InferenceRequest],
+        encode: Callable[[InferenceResponse], WireT],
+        encode_piece: Callable[[Piece], WireT | None],
+    ) -> Generator[WireT]:
+        """The pieces of a text, or the answers to single data, written. Whoever reads them tells the story.
+
+        Raises:
+            InferenceError: whatever went wrong.
+        """
+        story.begin()
+        with self._failures(story):
+            request, registration = self._read(story, decode)
+            if registration.ready_servable().streams:
+                with closing(text_pieces(story, request, registration, self._limits)) as pieces:
+                    for piece in pieces:
+                        if (part := encode_piece(piece)) is not None:
+                            yield part
+                return
+            for answered in single_answers(story, request, registration, self._limits):
+                yield encode(_response(request, registration, answered))
+
+    def tell(self, story: Story) -> None:
+        """Tell the observers of a request that has come to its end."""
+        for observer in (*(() if story.explanation else self._counting), *self._observers):
+            try:
+                observer.observe(story.event)
+            except Exception:
+                _logger.exception("observer failed")
+
+    def _read(self, story: Story, decode: Callable[[], InferenceRequest]) -> tuple[InferenceRequest, Registration]:
+        story.request = request = decode()
+        story.registration = registration = self._registry.find(request.model_name, request.model_version)
+        return request, registration
+
+    @contextmanager
+    def _failures(self, story: Story) -> Generator[None]:
+        """Whatever goes wrong inside is told to `story`, and leaves as an `InferenceError`."""
+        try:
+            yield
+        except InferenceError as error:
+            if error.kind in (ErrorKind.MODEL_FAILED, ErrorKind.INTERNAL):
+                _logger.exception("inference failed", extra={"request_id": story.caller.request_id})
+            story.error = error
+            raise
+        except Exception as error:
+            _logger.exception("inference failed", extra={"request_id": story.caller.request_id})
+            message = f"Something went wrong in the server; its log tells what, under request {story.caller.request_id}"
+            story.error = InferenceError(ErrorKind.INTERNAL, message)
+            raise story.error from error
+
+
+def _response(request: InferenceRequest, registration: Registration, answered: Answered) -> InferenceResponse:
+    outputs = [msgspec.structs.replace(output, parameters=annotate(output.parameters)) for output in answered.outputs]
+    return InferenceResponse(
+        id=request.id,
+        model_name=registration.source.name,
+        model_version=registration.source.version,
+        outputs=outputs,
+    )

@@ -1,0 +1,161 @@
+"""The threads that answer requests, and those of them that wait for something else."""
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+
+import pytest
+
+from app.engine.workers import Workers, waiting_elsewhere
+
+SECONDS = 30
+
+
+class Gate:
+    """Jobs that say that they have begun, and go on when they are let."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.begun = threading.Semaphore(0)
+
+    def pass_through(self) -> str:
+        self.begun.release()
+        assert self.open.wait(SECONDS)
+        return threading.current_thread().name
+
+    def wait_elsewhere(self) -> str:
+        with waiting_elsewhere():
+            return self.pass_through()
+
+    def await_begun(self, count: int) -> None:
+        for _ in range(count):
+            assert self.begun.acquire(timeout=SECONDS)
+
+
+def test_results_and_errors_come_back() -> None:
+    workers = Workers(2, "w")
+    assert workers.submit(divmod, 7, 2).result(SECONDS) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        workers.submit(divmod, 1, 0).result(SECONDS)
+    with pytest.raises(SystemExit):
+        workers.submit(lambda: exit_now()).result(SECONDS)
+    assert workers.submit(len, "still there").result(SECONDS) == 11
+    workers.close()
+
+
+def exit_now() -> None:
+    raise SystemExit(1)
+
+
+def test_no_more_are_at_work_than_there_are_workers() -> None:
+    workers, gate = Workers(2, "w"), Gate()
+    jobs = [workers.submit(gate.pass_through) for _ in range(5)]
+    gate.await_begun(2)
+    assert not gate.begun.acquire(timeout=0.05)
+    gate.open.set()
+    assert {each.result(SECONDS) for each in jobs} <= {"w-1", "w-2"}
+    workers.close()
+
+
+def test_whoever_waits_elsewhere_makes_room_for_another() -> None:
+    workers, hung = Workers(2, "w"), Gate()
+    waiting = [workers.submit(hung.wait_elsewhere) for _ in range(10)]
+    hung.await_begun(10)
+    assert workers.submit(len, "ab").result(SECONDS) == 2
+    hung.open.set()
+    for each in waiting:
+        each.result(SECONDS)
+    workers.close()
+
+
+def test_afterwards_no_more_are_at_work_than_before() -> None:
+    workers, hung, gate = Workers(2, "w"), Gate(), Gate()
+    waiting = [workers.submit(hung.wait_elsewhere) for _ in range(6)]
+    hung.await_begun(6)
+    hung.open.set()
+    for each in waiting:
+        each.result(SECONDS)
+    jobs = [workers.submit(gate.pass_through) for _ in range(20)]
+    gate.await_begun(2)
+    assert not gate.begun.acquire(timeout=0.05)
+    gate.open.set()
+    for each in jobs:
+        each.result(SECONDS)
+    workers.close()
+
+
+def test_the_spare_threads_take_their_places_again() -> None:
+    workers = Workers(1, "w")
+    for _ in range(20):
+        gate = Gate()
+        waiting = workers.submit(gate.wait_elsewhere)
+        gate.await_begun(1)
+        assert workers.submit(len, "abc").result(SECONDS) == 3
+        gate.open.set()
+        waiting.result(SECONDS)
+    assert threading.active_count() < 20
+    workers.close()
+
+
+def test_waiting_elsewhere_is_nothing_to_other_threads() -> None:
+    with waiting_elsewhere():
+        pass
+
+
+def test_jobs_that_wait_are_dropped_at_the_end_and_those_in_hand_finished() -> None:
+    workers, gate = Workers(1, "w"), Gate()
+    in_hand = workers.submit(gate.pass_through)
+    gate.await_begun(1)
+    dropped = workers.submit(len, "")
+    workers.close()
+    workers.close()
+    with pytest.raises(CancelledError):
+        dropped.result(SECONDS)
+    with pytest.raises(RuntimeError, match="no more jobs"):
+        workers.submit(len, "")
+    gate.open.set()
+    assert in_hand.result(SECONDS) == "w-1"
+
+
+def test_a_job_may_step_aside_while_the_workers_are_closed() -> None:
+    workers, gate = Workers(1, "w"), Gate()
+    waiting = workers.submit(gate.wait_elsewhere)
+    gate.await_begun(1)
+    workers.close()
+    gate.open.set()
+    assert waiting.result(SECONDS)
+
+
+def test_a_job_that_was_cancelled_is_not_run() -> None:
+    workers, gate, ran = Workers(1, "w"), Gate(), threading.Event()
+    workers.submit(gate.pass_through)
+    gate.await_begun(1)
+    job: Future[None] = workers.submit(ran.set)
+    assert job.cancel()
+    gate.open.set()
+    workers.submit(len, "").result(SECONDS)
+    assert not ran.is_set()
+    workers.close()
+
+
+def test_workers_that_nobody_uses_any_more_go_home() -> None:
+    ended = threading.Event()
+
+    class Held:
+        def __call__(self) -> Callable[[], object]:
+            return self
+
+    workers, held = Workers(1, "w"), Held()
+    threads = {each for each in threading.enumerate() if each.name.startswith("w-")}
+    workers.submit(held).result(SECONDS)
+    (thread,) = {each for each in threading.enumerate() if each.name.startswith("w-")} - threads
+    known = weakref.ref(held, lambda _: ended.set())
+    del held
+    del workers
+    gc.collect()
+    thread.join(SECONDS)
+    assert not thread.is_alive()
+    assert known() is None
+    assert ended.is_set()
