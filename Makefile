@@ -21,7 +21,8 @@ test: $(VENV)/.test browser ## install what the tests need, and run all of them
 browser:
 	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || { \
 		echo "Installing Chromium for the tests of the page ..."; \
-		{ apt-get update && apt-get install --yes --no-install-recommends chromium fonts-dejavu-core; } >/dev/null; }
+		{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
+			chromium fonts-dejavu-core; } >/dev/null || echo "Chromium could not be installed; its tests will say so"; }
 
 check: $(VENV)/.check ## lint, types, import contracts, spelling, dead links
 	@$(BIN)/ruff check .
