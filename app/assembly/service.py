@@ -57,7 +57,8 @@ class Service:
             max_explanation_seconds=settings.max_explanation_seconds,
         )
         self.registry = Registry(discover())
-        observers: list[InferenceObserver] = [RequestLog(), Metrics(metrics)]
+        counted = Metrics(metrics, lambda name: bool(self.registry.versions(name)))
+        observers: list[InferenceObserver] = [RequestLog(), counted]
         self._closing = ExitStack()
         if settings.otlp_endpoint is not None:
             tracing = _tracing(settings.otlp_endpoint)

@@ -1,5 +1,7 @@
 """Prometheus metrics of inferences."""
 
+from collections.abc import Callable
+
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from app.engine.events import InferenceEvent
@@ -15,9 +17,11 @@ class Metrics:
 
     Args:
         registry: where the metrics are registered; one for each server, never the library's global one.
+        known: whether a model has a name; others are counted under the empty name, because senders make them up.
     """
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, known: Callable[[str], bool]) -> None:
+        self._known = known
         labels = ("protocol", "model", "version", "outcome")
         self._inferences = Counter(
             "charioteer_inferences", "Inference requests that came to their end.", labels, registry=registry
@@ -54,7 +58,8 @@ class Metrics:
         )
 
     def observe(self, event: InferenceEvent, /) -> None:
-        protocol, model, version = event.caller.protocol, event.model_name, event.model_version
+        protocol, version = event.caller.protocol, event.model_version
+        model = event.model_name if self._known(event.model_name) else ""
         outcome = event.outcome.value if event.outcome else "ok"
         if event.explanation:
             self._explanations.labels(protocol, model, version, outcome).inc()

@@ -2,6 +2,7 @@
 
 import binascii
 from collections.abc import Sequence
+from typing import TypeGuard, cast
 
 import msgspec
 import pybase64
@@ -10,7 +11,11 @@ from app.protocols.json_body import read_json
 from tasks.exchange.error import invalid
 from tasks.exchange.tensor import Element
 
-__all__ = ("BinaryElement", "StringElement", "string_elements")
+__all__ = ("B64", "BinaryElement", "StringElement", "is_b64", "string_elements")
+
+B64 = "b64"
+"""The key under which an object holds bytes: TensorFlow Serving's form of them, which KServe V1 takes too."""
+
 
 _URL_SAFE = str.maketrans("-_", "+/", " \t\r\n")
 _WORTH_DECODING_IN_PLACE = 256
@@ -69,6 +74,14 @@ class _DecodedElement(msgspec.Struct, frozen=True):
 
     def text(self) -> str:
         return msgspec.json.decode(self.source, type=str)
+
+
+def is_b64(value: object) -> TypeGuard[dict[str, str]]:
+    """Whether `value` is bytes, as an object of one key, ``{"b64": "<base64>"}``."""
+    if not isinstance(value, dict):
+        return False
+    members = cast("dict[str, object]", value)
+    return len(members) == 1 and isinstance(members.get(B64), str)
 
 
 def string_elements(raw: msgspec.Raw, path: str) -> Sequence[Element]:

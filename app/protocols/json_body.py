@@ -11,7 +11,7 @@ import msgspec
 from tasks.exchange.error import InferenceError, invalid
 from tasks.exchange.parameters import explained
 
-__all__ = ("first_path", "read_json")
+__all__ = ("first_path", "has_lone_surrogate", "read_json")
 
 T = TypeVar("T")
 
@@ -56,6 +56,17 @@ def first_path(value: object, wanted: Callable[[object], bool], path: str = "") 
     return None
 
 
+def has_lone_surrogate(value: object) -> bool:
+    """Whether `value` is a text that cannot be written in UTF-8."""
+    if not isinstance(value, str) or value.isascii():
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
 @cache
 def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     return msgspec.json.Decoder(kind)
@@ -91,12 +102,4 @@ def _diagnosed(body: memoryview, error: Exception, path: str) -> InferenceError:
 def _is_no_json(value: object) -> bool:
     if isinstance(value, float):
         return not math.isfinite(value)
-    return isinstance(value, str) and not value.isascii() and _has_lone_surrogate(value)
-
-
-def _has_lone_surrogate(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
+    return has_lone_surrogate(value)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.protocols.json_body import first_path, read_json
+from app.protocols.nested_rows import flattened
 from tasks.exchange.error import brief, invalid
 from tasks.exchange.tensor import Datatype, Tensor
 
@@ -57,7 +57,7 @@ def _values(datatype: Datatype, data: msgspec.Raw, path: str) -> NDArray[Any]:
     try:
         numbers: Sequence[object] = msgspec.json.decode(data, type=_FLAT[datatype.kind])
     except (msgspec.DecodeError, RecursionError):
-        numbers = _flattened(read_json(data, list[Any], path), datatype, path)
+        numbers = _numbers_of(read_json(data, list[Any], path), datatype, path)
     try:
         with np.errstate(over="ignore"):
             array = np.array(numbers, dtype=datatype.dtype)
@@ -70,21 +70,17 @@ def _values(datatype: Datatype, data: msgspec.Raw, path: str) -> NDArray[Any]:
     return array
 
 
-def _flattened(values: list[Any], datatype: Datatype, path: str) -> Sequence[object]:
+def _numbers_of(values: list[Any], datatype: Datatype, path: str) -> Sequence[object]:
     """Nested rows in row-major order, every value of a kind that `datatype` takes."""
     allowed: set[type] = {int, float} if datatype.kind == "f" else {int, bool}
-    level = values
-    while level and isinstance(level[0], list):
-        if any(type(row) is not list for row in level):
-            break
-        level = list(chain.from_iterable(level))
-    if set(map(type, level)) <= allowed:
-        return level
-    found = first_path(values, lambda value: type(value) not in {list, *allowed}, path)
-    if found is None:
+    found = flattened(values)
+    if set(map(type, found)) <= allowed:
+        return found
+    wrong = first_path(values, lambda value: type(value) not in {list, *allowed}, path)
+    if wrong is None:
         raise invalid("Expected a flat array, or nested rows that are all of one depth", path)
-    kind = "null" if found[1] is None else type(found[1]).__name__
-    raise invalid(f"Expected {datatype} numbers, got {kind}", found[0])
+    kind = "null" if wrong[1] is None else type(wrong[1]).__name__
+    raise invalid(f"Expected {datatype} numbers, got {kind}", wrong[0])
 
 
 def _shaped(values: NDArray[Any], shape: Sequence[int], path: str) -> NDArray[Any]:

@@ -4,10 +4,11 @@ import asyncio
 import zlib
 
 from app.engine.engine import Engine
+from app.engine.events import Caller
 from app.protocols.protocol import HttpRequest
 from tasks.exchange.error import ErrorKind, InferenceError, brief, invalid
 
-__all__ = ("body_of", "decompressed")
+__all__ = ("body_of", "body_to_infer", "decompressed")
 
 # zlib's window bits: 16 more for gzip's header; deflate is zlib's own format (RFC 9110, 8.4.1).
 _WINDOW_BITS = {"gzip": zlib.MAX_WBITS + 16, "x-gzip": zlib.MAX_WBITS + 16, "deflate": zlib.MAX_WBITS}
@@ -24,6 +25,18 @@ async def body_of(request: HttpRequest, engine: Engine) -> bytes:
     if encoding in ("identity", ""):
         return body
     return await asyncio.to_thread(decompressed, body, encoding, engine.limits.max_request_bytes)
+
+
+async def body_to_infer(request: HttpRequest, engine: Engine, caller: Caller, model_name: str) -> bytes:
+    """The plain body of a request to infer; observers are told when it cannot be had.
+
+    Raises:
+        InferenceError: as `decompressed`.
+    """
+    try:
+        return await body_of(request, engine)
+    except InferenceError as error:
+        raise engine.refused(caller, error, model_name) from None
 
 
 def decompressed(body: bytes, encoding: str, most: int) -> bytes:

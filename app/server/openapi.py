@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from app import __version__
-from app.protocols.protocol import Endpoint, HttpProtocol
+from app.protocols.protocol import Endpoint, HttpListener, HttpProtocol
 
 __all__ = ("describe_service",)
 
@@ -33,8 +33,15 @@ _REASONS = {
 }
 
 
-def describe_service(protocols: Mapping[HttpProtocol, Sequence[Endpoint]]) -> dict[str, Any]:
-    """The OpenAPI document of every endpoint. A path on which protocols meet takes and gives what any of them does."""
+def describe_service(
+    protocols: Mapping[HttpProtocol, Sequence[Endpoint]], listeners: Sequence[HttpListener] = ()
+) -> dict[str, Any]:
+    """The OpenAPI document of every endpoint. A path on which protocols meet takes and gives what any of them does.
+
+    Args:
+        protocols: what each of them serves.
+        listeners: those among them that have a port of their own, of which the document's tags say so.
+    """
     endpoints = [each for served in protocols.values() for each in served]
     given = (kind for each in endpoints for kind in (each.body, each.answer, each.refusal) if kind is not None)
     kinds = list(dict.fromkeys(given))
@@ -53,6 +60,10 @@ def describe_service(protocols: Mapping[HttpProtocol, Sequence[Endpoint]]) -> di
     return {
         "openapi": "3.1.0",
         "info": {"title": "Charioteer", "version": __version__},
+        "tags": [
+            {"name": each.name, "description": f"{each.title}, on a port of its own: not served on this one"}
+            for each in listeners
+        ],
         "paths": dict(sorted(paths.items())),
         "components": {"schemas": components},
     }

@@ -2,10 +2,12 @@
 
 from enum import StrEnum
 
-__all__ = ("ErrorKind", "InferenceError", "brief", "invalid")
+__all__ = ("ErrorKind", "InferenceError", "brief", "invalid", "shortened")
 
 
 _LONGEST_QUOTE = 80
+_LONGEST_MESSAGE = 2000
+_LONGEST_PATH = 1000
 
 
 class ErrorKind(StrEnum):
@@ -26,6 +28,8 @@ class ErrorKind(StrEnum):
 class InferenceError(Exception):
     """A failure that can be told to the sender as it stands.
 
+    Message and path are cut where they get long, because names in them may be the sender's.
+
     Args:
         kind: what went wrong, in neutral terms.
         message: one sentence saying what was expected and what came.
@@ -33,10 +37,10 @@ class InferenceError(Exception):
     """
 
     def __init__(self, kind: ErrorKind, message: str, path: str = "") -> None:
-        super().__init__(message)
         self.kind = kind
-        self.message = message
-        self.path = path
+        self.message = shortened(message, _LONGEST_MESSAGE)
+        self.path = shortened(path, _LONGEST_PATH)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
@@ -51,10 +55,14 @@ class InferenceError(Exception):
 
 def brief(value: object) -> str:
     """What a sender sent, quoted back in a message: never more than a line of it."""
-    shown = repr(value)
-    return shown if len(shown) <= _LONGEST_QUOTE else f"{shown[:_LONGEST_QUOTE]}..."
+    return shortened(repr(value))
 
 
 def invalid(message: str, path: str = "") -> InferenceError:
     """An `INVALID_REQUEST` error, by far the commonest kind below the wire."""
     return InferenceError(ErrorKind.INVALID_REQUEST, message, path)
+
+
+def shortened(text: str, most: int = _LONGEST_QUOTE) -> str:
+    """`text`, or what it begins with where it has more than `most` characters."""
+    return text if len(text) <= most else f"{text[:most]}..."

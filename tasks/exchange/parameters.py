@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar, get_args
 
 import msgspec
 
-from tasks.exchange.error import InferenceError, invalid
+from tasks.exchange.error import InferenceError, invalid, shortened
 
 __all__ = ("Fraction", "Positive", "TextList", "convert", "explained", "read_parameters")
 
@@ -24,6 +24,7 @@ TextList = tuple[str, ...]
 """Several texts. Where parameters cannot be arrays, a string holds a JSON array; a plain text is a list of one."""
 
 _AT = re.compile(r" - at `(?:key in )?\$(?P<path>[^`]*)`$")
+_QUOTED = re.compile(r"(?<=^Invalid enum value ).*", re.DOTALL)
 
 
 def convert(value: object, kind: type[T], path: str = "") -> T:
@@ -42,7 +43,8 @@ def explained(error: msgspec.ValidationError, path: str = "") -> InferenceError:
     """What msgspec has against a value, with its ``$.a[0].b`` turned into a path under `path`."""
     text = str(error)
     at = _AT.search(text)
-    found = invalid(_AT.sub("", text), at["path"].removeprefix(".") if at else "")
+    said = _QUOTED.sub(lambda match: shortened(match[0]), _AT.sub("", text))
+    found = invalid(said, at["path"].removeprefix(".") if at else "")
     return found.under(path) if path else found
 
 

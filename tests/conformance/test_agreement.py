@@ -40,6 +40,12 @@ def client() -> Iterator[TestClient[Litestar]]:
 
 
 @pytest.fixture(scope="module")
+def tensorflow() -> Iterator[TestClient[Litestar]]:
+    with TestClient(build(EVERYTHING, "tensorflow-serving")) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
 def peer() -> Iterator[Peer]:
     with serving_grpc(over([source(name) for name in EVERYTHING], load_any)) as peer:
         yield peer
@@ -150,6 +156,65 @@ def test_v1_and_v2_find_the_same_in_the_same_images(client: TestClient[Litestar]
         assert client.post(path, content=picture, headers=headers).json() == {"predictions": [expected]}
         body = {"inputs": [{"image": decode_image(picture).pixels.tolist()}]}
         assert client.post(path, json=body).json() == {"predictions": [expected]}
+
+
+TEXTS = ["red, green and red", "nothing", "blue", "", "Grün ist green"]
+
+
+@pytest.mark.parametrize("model", ["sorter", "tagger", "continuer"])
+def test_v1_and_v2_find_the_same_in_the_same_texts(client: TestClient[Litestar], model: str) -> None:
+    texts = {"name": "args", "datatype": "BYTES", "shape": [len(TEXTS)], "data": TEXTS}
+    over_v2 = over_json(client, f"/v2/models/{model}/infer", {"inputs": [texts]})
+    expected = [json.loads(each) for each in over_v2["predictions"][2]]
+    assert any(expected)
+    as_bytes = [{"b64": base64_text(each.encode())} for each in TEXTS]
+    for instances in (TEXTS, as_bytes, [{"text": each} for each in TEXTS], [{"args": each} for each in as_bytes]):
+        found = client.post(f"/v1/models/{model}:predict", json={"instances": instances})
+        assert found.status_code == 200, found.text
+        assert found.json() == {"predictions": expected}
+
+
+@pytest.mark.parametrize("model", ["sorter", "tagger", "continuer"])
+def test_tensorflow_serving_and_v2_find_the_same_in_the_same_texts(
+    client: TestClient[Litestar], tensorflow: TestClient[Litestar], model: str
+) -> None:
+    texts = {"name": "args", "datatype": "BYTES", "shape": [len(TEXTS)], "data": TEXTS}
+    request = {"inputs": [texts], "parameters": {"output_format": "tensors"}}
+    outputs = client.post(f"/v2/models/{model}/infer", json=request).json()["outputs"]
+    expected = {each["name"]: np.array(each["data"], object).reshape(each["shape"]).tolist() for each in outputs}
+    lone = len(expected) == 1
+    for body in ({"inputs": TEXTS}, {"inputs": {"args": TEXTS}}, {"inputs": {"text": TEXTS}}):
+        columns = tensorflow.post(f"/v1/models/{model}:predict", json=body).json()["outputs"]
+        assert_close({next(iter(expected)): columns} if lone else columns, expected)
+    for body in ({"instances": TEXTS}, {"instances": [{"text": each} for each in TEXTS]}):
+        rows = tensorflow.post(f"/v1/models/{model}:predict", json=body).json()["predictions"]
+        assert len(rows) == len(TEXTS)
+        assert_close({name: rows if lone else [row[name] for row in rows] for name in expected}, expected)
+
+
+@pytest.mark.parametrize("name", ["text", "args"])
+def test_classes_of_texts_are_those_of_v1(
+    client: TestClient[Litestar], tensorflow: TestClient[Litestar], name: str
+) -> None:
+    expected = client.post("/v1/models/sorter:predict", json={"instances": TEXTS}).json()["predictions"]
+    body = {"examples": [{name: each} for each in TEXTS]}
+    found = tensorflow.post("/v1/models/sorter:classify", json=body).json()["results"]
+    assert [[label for label, _ in pairs] for pairs in found] == [[each["label"] for each in row] for row in expected]
+    assert [[score for _, score in pairs] for pairs in found] == [
+        pytest.approx([each["score"] for each in row], abs=1e-6) for row in expected
+    ]
+
+
+def assert_close(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    """The same tensors, in one order; V2 writes 32-bit numbers with the digits of 64 bits."""
+    assert list(found) == list(expected)
+    for name, data in expected.items():
+        one, other = np.array(found[name]), np.array(data)
+        assert one.shape == other.shape, name
+        if one.dtype.kind == "f":
+            assert np.array_equal(one.astype(np.float32), other.astype(np.float32)), name
+        else:
+            assert one.tolist() == other.tolist(), name
 
 
 # One input has no rows, one more dimensions than JSON is read with.

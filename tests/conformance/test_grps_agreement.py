@@ -27,6 +27,7 @@ from tests.pictures import encoded, rectangle
 MESSAGE: Any = message_class("grps.protos.v1.GrpsMessage")
 PREDICT = "/grps/v1/infer/predict"
 IMAGE_MODELS = ("classifier", "detector", "oriented", "segmenter", "teller")
+TEXT_MODELS = ("sorter", "tagger", "continuer")
 
 # GRPS gives every output as it is, and has no integers beyond INT64.
 COMPARED = [
@@ -116,6 +117,29 @@ def test_an_image_in_every_way_in(client: TestClient[Litestar], peer: Peer, mode
         found = tensors_of(answered(client, peer, {"model": model, "gtensors": {"tensors": [tensor]}}))
         expected = over_json(client, f"/v2/models/{model}/infer", {**asked, "parameters": {"output_format": "tensors"}})
         assert {name: each[0] for name, each in found.items()} == {name: each[1] for name, each in expected.items()}
+
+
+@pytest.mark.parametrize("model", TEXT_MODELS)
+def test_a_text_in_every_way_in(client: TestClient[Litestar], peer: Peer, model: str) -> None:
+    text = "red, then green, then réd"
+    asked = {"inputs": [{"name": "args", "shape": [1], "datatype": "BYTES", "data": [text]}]}
+    (records,) = over_json(client, f"/v2/models/{model}/infer", asked)["predictions"][2]
+    expected = json.loads(records)
+    assert json.loads(answered(client, peer, {"model": model, "str_data": text})["str_data"]) == expected
+    body = client.post(
+        f"{PREDICT}?model={model}", content=text.encode(), headers={"content-type": "application/octet-stream"}
+    )
+    assert json.loads(body.json()["str_data"]) == expected
+    by_name = {"s_s": {"a": text, "b": text}, "s_b": {"c": base64.b64encode(text.encode()).decode()}}
+    told = answered(client, peer, {"model": model, "gmap": by_name})["gmap"]["s_s"]
+    assert {name: json.loads(each) for name, each in told.items()} == dict.fromkeys("abc", expected)
+    tensor = {"dtype": "DT_STRING", "shape": [2], "flat_string": [text, text]}
+    found = tensors_of(answered(client, peer, {"model": model, "gtensors": {"tensors": [tensor]}}))
+    twice = {"inputs": [{**asked["inputs"][0], "shape": [2], "data": [text, text]}]}
+    tensors = over_json(client, f"/v2/models/{model}/infer", {**twice, "parameters": {"output_format": "tensors"}})
+    assert found == {
+        name: (shape, pytest.approx(data) if name == "scores" else data) for name, (_, shape, data) in tensors.items()
+    }
 
 
 @given(

@@ -10,8 +10,9 @@ from app.protocols.caller import caller_of
 from app.protocols.chariot_paths import Inference, addressed, chariot_endpoints
 from app.protocols.chariot_v2.codec import JSON_LINES, PARAMETERS_HEADER, decode, encode, localised
 from app.protocols.chariot_v2.wire import WireRequest, WireResponse
+from app.protocols.media_type import media_type_of
 from app.protocols.protocol import Endpoint, HttpRequest
-from app.protocols.request_body import body_of
+from app.protocols.request_body import body_to_infer
 from tasks.exchange.error import InferenceError
 from tasks.exchange.request import InferenceRequest
 
@@ -27,8 +28,8 @@ class ChariotV2:
         async def infer(request: HttpRequest) -> Response[bytes]:
             caller = caller_of(request, self.name)
             name, version = addressed(engine, request, caller)
-            body = await body_of(request, engine)
-            media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            body = await body_to_infer(request, engine, caller, name)
+            media_type = media_type_of(request.headers.get("content-type", ""))
             parameters_header = request.headers.get(PARAMETERS_HEADER)
 
             def decoded() -> InferenceRequest:

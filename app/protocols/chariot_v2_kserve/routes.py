@@ -11,7 +11,7 @@ from app.protocols.chariot_v2_kserve.codec import decode, encode
 from app.protocols.chariot_v2_kserve.wire import WireRequest, WireResponse
 from app.protocols.error_body import error_object
 from app.protocols.protocol import Endpoint, HttpRequest, json_response
-from app.protocols.request_body import body_of
+from app.protocols.request_body import body_to_infer
 from tasks.exchange.error import InferenceError
 from tasks.exchange.request import InferenceRequest
 
@@ -27,7 +27,7 @@ class ChariotV2KServe:
         async def infer(request: HttpRequest) -> Response[bytes]:
             caller = caller_of(request, self.name)
             name, version = addressed(engine, request, caller)
-            body = await body_of(request, engine)
+            body = await body_to_infer(request, engine, caller, name)
 
             def decoded() -> InferenceRequest:
                 return decode(body, model_name=name, model_version=version, request_id=caller.request_id)

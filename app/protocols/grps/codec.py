@@ -20,6 +20,7 @@ from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceResponse, Prediction
 from tasks.exchange.tensor import BytesTensor, Datatype, Element, InputTensor
 from tasks.task import TaskType
+from tasks.text.request import TEXT_INPUT
 
 __all__ = ("PredictCall",)
 
@@ -79,7 +80,7 @@ class PredictCall:
             case "gtensors":
                 self._inputs = self._tensors(message.gtensors.tensors, servable, ndarray)
             case "gmap":
-                self._inputs = self._mapped(message.gmap)
+                self._inputs = self._mapped(message.gmap, servable)
             case "str_data":
                 self._inputs = [self._element(StringElement(message.str_data), servable)]
             case "bin_data":
@@ -163,15 +164,16 @@ class PredictCall:
             self._places.append(_Place("ndarray", "ndarray") if ndarray else _Place(path, elements))
         return found
 
-    def _mapped(self, gmap: Any) -> Sequence[InputTensor]:
+    def _mapped(self, gmap: Any, servable: Servable) -> Sequence[InputTensor]:
         if self._of_tensors:
             raise invalid("Expected gtensors or ndarray: the model takes tensors, which a map has none of", "gmap")
-        self._all = "gmap.s_b"
-        found = read_map(gmap)
+        of_text = tuple(servable.inputs) == (TEXT_INPUT,)
+        self._all = "gmap.s_s" if of_text else "gmap.s_b"
+        found = read_map(gmap, servable.parameters_type.__struct_fields__ if of_text else None)
         self._parameters = {**self._parameters, **found.parameters}
         self._where |= found.places
         self._echoes = found.echoes
-        self._places += [_Place(path, path) for path in (entry_path("s_b", each.name) for each in found.inputs)]
+        self._places += [_Place(path, path) for path in found.paths]
         return found.inputs
 
     def _element(self, element: Element, servable: Servable) -> InputTensor:

@@ -26,6 +26,7 @@ _STEP = re.compile(r"^Failed to parse (?P<field>\w+) field: ")
 _UNKNOWN = re.compile(r'has no field named "(?P<name>.*?)" at "GrpsMessage\.?(?P<path>[^"]*)"', re.DOTALL)
 _ABOVE = {"tensors": "gtensors", "code": "status", "msg": "status"}
 _DATA = ("str_data", "bin_data", "gtensors", "ndarray", "gmap")
+_LONGEST_INTEGER = len(str(np.iinfo(np.int64).min))
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -131,6 +132,9 @@ def _plain_integers(values: list[Any], held: np.dtype[Any]) -> Sequence[int] | N
 
 def _written_integers(values: list[str], held: np.dtype[Any]) -> Sequence[int] | None:
     """64-bit integers as proto3 writes them, in strings."""
+    # An array of texts is as wide as its longest, everywhere.
+    if max(map(len, values)) > _LONGEST_INTEGER:
+        return None
     try:
         numbers = np.array(values).astype(held).tolist()
     except (ValueError, OverflowError):

@@ -6,6 +6,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from app.protocols.nested_rows import place
 from tasks.exchange.error import brief, invalid
 
 __all__ = ("nested_numbers",)
@@ -25,12 +26,12 @@ def nested_numbers(value: object, path: str) -> NDArray[np.float32]:
         for position, row in enumerate(level):
             if not isinstance(row, list) or len(cast("list[Any]", row)) != size:
                 found = f"{len(cast('list[Any]', row))}" if isinstance(row, list) else brief(row)
-                where = _index(position, shape[:depth])
+                where = place(position, shape[:depth])
                 raise invalid(f"Expected a row of {size}, as the first one is, got {found}", f"{path}{where}")
         level = list(chain.from_iterable(level))
     if not set(map(type, level)) <= {int, float}:
-        position = next(place for place, each in enumerate(level) if type(each) not in (int, float))
-        raise invalid(f"Expected a number, got {brief(level[position])}", f"{path}{_index(position, shape)}")
+        position = next(index for index, each in enumerate(level) if type(each) not in (int, float))
+        raise invalid(f"Expected a number, got {brief(level[position])}", f"{path}{place(position, shape)}")
     try:
         with np.errstate(over="ignore"):
             numbers = np.array(level, np.float64).astype(np.float32)
@@ -39,7 +40,7 @@ def nested_numbers(value: object, path: str) -> NDArray[np.float32]:
     wrong = np.flatnonzero(~np.isfinite(numbers))
     if wrong.size:
         position = int(wrong[0])
-        where = _index(position, shape)
+        where = place(position, shape)
         raise invalid(f"Expected FP32 numbers, got {brief(level[position])}", f"{path}{where}")
     return numbers.reshape(shape)
 
@@ -56,12 +57,3 @@ def _outline(value: object, path: str) -> tuple[int, ...]:
             break
         value = row[0]
     return tuple(shape)
-
-
-def _index(position: int, shape: tuple[int, ...]) -> str:
-    """Where the element at `position` of the flattened array stands, as ``[i][j]``."""
-    indices: list[int] = []
-    for size in reversed(shape):
-        position, index = divmod(position, size)
-        indices.append(index)
-    return "".join(f"[{each}]" for each in reversed(indices))

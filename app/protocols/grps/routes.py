@@ -1,5 +1,6 @@
 """What GRPS serves over REST, under ``/grps/v1``."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from app.protocols.grps.json_codec import read_json_message
 from app.protocols.grps.json_writing import written_json, written_part
 from app.protocols.grps.messages import GrpsMessage
 from app.protocols.grps.wire import WireMessage, WireRefusal
+from app.protocols.media_type import media_type_of
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, Method, json_response
 from app.protocols.request_body import body_of
 from metadata.entry import PARAMETER as METADATA
@@ -48,24 +50,34 @@ class Grps:
 
             return handle
 
+        async def server_metadata(_: HttpRequest) -> Response[bytes]:
+            return json_response(await asyncio.to_thread(lambda: written_json(calls.server_metadata(engine))))
+
         async def model_metadata(request: HttpRequest) -> Response[bytes]:
-            message, _ = read_json_message(await body_of(request, engine))
-            return json_response(written_json(calls.model_metadata(engine, message)))
+            body = await body_of(request, engine)
+
+            def told() -> bytes:
+                message, _ = read_json_message(body)
+                return written_json(calls.model_metadata(engine, message))
+
+            return json_response(await asyncio.to_thread(told))
 
         async def predict(request: HttpRequest) -> Response[Any]:
             return await self._predict(engine, request)
 
-        simple: Mapping[str, tuple[str, Callable[[], Any], Sequence[int]]] = {
-            "health/online": ("Have load balancers send requests", lambda: calls.set_online(engine, True), ()),
-            "health/offline": ("Have load balancers send none", lambda: calls.set_online(engine, False), ()),
-            "health/live": ("Whether the server lives", calls.live, ()),
-            "health/ready": ("Whether load balancers may send requests", lambda: calls.ready(engine), (503,)),
-            "metadata/server": ("The server and its models, in YAML", lambda: calls.server_metadata(engine), ()),
+        online, offline = (answering(lambda flag=flag: calls.set_online(engine, flag)) for flag in (True, False))
+        ready = answering(lambda: calls.ready(engine))
+        simple: Mapping[str, tuple[str, Handle, Sequence[int]]] = {
+            "health/online": ("Have load balancers send requests", online, ()),
+            "health/offline": ("Have load balancers send none", offline, ()),
+            "health/live": ("Whether the server lives", answering(calls.live), ()),
+            "health/ready": ("Whether load balancers may send requests", ready, (503,)),
+            "metadata/server": ("The server and its models, in YAML", server_metadata, ()),
         }
         methods: tuple[Method, ...] = ("GET", "POST")
         found = [
-            self._endpoint(method, path, answering(call), summary, failures)
-            for path, (summary, call, failures) in simple.items()
+            self._endpoint(method, path, handle, summary, failures)
+            for path, (summary, handle, failures) in simple.items()
             for method in methods
         ]
         found.append(self._endpoint("POST", "metadata/model", model_metadata, "One model, in YAML", (400, 404, 413)))
@@ -156,7 +168,7 @@ def _value(text: str) -> object:
 
 
 def _reader(content_type: str, body: bytes) -> Callable[[], tuple[Any, bool]]:
-    media_type = content_type.partition(";")[0].strip().lower()
+    media_type = media_type_of(content_type)
     if media_type not in (_JSON, _BINARY):
         raise invalid(
             f"Expected {_JSON} or {_BINARY}, got {brief(content_type) if content_type else 'none'}", "Content-Type"

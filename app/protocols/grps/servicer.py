@@ -64,8 +64,8 @@ class GrpsGrpc:
             "Offline": _telling(lambda _: calls.set_online(engine, False)),
             "CheckLiveness": _telling(lambda _: calls.live()),
             "CheckReadiness": _telling(lambda _: calls.ready(engine)),
-            "ServerMetadata": _telling(lambda _: calls.server_metadata(engine)),
-            "ModelMetadata": _telling(lambda data: calls.model_metadata(engine, read_message(data))),
+            "ServerMetadata": _describing(lambda _: calls.server_metadata(engine)),
+            "ModelMetadata": _describing(lambda data: calls.model_metadata(engine, read_message(data))),
         }
         streamed = cast("Handler", grpc.unary_stream_rpc_method_handler(cast("Any", predict_streaming)))
         return {**{name: unary(self.name, answer) for name, answer in methods.items()}, "PredictStreaming": streamed}
@@ -78,12 +78,26 @@ def _asked(engine: Engine, data: bytes) -> PredictCall:
 def _telling(call: Callable[[bytes], Any]) -> Answer:
     async def answer(data: bytes, caller: Caller) -> bytes:
         del caller
-        try:
-            return _written(call(data))
-        except InferenceError as error:
-            return _written(failed(error))
+        return _told(call, data)
 
     return answer
+
+
+def _describing(call: Callable[[bytes], Any]) -> Answer:
+    """As `_telling`, for what takes longer than the event loop has: YAML of every label of every model."""
+
+    async def answer(data: bytes, caller: Caller) -> bytes:
+        del caller
+        return await asyncio.to_thread(_told, call, data)
+
+    return answer
+
+
+def _told(call: Callable[[bytes], Any], data: bytes) -> bytes:
+    try:
+        return _written(call(data))
+    except InferenceError as error:
+        return _written(failed(error))
 
 
 def _written(message: Any) -> bytes:

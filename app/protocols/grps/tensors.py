@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from app.protocols.bfloat16 import bits_of, numbers_of
 from app.protocols.bytes_elements import StringElement
 from tasks.exchange.error import ErrorKind, InferenceError, brief, invalid
 from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
@@ -168,10 +169,7 @@ def _rounded_half(numbers: NDArray[Any], path: str) -> NDArray[np.float16]:
 
 
 def _rounded_bfloat(numbers: NDArray[np.float32], path: str) -> NDArray[np.uint16]:
-    """The upper halves of 32-bit floating-point numbers, rounded to the nearest, ties to even."""
-    bits = numbers.view(np.uint32)
-    rounded = ((bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-    rounded = np.where(np.isnan(numbers), np.uint16(0x7FC0), rounded)
+    rounded = bits_of(numbers)
     _refuse_overflow(numbers, (rounded & 0x7F80) != 0x7F80, Datatype.BF16, path)
     return rounded
 
@@ -185,7 +183,7 @@ def _refuse_overflow(numbers: NDArray[Any], finite: NDArray[np.bool_], datatype:
 
 def _wide(tensor: Tensor, flat: NDArray[Any], held: np.dtype[Any]) -> list[Any]:
     if tensor.datatype is Datatype.BF16:
-        return (flat.astype(np.uint32) << 16).view(np.float32).tolist()
+        return numbers_of(flat).tolist()
     if tensor.datatype is Datatype.UINT64 and flat.size and flat.max() > np.iinfo(np.int64).max:
         message = f"{tensor.name!r} holds UINT64 numbers beyond INT64, the widest of GRPS; ask over another protocol"
         raise InferenceError(ErrorKind.UNSUPPORTED, message)

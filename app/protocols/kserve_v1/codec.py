@@ -8,6 +8,7 @@ import msgspec
 
 from app.engine.servable import Servable
 from app.protocols.bytes_elements import BinaryElement
+from app.protocols.input_names import takes_prompts
 from app.protocols.json_body import read_json
 from app.protocols.json_parameters import read_parameters_object
 from app.protocols.kserve_v1.cloud_events import (
@@ -22,14 +23,16 @@ from app.protocols.kserve_v1.explanations import SaliencyFormat, saliency_format
 from app.protocols.kserve_v1.instances import Instance, read_instance
 from app.protocols.kserve_v1.rows import Column, prediction_rows, read_rows
 from app.protocols.kserve_v1.wire import WireAnswer, WireEvent, WireExplainedAnswer, WireRequest
+from app.protocols.media_type import media_type_of
 from tasks.exchange.error import InferenceError, brief, invalid
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceResponse
 from tasks.exchange.tensor import BytesTensor, InputTensor
 from tasks.explanation.explanation import Explanation
 from tasks.task import TaskType
+from tasks.vision.request import IMAGE_INPUT
 
-__all__ = ("Answer", "Exchange", "media_type_of")
+__all__ = ("Answer", "Exchange")
 
 _JSON = frozenset(
     {
@@ -54,11 +57,6 @@ class Answer(msgspec.Struct, frozen=True):
     content: bytes
     headers: Mapping[str, str]
     media_type: str
-
-
-def media_type_of(content_type: str) -> str:
-    """`content_type` without its parameters, in lower case."""
-    return content_type.partition(";")[0].strip().lower()
 
 
 class Exchange:
@@ -115,7 +113,10 @@ class Exchange:
             places = read_rows(instances, root, self._servable.inputs)
         else:
             name = self._servable.inputs[0].name
-            places = [read_instance(raw, f"{root}[{index}]", name) for index, raw in enumerate(instances)]
+            prompts = takes_prompts(self._servable)
+            places = [
+                read_instance(raw, f"{root}[{index}]", name, prompts=prompts) for index, raw in enumerate(instances)
+            ]
         self._root, self._places, self._parameters = root, places, parameters
         return self._request([place.tensor for place in places])
 
@@ -209,15 +210,16 @@ class Exchange:
         return self._image(data.content, media_type, data.path)
 
     def _image(self, content: bytes | msgspec.Raw, media_type: str, path: str) -> BytesTensor:
-        if self._tensors or not media_type.startswith(_IMAGE):
-            wanted = "JSON" if self._tensors else "JSON, or an image as image/*"
+        images = IMAGE_INPUT in self._servable.inputs
+        if not images or not media_type.startswith(_IMAGE):
+            wanted = "JSON, or an image as image/*" if images else "JSON"
             raise invalid(f"Expected {wanted}, got {brief(media_type)}", "datacontenttype" if path else "Content-Type")
         if isinstance(content, msgspec.Raw):
             raise invalid("Expected an image in data_base64, got JSON", path)
         if not content:
             raise invalid("Expected an encoded image, got nothing", path)
-        name, path = self._servable.inputs[0].name, path or "body"
-        tensor = BytesTensor(name=name, shape=(1,), elements=[BinaryElement(content)])
+        path = path or "body"
+        tensor = BytesTensor(name=IMAGE_INPUT.name, shape=(1,), elements=[BinaryElement(content)])
         self._places = [Instance(tensor=tensor, path=path, datum=path, prompts="", own=frozenset())]
         self._root = path
         return tensor

@@ -18,7 +18,6 @@ from tasks.explanation.explanation import Explanation
 __all__ = ("SaliencyFormat", "saliency_format", "wire_explanations")
 
 _FORMAT = "format"
-_MOST_NUMBERS = 4_000_000
 _DECIMALS = 4
 
 
@@ -27,6 +26,12 @@ class SaliencyFormat(StrEnum):
 
     PNG = "png"
     DATA = "data"
+
+
+_MOST = {SaliencyFormat.DATA: 4_000_000, SaliencyFormat.PNG: 256_000_000}
+"""Pixels of all maps in one answer: rows of numbers take memory, and pictures time."""
+
+_ADVICE = {SaliencyFormat.DATA: "ask for png", SaliencyFormat.PNG: "ask for fewer max_objects, or send smaller images"}
 
 
 def saliency_format(parameters: Mapping[str, object]) -> SaliencyFormat:
@@ -52,12 +57,12 @@ def wire_explanations(
     """The explanations of every instance, as many lists as there are `predictions`.
 
     Raises:
-        InferenceError: TOO_LARGE for more numbers than an answer in JSON can reasonably hold.
+        InferenceError: TOO_LARGE for more pixels than an answer can reasonably hold.
     """
     found = list(chain.from_iterable(explanations))
     count = sum(each.width * each.height for each in chain.from_iterable(found))
-    if wanted is SaliencyFormat.DATA and count > _MOST_NUMBERS:
-        message = f"Expected to write at most {_MOST_NUMBERS:,} numbers, got {count:,}; ask for png"
+    if count > _MOST[wanted]:
+        message = f"Expected to write at most {_MOST[wanted]:,} pixels as {wanted}, got {count:,}; {_ADVICE[wanted]}"
         raise InferenceError(ErrorKind.TOO_LARGE, message, f"parameters.{_FORMAT}")
     return [
         [_written(each, records, wanted) for each in group] for records, group in zip(predictions, found, strict=True)

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from app.protocols.bytes_elements import BinaryElement, StringElement
+from app.protocols.bytes_elements import B64, BinaryElement, StringElement
+from app.protocols.input_names import OTHER_NAMES, PROMPT_NAMES, PROMPTS
 from app.protocols.json_body import read_json
 from app.protocols.json_parameters import read_parameters_object
 from app.protocols.kserve_v1.nesting import nested_tensor
@@ -16,15 +17,12 @@ from tasks.vision.request import IMAGE_INPUT
 
 __all__ = ("Instance", "read_instance")
 
-_B64 = "b64"
 _IMAGE = "image"
 _TEXT = "text"
 _FORMS = {
     _IMAGE: 'an image as base64, {"b64": "<base64>"} or rows of pixels',
     _TEXT: 'a text, or {"b64": "<base64>"}',
 }
-_OTHER_NAMES = {_IMAGE: ("image_bytes", "data"), _TEXT: ("text", "prompt", "question")}
-_PROMPTS = ("prompt", "prompts", "question", "text")
 _ELEMENT = re.compile(r"^data(\[0\])?$|^shape$|^datatype$")
 _PIXELS = re.compile(r"^data(?=\[|$)|^shape$|^datatype$")
 _PARAMETER = re.compile(r"^parameters\.(?P<name>\w+)(?P<rest>.*)$")
@@ -59,14 +57,20 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
             pattern = _ELEMENT if isinstance(self.tensor, BytesTensor) else _PIXELS
             return pattern.sub(self.datum, rest) if rest else self.path
         name = parameter["name"]
-        if name == "prompts" and self.prompts:
+        if name == PROMPTS and self.prompts:
             return self.prompts + parameter["rest"]
         where = f"{self.path}.parameters" if name in self.own else request_parameters
         return f"{where}.{name}{parameter['rest']}"
 
 
-def read_instance(raw: msgspec.Raw, path: str, name: str) -> Instance:
-    """Read one instance of a model whose input is called `name`.
+def read_instance(raw: msgspec.Raw, path: str, name: str, *, prompts: bool) -> Instance:
+    """Read one instance.
+
+    Args:
+        raw: the instance.
+        path: where it stands in the body.
+        name: what the model's input is called.
+        prompts: whether something can be asked about it.
 
     Raises:
         InferenceError: INVALID_REQUEST naming the field under `path`.
@@ -76,12 +80,12 @@ def read_instance(raw: msgspec.Raw, path: str, name: str) -> Instance:
         return Instance(tensor=tensor, path=path, datum=datum, prompts="", own=frozenset())
     fields = read_json(raw, dict[str, msgspec.Raw], path)
     kind = _kind(name)
-    names = dict.fromkeys((_B64, name, *_OTHER_NAMES[kind]))
+    names = dict.fromkeys((B64, name, *OTHER_NAMES.get(name, ())))
     found = [each for each in names if each in fields]
     if len(found) != 1:
         got = " and ".join(map(repr, found)) or brief(list(fields))
-        raise invalid(f'Expected the {kind} under "{kind}" or "{_B64}", got {got}', path)
-    asked = [each for each in _PROMPTS if each in fields and kind == _IMAGE]
+        raise invalid(f'Expected the {kind} under "{kind}" or "{B64}", got {got}', path)
+    asked = [each for each in PROMPT_NAMES if prompts and each in fields]
     unknown = next((each for each in fields if each not in (*found, *asked, "parameters")), None)
     if unknown is not None:
         message = f'Expected nothing but the {kind}, and "parameters", got {brief(unknown)} too'
@@ -89,12 +93,12 @@ def read_instance(raw: msgspec.Raw, path: str, name: str) -> Instance:
     given = _parameters(fields, f"{path}.parameters")
     parameters = {**given, **_prompts(fields, asked, given, path)}
     datum = f"{path}.{found[0]}"
-    if found[0] == _B64:
-        tensor: InputTensor = _decoded(fields[_B64], datum, name, parameters)
+    if found[0] == B64:
+        tensor: InputTensor = _decoded(fields[B64], datum, name, parameters)
     else:
         tensor, datum = _datum(fields[found[0]], datum, name, parameters)
-    prompts = f"{path}.{asked[0]}" if asked else ""
-    return Instance(tensor=tensor, path=path, datum=datum, prompts=prompts, own=frozenset(given))
+    where = f"{path}.{asked[0]}" if asked else ""
+    return Instance(tensor=tensor, path=path, datum=datum, prompts=where, own=frozenset(given))
 
 
 def _kind(name: str) -> str:
@@ -111,10 +115,10 @@ def _datum(raw: msgspec.Raw, path: str, name: str, parameters: Mapping[str, obje
     if first == b"[" and kind == _IMAGE:
         return _pixels(raw, path, name, parameters), path
     fields = read_json(raw, dict[str, msgspec.Raw], path) if first == b"{" else {}
-    if list(fields) != [_B64]:
+    if list(fields) != [B64]:
         got = brief(list(fields)) if first == b"{" else brief(read_json(raw, object, path))
         raise invalid(f"Expected {_FORMS[kind]}, got {got}", path)
-    return _decoded(fields[_B64], f"{path}.{_B64}", name, parameters), f"{path}.{_B64}"
+    return _decoded(fields[B64], f"{path}.{B64}", name, parameters), f"{path}.{B64}"
 
 
 def _decoded(raw: msgspec.Raw, path: str, name: str, parameters: Mapping[str, object]) -> BytesTensor:
@@ -150,9 +154,10 @@ def _prompts(
 ) -> Mapping[str, object]:
     if not asked:
         return {}
-    if len(asked) > 1 or given.get("prompts") is not None:
-        names = " and ".join([*map(repr, asked), *(["parameters.prompts"] if given.get("prompts") is not None else [])])
+    among = [f"parameters.{PROMPTS}"] if given.get(PROMPTS) is not None else []
+    if len(asked) > 1 or among:
+        names = " and ".join([*map(repr, asked), *among])
         raise invalid(f"Expected prompts in one place, got {names}", path)
     value = read_json(fields[asked[0]], object, f"{path}.{asked[0]}")
     # A prompt that is one text is that text, even where it reads like a list in JSON.
-    return {"prompts": [value] if isinstance(value, str) else value}
+    return {PROMPTS: [value] if isinstance(value, str) else value}

@@ -13,10 +13,11 @@ from app.engine.registry import Registration
 from app.protocols.caller import caller_of
 from app.protocols.error_body import error_object
 from app.protocols.kserve_v1.cloud_events import EVENT, HEADER_PREFIX
-from app.protocols.kserve_v1.codec import Answer, Exchange, media_type_of
+from app.protocols.kserve_v1.codec import Answer, Exchange
 from app.protocols.kserve_v1.wire import WireAnswer, WireExplainedAnswer, WireModelReady, WireModels, WireRequest
+from app.protocols.media_type import media_type_of
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
-from app.protocols.request_body import body_of
+from app.protocols.request_body import body_to_infer
 from tasks.exchange.error import ErrorKind, InferenceError
 
 __all__ = ("KServeV1",)
@@ -110,11 +111,11 @@ async def _begun(engine: Engine, request: HttpRequest, caller: Caller) -> Exchan
     """The exchange that a request begins.
 
     Raises:
-        InferenceError: MODEL_NOT_FOUND or MODEL_NOT_READY, of which observers were told; as `body_of`.
+        InferenceError: MODEL_NOT_FOUND or MODEL_NOT_READY, or as `decompressed`; of either, observers were told.
     """
     registration = _addressed(engine, request.path_params["target"], caller)
     return Exchange(
-        await body_of(request, engine),
+        await body_to_infer(request, engine, caller, registration.source.name),
         media_type_of(request.headers.get("content-type", "")),
         {name: value for name, value in request.headers.items() if name.startswith(HEADER_PREFIX)},
         registration.ready_servable(),

@@ -1,21 +1,22 @@
 """Instances of models that take tensors: one row each of every input, and of every output on the way back."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import numpy as np
 import pybase64
 
-from app.protocols.bytes_elements import BinaryElement, StringElement
+from app.protocols.bfloat16 import numbers_of
+from app.protocols.bytes_elements import B64, BinaryElement, StringElement, is_b64
 from app.protocols.json_body import read_json
-from app.protocols.kserve_v1.nesting import leaves, nested_tensor, place
+from app.protocols.kserve_v1.nesting import nested_tensor
+from app.protocols.nested_rows import leaves, place
 from tasks.exchange.error import ErrorKind, InferenceError, brief, invalid
 from tasks.exchange.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor, TensorSpec
 
 __all__ = ("Column", "prediction_rows", "read_rows")
 
-_B64 = "b64"
 _COLUMN = "column"
 
 
@@ -89,7 +90,7 @@ def _is_named(instance: msgspec.Raw, root: str) -> bool:
     """Whether an instance names its values; ``{"b64": ...}`` is a value."""
     if bytes(memoryview(instance)[:1]) != b"{":
         return False
-    return list(read_json(instance, dict[str, msgspec.Raw], f"{root}[0]")) != [_B64]
+    return list(read_json(instance, dict[str, msgspec.Raw], f"{root}[0]")) != [B64]
 
 
 def _column(spec: TensorSpec, values: Sequence[msgspec.Raw], root: str, name: str) -> Column:
@@ -117,17 +118,15 @@ def _texts(name: str, raw: msgspec.Raw) -> BytesTensor:
 def _element(value: object) -> Element:
     if isinstance(value, str):
         return StringElement(value)
-    fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
-    encoded = fields.get(_B64)
-    if len(fields) == 1 and isinstance(encoded, str):
-        return BinaryElement(StringElement(encoded).binary())
-    raise invalid(f'Expected a text, or {{"b64": "<base64>"}}, got {brief(cast("object", value))}')
+    if is_b64(value):
+        return BinaryElement(StringElement(value[B64]).binary())
+    raise invalid(f'Expected a text, or {{"b64": "<base64>"}}, got {brief(value)}')
 
 
 def _plain(tensor: Tensor) -> list[Any]:
     """The tensor as nested rows; BYTES as texts, or as ``{"b64": ...}`` where they are none."""
     if tensor.datatype is Datatype.BF16:
-        return (tensor.data.astype(np.uint32) << 16).view(np.float32).tolist()
+        return numbers_of(tensor.data).tolist()
     if tensor.datatype is not Datatype.BYTES:
         return tensor.data.tolist()
     written = np.empty(tensor.data.size, object)
@@ -140,7 +139,7 @@ def _text_or_b64(element: bytes) -> object:
     try:
         return element.decode()
     except UnicodeDecodeError:
-        return {_B64: pybase64.b64encode_as_string(element)}
+        return {B64: pybase64.b64encode_as_string(element)}
 
 
 def _under(root: str, name: str, indices: str) -> str:

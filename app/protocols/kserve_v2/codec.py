@@ -1,7 +1,6 @@
 """REST bodies of the Open Inference Protocol to the neutral exchange and back."""
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from app.protocols.json_tensors import numeric_tensor, read_datatype
 from app.protocols.kserve_v2.binary import SniffedElement, pack, split_body, unpack_bytes, unpack_numbers
 from app.protocols.kserve_v2.rendering import RequestedOutput, Wanted, render, wanted_outputs
 from app.protocols.kserve_v2.wire import WireInput, WireOutput, WireRequest, WireRequestedOutput, WireResponse
+from app.protocols.nested_rows import flattened
 from tasks.exchange.error import invalid
 from tasks.exchange.parameters import Positive, convert
 from tasks.exchange.request import InferenceRequest
@@ -168,12 +168,10 @@ def _strings(data: msgspec.Raw, path: str) -> Sequence[Element]:
     """BYTES elements, which may be in nested rows as numbers may."""
     if not bytes(memoryview(data)[1:_PEEK]).lstrip().startswith(b"["):
         return string_elements(data, path)
-    level = read_json(data, list[Any], path)
-    while level and all(isinstance(each, list) for each in level):
-        level = list(chain.from_iterable(level))
-    if not all(isinstance(each, str) for each in level):
+    texts = flattened(read_json(data, list[Any], path))
+    if not all(isinstance(each, str) for each in texts):
         raise invalid("Expected texts, flat or in nested rows that are all of one depth", path)
-    return [StringElement(each) for each in level]
+    return [StringElement(each) for each in texts]
 
 
 def _raw_input(data: memoryview, servable: Servable) -> InputTensor:

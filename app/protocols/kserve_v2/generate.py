@@ -21,7 +21,7 @@ from app.protocols.error_body import error_object
 from app.protocols.json_body import read_json
 from app.protocols.json_parameters import read_parameters_object
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
-from app.protocols.request_body import body_of
+from app.protocols.request_body import body_to_infer
 from tasks.exchange.error import InferenceError, invalid
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.tensor import BytesTensor
@@ -180,7 +180,7 @@ _BESIDE = ("max_new_tokens", "temperature", "top_p", "top_k", "seed")
 async def _asked(engine: Engine, request: HttpRequest) -> tuple[_Question, AsyncGenerator[Piece]]:
     caller = caller_of(request, _PROTOCOL)
     name, version = request.path_params["target"], request.path_params.get("version")
-    question = _Question(await body_of(request, engine), name, version)
+    question = _Question(await body_to_infer(request, engine, caller, name), name, version)
     return question, engine.stream(caller, name, question.decode)
 
 

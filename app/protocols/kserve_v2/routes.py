@@ -26,7 +26,7 @@ from app.protocols.kserve_v2.wire import (
     WireTensorSpec,
 )
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
-from app.protocols.request_body import body_of
+from app.protocols.request_body import body_to_infer
 from tasks.exchange.error import InferenceError
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceResponse
@@ -133,7 +133,7 @@ class KServeV2:
         except InferenceError as error:
             raise engine.refused(caller, error, request.path_params["target"]) from None
         source, servable = registration.source, registration.ready_servable()
-        body = await body_of(request, engine)
+        body = await body_to_infer(request, engine, caller, source.name)
         header_length = request.headers.get(_HEADER_LENGTH)
         wanted = Wanted()
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
-from app.protocols.json_body import first_path
+from app.protocols.json_body import first_path, has_lone_surrogate
 from tasks.exchange.error import InferenceError, invalid
 
 __all__ = ("debug_text", "format_error", "read_object", "type_name")
@@ -124,7 +124,7 @@ def _read_leniently(body: bytes) -> object:
         raise _parse_error("Number too big to be stored in double.", text.find(str(error))) from None
     except RecursionError:
         raise invalid("JSON Parse error: Arrays or objects are nested too deeply") from None
-    if "\\u" in text and (found := first_path(value, _is_no_text)):
+    if "\\u" in text and (found := first_path(value, has_lone_surrogate)):
         raise invalid(f"JSON Parse error: The surrogate pair in string is invalid. at: {found[0]}")
     return value
 
@@ -163,16 +163,6 @@ def _decimal(text: str) -> float:
 
 def _integer(text: str) -> int | float:
     return int(text) if len(text) <= _MOST_DIGITS else _decimal(text)
-
-
-def _is_no_text(value: object) -> bool:
-    if not isinstance(value, str) or value.isascii():
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 _DECODER = json.JSONDecoder(parse_float=_decimal, parse_int=_integer)

@@ -8,11 +8,11 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
-from app.protocols.bytes_elements import BinaryElement, StringElement
+from app.protocols.bytes_elements import BinaryElement, StringElement, is_b64
 from app.protocols.tensorflow_serving.document import format_error, type_name
 from app.protocols.tensorflow_serving.dtypes import short_name
 from app.protocols.tensorflow_serving.signatures import Method, Signature
-from app.protocols.tensorflow_serving.values import decoded_base64, is_base64
+from app.protocols.tensorflow_serving.values import decoded_base64
 from app.protocols.tensorflow_serving.writing import array_text, decimals, document_text, string_text
 from tasks.exchange.error import ErrorKind, InferenceError, invalid
 from tasks.exchange.response import InferenceResponse
@@ -137,7 +137,7 @@ def _feature(name: str, content: object) -> Feature:
 
 
 def _value(name: str, value: object) -> tuple[Kind, object]:
-    if is_base64(value):
+    if is_b64(value):
         return Kind.BYTES, BinaryElement(decoded_base64(value))
     if isinstance(value, str):
         return Kind.BYTES, StringElement(value)

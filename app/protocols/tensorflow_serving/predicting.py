@@ -1,13 +1,15 @@
 """Requests and answers of `:predict`, in rows (``instances``) and in columns (``inputs``)."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, cast
 
+from app.protocols.bytes_elements import is_b64
 from app.protocols.tensorflow_serving.document import debug_text, format_error
 from app.protocols.tensorflow_serving.signatures import Signature
 from app.protocols.tensorflow_serving.status import code_name
-from app.protocols.tensorflow_serving.values import check, is_base64, read_tensor, shape_of
+from app.protocols.tensorflow_serving.values import check, read_tensor, shape_of
 from app.protocols.tensorflow_serving.writing import array_text, document_text, object_text, tensor_texts
 from tasks.exchange.error import InferenceError, invalid
 from tasks.exchange.response import InferenceResponse
@@ -110,7 +112,7 @@ def _columns(value: object, signature: Signature) -> Mapping[str, InputTensor]:
 
 def _rows(instances: Sequence[object], signature: Signature) -> Mapping[str, InputTensor]:
     required = _required(signature)
-    named, bare = _is_named(instances[0]), is_base64(instances[0])
+    named, bare = _is_named(instances[0]), is_b64(instances[0])
     if not (named or bare) and len(required) > 1:
         raise invalid(
             "instances is a plain list, but expecting list of objects as multiple input tensors required as per "
@@ -208,7 +210,7 @@ def _datatypes(name: str, value: object, signature: Signature) -> tuple[Datatype
 
 
 def _is_named(value: object) -> bool:
-    return isinstance(value, dict) and not is_base64(cast("object", value))
+    return isinstance(value, dict) and not is_b64(cast("object", value))
 
 
 def _renamed(value: object, signature: Signature) -> dict[str, object]:
@@ -216,8 +218,9 @@ def _renamed(value: object, signature: Signature) -> dict[str, object]:
     if not signature.aliases:
         return members
     names = {name: signature.aliases.get(name, name) for name in members}
-    # Of an input that came under both its names, neither is better.
-    return {name if known != name and known in members else known: members[name] for name, known in names.items()}
+    # Of an input that came under two of its names, neither is better.
+    times = Counter(names.values())
+    return {known if times[known] == 1 else name: members[name] for name, known in names.items()}
 
 
 def _required(signature: Signature) -> list[str]:

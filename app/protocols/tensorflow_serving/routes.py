@@ -8,9 +8,10 @@ from litestar import Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from app.engine.engine import Engine
+from app.engine.events import Caller
 from app.protocols.caller import caller_of
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
-from app.protocols.request_body import body_of
+from app.protocols.request_body import body_to_infer
 from app.protocols.tensorflow_serving.exchange import Exchange
 from app.protocols.tensorflow_serving.inputs import named
 from app.protocols.tensorflow_serving.lookup import servable_for, versions_for
@@ -140,7 +141,7 @@ class TensorFlowServing:
         if address.verb == "metadata":
             return _metadata(engine, address)
         caller = caller_of(request, self.name)
-        exchange = Exchange(engine.registry, address, await _plain_body(request, engine))
+        exchange = Exchange(engine.registry, address, await _plain_body(request, engine, caller, address.model))
         try:
             body = await engine.exchange(caller, address.model, exchange.decode, exchange.encode)
         except InferenceError as error:
@@ -163,9 +164,9 @@ def _metrics_page(metrics: RequestMetrics, path: str) -> Response[bytes]:
     return Response(metrics.page(), media_type=CONTENT_TYPE_LATEST)
 
 
-async def _plain_body(request: HttpRequest, engine: Engine) -> bytes:
+async def _plain_body(request: HttpRequest, engine: Engine, caller: Caller, model_name: str) -> bytes:
     try:
-        return await body_of(request, engine)
+        return await body_to_infer(request, engine, caller, model_name)
     except InferenceError as error:
         if error.kind is ErrorKind.UNSUPPORTED:
             # UNSUPPORTED is a 501 here, but an encoding that is not known is the sender's mistake.

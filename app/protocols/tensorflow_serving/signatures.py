@@ -11,17 +11,17 @@ from typing import Any
 import msgspec
 
 from app.engine.servable import Servable
+from app.protocols.input_names import OTHER_NAMES, PROMPT_NAMES, PROMPTS, takes_prompts
 from app.protocols.tensorflow_serving.dtypes import enum_name
 from tasks.exchange.error import InferenceError, invalid
 from tasks.exchange.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
-from tasks.vision.request import IMAGE_INPUT
 
-__all__ = ("Method", "Signature", "example_signature", "predict_signature", "signatures")
+__all__ = ("PROMPTS_INPUT", "Method", "Signature", "example_signature", "predict_signature", "signatures")
 
 DEFAULT = "serving_default"
 _CLASSIFICATION = frozenset({"num_classes", "labels", "scores"})
-PROMPTS = TensorSpec(name="prompts", datatype=Datatype.BYTES, shape=(-1, -1))
+PROMPTS_INPUT = TensorSpec(name=PROMPTS, datatype=Datatype.BYTES, shape=(-1, -1))
 _EXAMPLES: dict[str, Any] = {
     "dtype": "DT_STRING",
     "tensor_shape": {"dim": [], "unknown_rank": True},
@@ -153,12 +153,12 @@ def _signature(
     task_type = servable.description.task_type
     optional: frozenset[str] = frozenset()
     aliases: dict[str, str] = {}
-    if task_type is not TaskType.TENSOR and IMAGE_INPUT.name in inputs:
-        aliases = {"image_bytes": IMAGE_INPUT.name}
-    if task_type is TaskType.IMAGE_TEXT_TO_TEXT:
-        inputs[PROMPTS.name] = PROMPTS
-        optional = frozenset({PROMPTS.name})
-        aliases["prompt"] = PROMPTS.name
+    if task_type is not TaskType.TENSOR:
+        aliases = {other: spec.name for spec in servable.inputs for other in OTHER_NAMES.get(spec.name, ())}
+    if takes_prompts(servable):
+        inputs[PROMPTS] = PROMPTS_INPUT
+        optional = frozenset({PROMPTS})
+        aliases |= dict.fromkeys(PROMPT_NAMES, PROMPTS)
     return Signature(
         name=name,
         method=method,

@@ -4,20 +4,20 @@ The rules and messages are those of tensorflow/serving, `json_tensor.cc`. A tens
 few passes over all its values; only one that is not is walked value by value, for the message.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.protocols.bytes_elements import BinaryElement, StringElement
+from app.protocols.bytes_elements import B64, BinaryElement, StringElement, is_b64
 from app.protocols.tensorflow_serving.document import debug_text, format_error, type_name
 from app.protocols.tensorflow_serving.dtypes import short_name
 from tasks.exchange.error import ErrorKind, InferenceError, invalid
 from tasks.exchange.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor
 
-__all__ = ("check", "decoded_base64", "is_base64", "read_tensor", "shape_of")
+__all__ = ("check", "decoded_base64", "read_tensor", "shape_of")
 
 _MOST_DIMENSIONS = 64
 """NumPy's limit; TensorFlow has 254."""
@@ -103,22 +103,14 @@ def check(value: object, datatype: Datatype, shape: Sequence[int], level: int = 
     return sum(check(element, datatype, shape, level + 1) for element in elements)
 
 
-def is_base64(value: object) -> bool:
-    """Whether `value` is bytes, as an object with one key, ``b64``."""
-    if not isinstance(value, dict):
-        return False
-    members = cast("dict[str, Any]", value)
-    return len(members) == 1 and isinstance(members.get("b64"), str)
-
-
-def decoded_base64(value: object) -> bytes:
-    """The bytes of a value that `is_base64`.
+def decoded_base64(value: Mapping[str, str]) -> bytes:
+    """The bytes of a value that `is_b64`.
 
     Raises:
         InferenceError: INVALID_REQUEST.
     """
     try:
-        return StringElement(cast("dict[str, str]", value)["b64"]).binary()
+        return StringElement(value[B64]).binary()
     except InferenceError:
         raise invalid("Unable to base64 decode") from None
 
@@ -126,7 +118,7 @@ def decoded_base64(value: object) -> bytes:
 def _check_value(value: object, datatype: Datatype) -> None:
     kind = type(value)
     if kind is dict and datatype is Datatype.BYTES:
-        if not is_base64(value):
+        if not is_b64(value):
             raise format_error(value, "not formatted correctly for base64 data")
         decoded_base64(value)
         return
@@ -150,7 +142,7 @@ def _element(leaf: object) -> Element | None:
     if isinstance(leaf, str):
         return StringElement(leaf)
     try:
-        return BinaryElement(decoded_base64(leaf)) if is_base64(leaf) else None
+        return BinaryElement(decoded_base64(leaf)) if is_b64(leaf) else None
     except InferenceError:
         return None
 

@@ -24,7 +24,7 @@ def explanation(outcome: ErrorKind | None = None) -> InferenceEvent:
 @pytest.mark.parametrize(("outcome", "value"), [(None, "ok"), (ErrorKind.OVERLOADED, "overloaded")])
 def test_metrics_count_them_apart(outcome: ErrorKind | None, value: str) -> None:
     registry = CollectorRegistry()
-    metrics = Metrics(registry)
+    metrics = Metrics(registry, lambda _: True)
     metrics.observe(event())
     metrics.observe(explanation(outcome))
     metrics.observe(explanation(outcome))

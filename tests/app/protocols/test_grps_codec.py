@@ -58,6 +58,46 @@ def test_images_come_sorted_with_parameters_and_metadata() -> None:
     assert found.places["prompts"] == "gmap.s_s[question]"
 
 
+def test_texts_come_sorted_and_what_is_called_as_a_parameter_is_one() -> None:
+    gmap = GrpsMessage(
+        gmap={
+            "s_b": {"m": "é".encode()},
+            "s_s": {
+                "z": "zed",
+                "text": "a",
+                "labels": "x",
+                "text.metadata": "one",
+                "metadata": "all",
+                "parameters": "{}",
+            },
+            "s_i32": {"top_k": 1, "other": 2},
+        }
+    ).gmap
+    found = read_map(gmap, ("labels", "top_k"))
+    assert [(each.name, each.elements[0].text()) for each in found.inputs] == [("m", "é"), ("text", "a"), ("z", "zed")]
+    assert found.paths == ("gmap.s_b[m]", "gmap.s_s[text]", "gmap.s_s[z]")
+    assert dict(found.parameters) == {"labels": "x", "top_k": 1, "other": 2}
+    assert dict(found.echoes) == {"m": "metadata", "text": "text.metadata", "z": "metadata"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({}, "gmap.s_s"),
+        ({"s_s": {"labels": "x", "metadata": "m", "parameters": "{}"}}, "gmap.s_s"),
+        ({"s_s": {"a": "x"}, "s_b": {"a": b"x"}}, "gmap.s_s[a]"),
+        ({"s_s": {"a": "x", "b.metadata": "x"}}, "gmap.s_s[b.metadata]"),
+        ({"s_s": {"a": "x", "labels.metadata": "x", "labels": "y"}}, "gmap.s_s[labels.metadata]"),
+        ({"s_s": {"a": "x", "a.parameters": "x"}}, "gmap.s_s[a.parameters]"),
+        ({"s_b": {"a.metadata": b"x"}}, "gmap.s_b[a.metadata]"),
+    ],
+)
+def test_what_a_map_of_texts_cannot_mean_is_refused(fields: dict[str, Any], path: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        read_map(GrpsMessage(gmap=fields).gmap, ("labels",))
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, path)
+
+
 @pytest.mark.parametrize(
     ("gmap", "path"),
     [

@@ -164,6 +164,21 @@ def test_text_is_streamed_as_it_is_made() -> None:
         assert [(each.gmap.s_s["x"], each.gmap.s_i32["final"]) for each in answers] == [("", 1)]
 
 
+def test_texts_are_continued_piece_by_piece() -> None:
+    parameters = '{"return_full_text": true}'
+    texts = {
+        "s_s": {"a": "once", "b": "far", "b.metadata": "m", "parameters": parameters},
+        "s_i32": {"max_new_tokens": 2},
+    }
+    with serving_grpc(built(("continuer",))) as peer:
+        told = [succeeded(each).gmap for each in streamed(peer, gmap=texts)]
+        (whole,) = [succeeded(call(peer, "Predict", gmap=texts)).gmap.s_s]
+    pieces = [(dict(each.s_s), each.s_i32["final"]) for each in told]
+    assert pieces == [({"a": "once"}, 0), ({"a": "on"}, 1), ({"b": "far", "b.metadata": "m"}, 0), ({"b": "fa"}, 1)]
+    assert json.loads(whole["a"]) == [{"generated_text": "onceon"}]
+    assert whole["b.metadata"] == "m"
+
+
 def test_a_failure_on_the_way_is_the_last_message() -> None:
     with serving_grpc(speaking(Speaker("a", RuntimeError("no more")))) as peer:
         first, last = streamed(peer, model="speaker", bin_data=PICTURE)

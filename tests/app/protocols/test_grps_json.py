@@ -2,6 +2,7 @@
 
 import json
 import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -175,6 +176,20 @@ def tensor(**fields: object) -> dict[str, Any]:
 def test_what_is_no_message_is_refused(body: object, path: str) -> None:
     error = refusal(body)
     assert error.path == path
+
+
+def test_a_long_text_among_integers_takes_no_more_memory_than_it_is_long() -> None:
+    values = ["1"] * 100_000 + ["1" * 1_000_000]
+    body = {"gtensors": {"tensors": [{"dtype": 5, "shape": [100_001], "flat_int64": values}]}}
+    tracemalloc.start()
+    try:
+        with pytest.raises(InferenceError) as caught:
+            read_json_message(json.dumps(body).encode())
+        assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    finally:
+        tracemalloc.stop()
+    assert caught.value.path == "gtensors.tensors[0].flat_int64[100000]"
+    assert len(str(caught.value)) < 300
 
 
 def test_null_is_absence() -> None:

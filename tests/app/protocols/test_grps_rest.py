@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -14,11 +14,16 @@ from prometheus_client import CollectorRegistry
 
 from app import __version__
 from app.engine.engine import Engine
+from app.engine.registry import Registration, Registry
+from app.engine.repository import Repository
+from app.protocols.grps.messages import GrpsMessage
 from app.protocols.grps.routes import Grps
 from app.protocols.kserve_v2.routes import KServeV2
 from app.server.asgi import create_app
 from tasks.exchange.error import ErrorKind
-from tests.grpc_server import built
+from tasks.exchange.limits import Limits
+from tests.conformance.served import load_any, source
+from tests.grpc_server import built, serving_grpc
 from tests.pictures import base64_text, encoded, rectangle
 from tests.speaker import Gate, Seen, Speaker, speaking
 
@@ -54,16 +59,15 @@ def messages(text: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_offline_turns_readiness_off_for_every_protocol_and_goes_on_answering() -> None:
+def test_readiness_says_why_in_the_message() -> None:
     with TestClient(app_over(built(("detector",)))) as client:
-        paths = ("/grps/v1/health/ready", "/v2/health/ready")
-        for verb, status in (("offline", 503), ("online", 200), ("offline", 503), ("online", 200)):
-            assert client.get(f"/grps/v1/health/{verb}").json()["status"]["status"] == "SUCCESS"
-            assert [client.get(path).status_code for path in paths] == [status, status]
-            told = client.get(paths[0]).json()["status"]
-            assert (told["code"], told["status"]) == (status, "SUCCESS" if status == 200 else "FAILURE")
-            assert client.get("/grps/v1/health/live").status_code == 200
-            assert client.post(PREDICT, content=PICTURE, headers=BINARY).status_code == 200
+        for method in ("GET", "POST"):
+            for verb, status, said in (("offline", 503, "FAILURE"), ("online", 200, "SUCCESS")):
+                assert client.request(method, f"/grps/v1/health/{verb}").json()["status"]["status"] == "SUCCESS"
+                answer = client.request(method, "/grps/v1/health/ready")
+                told = answer.json()["status"]
+                assert (answer.status_code, told["code"], told["status"]) == (status, status, said)
+                assert told["msg"] == ("OK" if status == 200 else "The server was taken offline by its operator")
 
 
 def test_online_does_not_make_up_for_models_that_are_missing() -> None:
@@ -87,6 +91,35 @@ def test_metadata_is_yaml_of_the_server_and_its_models(client: Client) -> None:
     assert yaml.safe_load(model) == told["models"][0]
     assert told["models"][0]["task_type"] == "OBJECT_DETECTION"
     assert told["models"][0]["outputs"][3] == {"name": "boxes", "dtype": "DT_FLOAT32", "shape": [-1, -1, 4]}
+
+
+def test_descriptions_are_not_written_in_the_event_loop() -> None:
+    class Watched(Registry):
+        watching = False
+        looked = 0
+
+        @property
+        def registrations(self) -> Sequence[Registration]:
+            if self.watching:
+                with pytest.raises(RuntimeError):
+                    asyncio.get_running_loop()
+                self.looked += 1
+            return super().registrations
+
+    sources = [source("detector")]
+    registry = Watched(sources)
+    registry.load(sources[0], load_any)
+    engine = Engine(Repository(registry, lambda: sources, load_any), [], Limits(), workers=1)
+    with TestClient(app_over(engine)) as client, serving_grpc(engine) as peer:
+        registry.watching = True
+        assert client.get("/grps/v1/metadata/server").status_code == 200
+        assert client.post("/grps/v1/metadata/model", json={"str_data": "nobody"}).status_code == 404
+        for method in ("ServerMetadata", "ModelMetadata"):
+            data = GrpsMessage(str_data="nobody").SerializeToString()
+            told = GrpsMessage.FromString(peer.bytes(f"/grps.protos.v1.GrpsService/{method}", data))
+            assert told.status.code == (200 if method == "ServerMetadata" else 404)
+        registry.watching = False
+    assert registry.looked >= 4
 
 
 @pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "Application/JSON"])

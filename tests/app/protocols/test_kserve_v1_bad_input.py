@@ -18,7 +18,8 @@ from tests.pictures import base64_text, encoded, rectangle
 
 Client = TestClient[Litestar]
 
-MODELS = ("classifier", "detector", "teller", *ECHOES, *TENSOR_FIXTURES)
+TEXTS = ("sorter", "tagger", "continuer")
+MODELS = ("classifier", "detector", "teller", *TEXTS, *ECHOES, *TENSOR_FIXTURES)
 DEEP = b"[" * 100_000 + b"]" * 100_000
 
 
@@ -232,6 +233,33 @@ def test_a_body_that_should_be_an_image(client: Client, content: bytes) -> None:
 def test_an_image_for_a_model_of_tensors(client: Client) -> None:
     response = post(client, "half_plus_two", encoded(rectangle()), **{"content-type": "image/png"})
     assert_refused(response, "Content-Type: Expected JSON, got 'image/png'")
+
+
+@pytest.mark.parametrize("model", TEXTS)
+def test_an_image_for_a_model_of_texts(client: Client, model: str) -> None:
+    # The bytes are a text, so that only the content type says what is wrong.
+    response = post(client, model, b"red", **{"content-type": "image/png"})
+    assert_refused(response, "Content-Type: Expected JSON, got 'image/png'")
+
+
+@pytest.mark.parametrize("name", ["prompt", "prompts", "question", "text"])
+def test_a_question_for_a_model_that_takes_none(client: Client, name: str) -> None:
+    response = post(client, "detector", {"instances": [{"b64": PICTURE, name: "how many?"}]})
+    assert_refused(response, f"instances[0]: Expected nothing but the image, and \"parameters\", got '{name}' too")
+
+
+def test_what_is_quoted_is_never_much(client: Client) -> None:
+    long = "x" * 100_000
+    image = {"b64": PICTURE, "parameters": {"action": long}}
+    for model, body in (
+        ("detector", {"instances": [{**image, long: 1}]}),
+        ("half_plus_two", f'{{"instances": [1], "{long}": NaN}}'.encode()),
+        ("half_plus_two", {"instances": [{"x": 1, long: 1}]}),
+        ("tagger", {"instances": [{"text": "a", "parameters": {"aggregation_strategy": long}}]}),
+    ):
+        response = post(client, model, body)
+        assert response.status_code == 400
+        assert len(response.content) < 4000, response.text[:200]
 
 
 JSON = st.recursive(

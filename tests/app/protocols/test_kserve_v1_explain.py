@@ -18,8 +18,11 @@ from numpy.typing import NDArray
 
 from app.engine.description import ModelDescription
 from app.engine.servable import BoundServable, Servable
+from app.protocols.kserve_v1.explanations import SaliencyFormat, wire_explanations
 from app.settings.model import ModelSettings, ModelSource
-from tasks.image_classification import Classification, ClassificationInput, ImageClassification
+from tasks.exchange.error import InferenceError
+from tasks.explanation.explanation import Explanation, ExplanationMethod
+from tasks.image_classification import Classification, ClassificationInput, ImageClassification, LabelledScore
 from tasks.task import TaskType
 from tests.chariot import PICTURE
 from tests.conformance.served import application, build
@@ -201,10 +204,26 @@ def test_more_numbers_than_an_answer_may_hold(client: Client) -> None:
     response = explain(client, "classifier", picture, format="data", samples=4)
     assert response.status_code == 413
     assert response.json()["error"] == (
-        "parameters.format: Expected to write at most 4,000,000 numbers, got 4,250,000; ask for png"
+        "parameters.format: Expected to write at most 4,000,000 pixels as data, got 4,250,000; ask for png"
     )
     ((found,),) = explanations(explain(client, "classifier", picture, samples=4))
     assert saliency(found).shape == (1700, 2500)
+
+
+def test_more_pictures_than_an_answer_may_hold() -> None:
+    found = Explanation(
+        label="a",
+        score=0.5,
+        record=LabelledScore(label="a", score=0.5),
+        coarse=np.zeros((2, 2), np.float32),
+        width=8000,
+        height=8000,
+        method=ExplanationMethod.RISE,
+        samples=1,
+        seed=0,
+    )
+    with pytest.raises(InferenceError, match=r"256,000,000 pixels as png, got 320,000,000; ask for fewer max_objects"):
+        wire_explanations([[]], [[[found] * 5]], SaliencyFormat.PNG)
 
 
 class Gate:

@@ -18,8 +18,9 @@ from tests.pictures import base64_text
 IMAGE, TEXT = IMAGE_INPUT.name, TEXT_INPUT.name
 
 
-def read(instance: object, name: str = IMAGE) -> Instance:
-    return read_instance(msgspec.Raw(json.dumps(instance).encode()), "inputs[3]", name)
+def read(instance: object, name: str = IMAGE, *, prompts: bool | None = None) -> Instance:
+    asked = name == IMAGE if prompts is None else prompts
+    return read_instance(msgspec.Raw(json.dumps(instance).encode()), "inputs[3]", name, prompts=asked)
 
 
 def binary(instance: Instance) -> bytes:
@@ -77,6 +78,14 @@ def test_what_is_no_text(instance: object, path: str, said: str) -> None:
         read(instance, TEXT)
     assert caught.value.path == path
     assert said in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["prompt", "prompts", "question", "text"])
+def test_what_a_model_does_not_take_is_refused_by_its_name(name: str) -> None:
+    assert read({"b64": "", name: "why?"}).tensor.parameters == {"prompts": ["why?"]}
+    with pytest.raises(InferenceError) as caught:
+        read({"b64": "", name: "why?"}, prompts=False)
+    assert caught.value.message == f"Expected nothing but the image, and \"parameters\", got '{name}' too"
 
 
 def test_rows_of_pixels_are_a_tensor() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 from numpy.typing import NDArray
 
-from app.protocols.kserve_v1.nesting import nested_tensor, place
+from app.protocols.kserve_v1.nesting import nested_tensor
 from app.protocols.kserve_v1.rows import Column, prediction_rows, read_rows
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.tensor import BytesTensor, Datatype, Tensor, TensorSpec
@@ -131,6 +131,14 @@ def test_bf16_ties_go_to_even(value: float, bits: int) -> None:
     assert numbers(column).tolist() == [bits]
 
 
+@pytest.mark.parametrize("value", [3.4e38, -3.4e38])
+def test_what_is_beyond_bf16_is_refused_though_fp32_has_it(value: float) -> None:
+    error = refused([spec(Datatype.BF16)], 1.0, value)
+    assert (error.path, error.message) == ("instances", "Expected BF16 numbers, got one out of range")
+    (column,) = read([spec(Datatype.FP32)], value)
+    assert np.isfinite(numbers(column)).all()
+
+
 # Several inputs, and names
 
 PAIR = [spec(Datatype.INT64, "numbers"), spec(Datatype.BYTES, "words")]
@@ -227,12 +235,6 @@ def test_fields_of_numbers(instances: list[object], rest: str, path: str) -> Non
 def test_fields_of_texts(instances: list[object], rest: str, path: str) -> None:
     (column,) = read_rows(raws(*instances), "inputs", [spec(Datatype.BYTES)])
     assert column.field(rest) == path
-
-
-@given(st.lists(st.integers(1, 4), min_size=1, max_size=5), st.data())
-def test_places_are_those_of_numpy(shape: list[int], data: st.DataObject) -> None:
-    index = data.draw(st.integers(0, int(np.prod(shape)) - 1))
-    assert place(index, shape) == "".join(f"[{each}]" for each in np.unravel_index(index, shape))
 
 
 # Predictions

@@ -84,7 +84,7 @@ def test_a_model_is_asked_for(path: str) -> None:
 
 @pytest.mark.parametrize("digits", ["9223372036854775808", "18446744073709551615", "9" * 5000])
 def test_a_version_has_64_bits(digits: str) -> None:
-    with pytest.raises(InferenceError, match=f"^Failed to convert version: {digits} to numeric.$"):
+    with pytest.raises(InferenceError, match=f"^Failed to convert version: {digits[:1000]}"):
         read_address("POST", f"/v1/models/m/versions/{digits}:PREDICT")
 
 

@@ -35,3 +35,11 @@ def test_the_text_is_the_path_and_the_sentence() -> None:
 def test_kinds_read_as_words_in_logs_and_metrics() -> None:
     assert len({kind.value for kind in ErrorKind}) == len(ErrorKind) == 10
     assert all(kind.value == kind.name.lower() for kind in ErrorKind)
+
+
+def test_long_messages_and_paths_are_cut() -> None:
+    error = invalid("m" * 1_000_000, "p" * 1_000_000).under("inputs[0]")
+    assert error.message == "m" * 2000 + "..."
+    assert error.path.startswith("inputs[0].ppp")
+    assert len(str(error)) < 3100
+    assert error.args == (error.message,)

@@ -10,6 +10,7 @@ from tasks.exchange.parameters import convert, read_parameters
 from tasks.image_segmentation import SegmentationParameters
 from tasks.image_text_to_text import GenerationParameters
 from tasks.object_detection import DetectionParameters
+from tasks.token_classification import TokenParameters
 from tasks.vision.selection import SelectionParameters
 
 
@@ -134,3 +135,11 @@ def test_convert_names_the_field_without_a_prefix_too() -> None:
 def test_a_null_shows_the_layer_below() -> None:
     read = read_parameters(DetectionParameters, {"score_threshold": 0.9}, {"score_threshold": None})
     assert read.score_threshold == 0.9
+
+
+def test_a_word_that_is_none_of_the_known_ones_is_quoted_in_brief() -> None:
+    assert refused(TokenParameters, {"aggregation_strategy": "some"}).message == "Invalid enum value 'some'"
+    error = refused(TokenParameters, {"aggregation_strategy": "it's " * 1000})
+    assert error.path == "inputs[3].parameters.aggregation_strategy"
+    assert error.message.startswith("Invalid enum value \"it's it's ")
+    assert len(error.message) < 120

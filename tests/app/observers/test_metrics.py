@@ -1,0 +1,37 @@
+"""Metrics: what senders make up takes no room in them."""
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from app.observers.metrics import Metrics
+from tasks.exchange.error import ErrorKind
+from tests.app.observers.test_tracing import event
+from tests.chariot import Client
+
+
+def test_names_that_no_model_has_are_counted_as_one() -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry, {"m"}.__contains__)
+    for index in range(50):
+        metrics.observe(msgspec.structs.replace(event(ErrorKind.MODEL_NOT_FOUND), model_name=f"made up {index}"))
+    metrics.observe(event())
+    found = {
+        (sample.labels["model"], sample.value)
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == "charioteer_inferences_total"
+    }
+    assert found == {("", 50), ("m", 1)}
+
+
+def test_a_sender_adds_no_series(client: Client) -> None:
+    def series() -> int:
+        return len(client.get("/metrics").text.splitlines())
+
+    for path in ("/v1/models/{}:predict", "/v2/models/{}/infer", "/v2/models/m-{}/infer", "/v1/models/{}:explain"):
+        assert client.post(path.format("nobody-0"), content=b"{}").status_code == 404
+    before = series()
+    for index in range(1, 20):
+        for path in ("/v1/models/{}:predict", "/v2/models/{}/infer", "/v2/models/m-{}/infer", "/v1/models/{}:explain"):
+            client.post(path.format(f"nobody-{index}"), content=b"{")
+    assert series() == before

@@ -1,0 +1,42 @@
+"""No protocol refuses an inference without the observers being told, not even one whose body cannot be unpacked."""
+
+import pytest
+from litestar.testing import TestClient
+from prometheus_client import CollectorRegistry
+
+from app.protocols import protocols_beside
+from app.protocols.tensorflow_serving.routes import TensorFlowServing
+from app.server.asgi import create_app, create_listener_app
+from tests.grpc_server import built
+from tests.speaker import Seen
+
+
+@pytest.mark.parametrize(
+    ("protocol", "path"),
+    [
+        ("chariot-v2-kserve", "/v2/models/m-detector/infer"),
+        ("chariot-v2", "/infer"),
+        ("kserve-v2", "/v2/models/detector/infer"),
+        ("kserve-v2", "/v2/models/detector/generate"),
+        ("kserve-v1", "/v1/models/detector:predict"),
+        ("kserve-v1", "/v1/models/detector:explain"),
+        ("tensorflow-serving", "/v1/models/detector:predict"),
+        ("grps", "/grps/v1/infer/predict?model=detector"),
+    ],
+)
+@pytest.mark.parametrize(("encoding", "body"), [("gzip", b"no gzip"), ("zstd", b"{}")])
+def test_a_body_that_cannot_be_unpacked(protocol: str, path: str, encoding: str, body: bytes) -> None:
+    told = Seen()
+    engine = built(("detector",), observers=[told])
+    if protocol == "tensorflow-serving":
+        app = create_listener_app(engine, TensorFlowServing(), 10_000)
+    else:
+        dialect = protocol if protocol.startswith("chariot") else "chariot-v2-kserve"
+        app = create_app(engine, protocols_beside(dialect), CollectorRegistry(), 10_000)
+    with TestClient(app) as client:
+        headers = {"Content-Encoding": encoding, "Content-Type": "application/json"}
+        assert client.post(path, content=body, headers=headers).status_code == 400
+    (event,) = told.events
+    assert (event.caller.protocol, event.model_name) == (protocol, "detector")
+    assert event.outcome is not None
+    assert "Content-Encoding" in event.error
