@@ -10,6 +10,7 @@ from pathlib import Path
 __all__ = ("CpuMeter", "machine_memory", "resident_bytes")
 
 _STATM = Path("/proc/self/statm")
+_GRANTED = Path("/sys/fs/cgroup/memory.max")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -44,6 +45,10 @@ def resident_bytes() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def machine_memory() -> int:
-    """Bytes of RAM that the machine has."""
-    return os.sysconf("SC_PHYS_PAGES") * _PAGE
+def machine_memory(granted: Path = _GRANTED) -> int:
+    """Bytes of RAM that the machine has, or fewer where a control group grants less (cgroup v2, memory.max)."""
+    total = os.sysconf("SC_PHYS_PAGES") * _PAGE
+    try:
+        return min(total, int(granted.read_text()))
+    except (OSError, ValueError):
+        return total

@@ -76,7 +76,7 @@ def create_app(
 
     @get(["/schema", "/schema/openapi.json"], sync_to_thread=True)
     def show_schema() -> dict[str, Any]:
-        return describe_service({each: each.endpoints(engine) for each in (*protocols, *listeners)})
+        return describe_service({each: each.endpoints(engine) for each in (*protocols, *listeners)}, listeners)
 
     served = [*handlers(protocols, engine), alive, show_metrics, show_schema, *(page.handlers if page else ())]
     lifespans = [each for each in (lifespan, page and page.lifespan) if each is not None]

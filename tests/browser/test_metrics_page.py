@@ -109,9 +109,23 @@ def test_figures_are_those_of_what_was_sent(browser: Browser, busy: str) -> None
         assert "In flight\n0" in tile(page, "flight")
         every, detector, nasty = (cells(page, name) for name in ("All models", "detector", NASTY))
         assert (every["Requests"], every["Errors"]) == ("10", "30.0 %")
-        assert (detector["Requests"], detector["Errors"], detector["Batch"]) == ("8", "37.5 %", "1")
-        assert (nasty["Requests"], nasty["Errors"], nasty["Batch"]) == ("2", "0.0 %", "2")
+        assert (detector["Requests"], detector["Errors"], detector["Batch"]) == ("8", "37.5 %", "1.00")
+        assert (nasty["Requests"], nasty["Errors"], nasty["Batch"]) == ("2", "0.0 %", "2.00")
         assert all(each["p99.9"].endswith(" ms") for each in (every, detector, nasty))
+
+
+def test_it_says_that_the_operator_took_the_server_offline(browser: Browser, busy: str) -> None:
+    notice = "Load balancers are told to send nothing here"
+    with opened(browser, busy) as page, httpx.Client(base_url=busy) as client:
+        expect(page.get_by_role("button", name="detector", exact=True)).to_be_visible()
+        expect(page.get_by_text(notice)).to_be_hidden()
+        client.post("/grps/v1/health/offline").raise_for_status()
+        try:
+            expect(page.get_by_text(notice)).to_be_visible()
+            expect(page.get_by_text("taken offline by its operator")).to_be_visible()
+        finally:
+            client.post("/grps/v1/health/online").raise_for_status()
+        expect(page.get_by_text(notice)).to_be_hidden()
 
 
 def test_figures_change_while_one_looks(browser: Browser, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from app.server.page.events import Events
 from app.server.page.files import read_files, respond, shell, wants_html
 from app.server.page.series import read_series
 
-__all__ = ("EVENTS_PATH", "Page")
+__all__ = ("EVENTS_PATH", "Page", "until_next_reading")
 
 EVENTS_PATH = "/page/events"
 
@@ -84,8 +84,12 @@ class Page:
     async def _measure(self) -> None:
         engine, meter = self._engine, CpuMeter()
         while True:
-            # Halfway between whole seconds, so that each has one reading even when the loop is a little late.
-            await asyncio.sleep(1 - (engine.trends.age + 0.5) % 1)
+            await asyncio.sleep(until_next_reading(engine.trends.age))
             engine.trends.read(
                 Readings(in_flight=engine.in_flight, waiting=engine.waiting, cpu=meter.read(), memory=resident_bytes())
             )
+
+
+def until_next_reading(age: float) -> float:
+    """Seconds to the middle of the next second, so that no second has two readings when a timer is early or late."""
+    return int(age) + 1.5 - age

@@ -30,6 +30,8 @@ _CHARTED = (0.5, 0.9, 0.99)
 
 _BEST_FIRST = (ModelState.READY, ModelState.LOADING, ModelState.UNAVAILABLE)
 
+_LONGEST_REASON = 500
+
 Number = float | None
 
 
@@ -94,6 +96,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         version: of the server.
         age: seconds since its start.
         ever: requests since its start.
+        unready: why load balancers are told to send nothing, empty when they may send requests.
         window: a key of `WINDOWS`.
         interval: seconds that one grain of a trend lasts.
         now: what was measured last; `in_flight` and `waiting` at this moment. CPU in cores, memory in bytes.
@@ -108,6 +111,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     age: float
     ever: int
+    unready: str
     window: str
     interval: int
     now: Readings
@@ -137,6 +141,7 @@ def take_snapshot(engine: Engine, window: str) -> Snapshot:
         version=__version__,
         age=round(trends.age, 1),
         ever=trends.requests,
+        unready=engine.unready[:_LONGEST_REASON],
         window=window,
         interval=resolution.interval,
         now=now,

@@ -66,6 +66,28 @@ def test_new_changed_and_removed_models_are_noticed(root: Path) -> None:
     asyncio.run(run())
 
 
+def test_a_repository_that_is_out_of_reach_leaves_its_models_serving(root: Path) -> None:
+    def looked_for() -> Sequence[ModelSource]:
+        if not root.is_dir():
+            raise ModelError("not a folder")
+        return discovered(root)
+
+    async def run() -> None:
+        repository = Repository(Registry(discovered(root)), looked_for, load)
+        await repository.load("detector")
+        await repository.refresh()
+        away = root.rename(root.with_name("away"))
+        await repository.refresh()
+        assert states(repository) == {"detector": "READY"}
+        away.rename(root)
+        (root / "detector" / "model").write_text("second version")
+        first = served(repository, "detector")
+        await repository.refresh()
+        assert served(repository, "detector") is not first
+
+    asyncio.run(run())
+
+
 def test_a_change_that_cannot_be_loaded_leaves_the_old_model_serving(root: Path) -> None:
     async def run() -> None:
         repository = Repository(Registry(discovered(root)), lambda: discovered(root), load)

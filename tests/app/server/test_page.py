@@ -13,6 +13,8 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from litestar import Litestar
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
@@ -27,7 +29,7 @@ from app.engine.servable import Timings
 from app.protocols import protocols_beside
 from app.server.asgi import create_app
 from app.server.page.events import Events
-from app.server.page.page import Page
+from app.server.page.page import Page, until_next_reading
 from app.server.page.series import SERIES
 from app.server.page.snapshot import PERCENTILES, look_at, take_snapshot
 from app.settings.model import ModelSettings, ModelSource
@@ -184,7 +186,7 @@ def test_nothing_else_is_served(client: TestClient[Litestar], path: str) -> None
 def test_files_are_found_from_wherever_the_page_is(client: TestClient[Litestar], path: str, root: str) -> None:
     html = client.get(path, headers={"accept": CHROME}).text
     found = re.findall(r'(?:href|src)="([^"]*)"', html)
-    assert len(found) == 4
+    assert len(found) == 6
     for each in found:
         assert each.startswith(f"{root}page/") or each == f"{root}metrics"
         assert client.get(str(httpx.URL(f"http://server{path}").join(each))).status_code == 200
@@ -254,6 +256,12 @@ def test_a_percentile_is_never_above_the_slowest(engine: Engine, clock: Clock) -
     assert shown.detail.p99[-1] is not None
     assert shown.detail.p99[-1] <= 10.6
     assert shown.detail.cdf == [(10.6, 1.0)]
+
+
+def test_a_snapshot_says_why_nothing_should_be_sent(engine: Engine) -> None:
+    assert take_snapshot(engine, "60s").unready == ""
+    engine.online = False
+    assert "offline" in take_snapshot(engine, "60s").unready
 
 
 @pytest.mark.parametrize("model", ["", "stranger", "<script>", "detector\x00"])
@@ -506,6 +514,12 @@ def test_the_page_can_be_turned_off() -> None:
         assert httpx.get(server.address, headers={"accept": CHROME}).json()["status"] == "alive"
         assert httpx.get(f"{server.address}/page/frame.js").status_code == 404
         assert server.stop() == 0
+
+
+@given(age=st.floats(0, 1e7))
+def test_a_second_has_one_reading_though_timers_are_early_or_late(age: float) -> None:
+    for off in (-0.4, -1e-9, 0.0, 1e-9, 0.4):
+        assert int(age + until_next_reading(age) + off) == int(age) + 1
 
 
 @pytest.mark.slow

@@ -16,6 +16,13 @@ export function rate(value) {
   return value >= 100 ? count(value) : value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : 1 });
 }
 
+// In a column, whose numbers are compared: those of a size have as many digits behind the point.
+export function aligned(value) {
+  if (value === null || value === 0) return count(value);
+  if (value < 0.005) return significant(value, 1);
+  return value >= 100 ? count(value) : value.toFixed(value < 10 ? 2 : 1);
+}
+
 export function milliseconds(value) {
   if (value === null) return NONE;
   if (value >= 10000) return `${significant(value / 1000, 3)} s`;

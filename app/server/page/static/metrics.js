@@ -4,7 +4,7 @@ import { distributionChart, roundBytes, sparkline, trendChart } from "./charts.j
 import { make, say } from "./dom.js";
 import { example } from "./example.js";
 import { follow } from "./feed.js";
-import { bytes, cores, count, milliseconds, percent, rate } from "./format.js";
+import { aligned, bytes, cores, count, milliseconds, percent, rate } from "./format.js";
 import { text } from "./text.js";
 
 const words = text.metrics;
@@ -22,6 +22,7 @@ function open(main, tools) {
   };
   const parts = [
     toolbar((window) => go({ window })),
+    notice(),
     tiles(),
     empty(tools),
     models((model) => {
@@ -72,6 +73,19 @@ function toolbar(choose) {
       for (const [window, button] of buttons) button.setAttribute("aria-pressed", window === chosen);
     },
     show() {},
+  };
+}
+
+// What a load balancer is told, which nobody would see in figures of what came all the same.
+function notice() {
+  const reason = make("p");
+  const element = make("section", { class: "panel notice", hidden: "" }, make("h2", {}, words.unready), reason);
+  return {
+    element,
+    show({ unready }) {
+      element.hidden = !unready;
+      say(reason, unready);
+    },
   };
 }
 
@@ -140,7 +154,7 @@ function models(choose) {
   function fill({ element, button, note, trend, cells }, summary, chosen) {
     const [p50, , p90, , p99, p999] = summary.percentiles.map(milliseconds);
     const figures = {
-      rate: rate(summary.rate),
+      rate: aligned(summary.rate),
       requests: count(summary.requests),
       errors: percent(share(summary)),
       mean: milliseconds(summary.mean),
@@ -148,7 +162,7 @@ function models(choose) {
       p90,
       p99,
       p999,
-      batch: summary.batch === null ? count(null) : rate(summary.batch),
+      batch: aligned(summary.batch),
     };
     for (const key of COLUMNS) say(cells[key], figures[key]);
     cells.errors.classList.toggle("bad", summary.failures > 0);

@@ -12,13 +12,14 @@ export const text = {
     paused: "Paused while hidden",
     lost: "Disconnected, retrying",
   },
-  up: (version, seconds) => `${version}, up ${duration(seconds)}`,
+  up: (version, seconds) => `Version ${version}, up ${duration(seconds)}`,
   metrics: {
     title: "Metrics",
     window: "Window",
     windows: { "60s": "60 s", "60m": "60 min", "24h": "24 h" },
     spoken: { "60s": "last 60 seconds", "60m": "last 60 minutes", "24h": "last 24 hours" },
     now: "now",
+    unready: "Load balancers are told to send nothing here",
     summary: "All requests",
     tiles: {
       rate: "Requests",
