@@ -53,7 +53,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def largest(self) -> float:
         """The largest difference of all outputs."""
-        return max(value for each in self.compared for value in each.outputs.values())
+        return _largest(self.compared)
 
 
 def export_model(folder: Path, output: Path, opset: int, tolerance: float) -> Exported:
@@ -65,10 +65,10 @@ def export_model(folder: Path, output: Path, opset: int, tolerance: float) -> Ex
     Raises:
         ModelError: when it cannot be exported.
     """
-    (source,) = model_at(folder)
+    source = _only(folder)
     if output.resolve() == folder.resolve():
         raise ModelError(f"{output} is the model's own folder; an ONNX file beside the weights would take their place")
-    exporter = Exporter(msgspec.structs.replace(source, file=None))
+    exporter = Exporter(source)
     any_size = exporter.resizes
     file = exporter.write(output, opset, any_size=any_size)
     compared = _compare(exporter, file, any_size=any_size)
@@ -78,7 +78,7 @@ def export_model(folder: Path, output: Path, opset: int, tolerance: float) -> Ex
         compared = _compare(exporter, file, any_size=False)
     if compared is None:
         raise ModelError(f"{file} was written, but ONNX Runtime cannot run it")
-    scores = _compare_scores(load(source), load(_exported(output)), compared[0].size)
+    scores = _compare_scores(load(exporter.source), load(_only(file)), compared[0].size)
     return Exported(file=file, any_size=any_size, compared=compared, scores=scores)
 
 
@@ -115,9 +115,11 @@ def _compare_scores(first: Servable, second: Servable, size: tuple[int, int]) ->
     return float(np.abs(found[0] - found[1]).max(initial=0)) if len(found[0]) == len(found[1]) else None
 
 
-def _exported(folder: Path) -> ModelSource:
-    (source,) = model_at(folder / "model.onnx")
-    return source
+def _only(path: Path) -> ModelSource:
+    found = model_at(path)
+    if len(found) > 1:
+        raise ModelError(f"{path} holds {len(found)} versions; export the folder of one")
+    return found[0]
 
 
 def _pictures(*, square: bool) -> list[Image]:

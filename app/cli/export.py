@@ -6,6 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.types import ExistingDirectory
+from cyclopts.validators import Number
 from rich.markup import escape
 from rich.table import Table
 
@@ -18,7 +19,7 @@ def export(
     folder: ExistingDirectory,
     *,
     output: Annotated[Path, Parameter(help="The folder to write model.onnx, config.json and the processor into.")],
-    opset: int = 17,
+    opset: Annotated[int, Parameter(validator=Number(gte=14, lte=20))] = 17,
     tolerance: float = 1e-3,
 ) -> None:
     """Write a transformers model as ONNX, put the same pictures to both, and fail when they differ.
@@ -26,7 +27,7 @@ def export(
     Args:
         folder: A folder of Hugging Face: an image classifier, an object detector, or a semantic segmenter.
         output: Where to.
-        opset: The version of ONNX's operators.
+        opset: The version of ONNX's operators, 14 to 20.
         tolerance: How much an output of ONNX Runtime may differ from that of torch, as a share of its largest number.
     """
     from app.assembly.export import export_model

@@ -17,6 +17,7 @@ from tasks.exchange.parameters import read_parameters
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
 from tasks.task import InputGroup
+from tasks.text.unicode import check_unicode
 from tasks.vision.request import check_count
 
 __all__ = ("TEXT_INPUT", "TextItem", "text_groups")
@@ -97,12 +98,9 @@ def _strings(tensor: BytesTensor, path: str) -> Sequence[str]:
     for index, element in enumerate(tensor.elements):
         try:
             text = element.text()
-            text.encode()
         except InferenceError as error:
             raise error.under(f"{path}[{index}]") from None
-        except UnicodeEncodeError as error:
-            shown = f"U+{ord(error.object[error.start]):04X} at position {error.start}"
-            raise invalid(f"Expected Unicode text, got a lone surrogate, {shown}", f"{path}[{index}]") from None
+        check_unicode(text, f"{path}[{index}]")
         found.append(text)
     return found
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from tasks.exchange.error import ErrorKind, InferenceError, invalid
 from tasks.exchange.parameters import Fraction, Positive, TextList
+from tasks.text.unicode import check_unicode
 
 __all__ = ("SCORE_DECIMALS", "SelectionParameters", "check_own_classes", "check_told_classes", "select")
 
@@ -51,8 +52,8 @@ def check_told_classes(parameters: SelectionParameters, path: str) -> None:
     """Check the parameters that stand at `path`, of a model that is told its classes with each request.
 
     Raises:
-        InferenceError: INVALID_REQUEST when they tell it none, or an empty one; TOO_LARGE for more, or longer
-            ones, than a request may carry.
+        InferenceError: INVALID_REQUEST when they tell it none, an empty one, or one that is not Unicode; TOO_LARGE
+            for more, or longer ones, than a request may carry.
     """
     labels, path = parameters.candidate_labels, f"{path}.candidate_labels"
     if not labels or not all(label.strip() for label in labels):
@@ -60,6 +61,8 @@ def check_told_classes(parameters: SelectionParameters, path: str) -> None:
     if len(labels) > _MOST_CANDIDATES or max(map(len, labels)) > _LONGEST_CANDIDATE:
         message = f"Expected at most {_MOST_CANDIDATES} labels of at most {_LONGEST_CANDIDATE} characters each"
         raise InferenceError(ErrorKind.TOO_LARGE, message, path)
+    for index, label in enumerate(labels):
+        check_unicode(label, f"{path}[{index}]")
 
 
 def select(scores: NDArray[np.float32], labels: Sequence[str], wanted: SelectionParameters) -> list[int]:

@@ -8,7 +8,7 @@ import msgspec
 
 from app.engine.description import Fact, ModelDescription, Origin
 from app.runtimes.transformers.files import check_files
-from app.runtimes.transformers.framework import framework
+from app.runtimes.transformers.framework import first_line, framework
 from app.settings.model import ModelError, ModelSource, PreprocessingSettings
 from tasks.task import TaskType
 
@@ -151,7 +151,7 @@ def _read_config(source: ModelSource) -> Any:
             source.folder, local_files_only=True, trust_remote_code=False
         )
     except Exception as error:
-        raise ModelError(f"{source.folder / 'config.json'} cannot be understood: {_first_line(error)}") from error
+        raise ModelError(f"{source.folder / 'config.json'} cannot be understood: {first_line(error)}") from error
 
 
 def _family(source: ModelSource, config: Any, names: Sequence[str]) -> _Family:
@@ -214,8 +214,3 @@ def _layout(source: ModelSource, kind: Kind, config: Any, facts: list[Fact]) -> 
     origin = Origin.DECLARED if declared else Origin.CONFIG if len(known) == 1 else Origin.GUESSED
     facts.append(Fact("layout", declared or known[0], origin))
     return declared or known[0]
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return (lines[0] if lines else type(error).__name__)[:400]

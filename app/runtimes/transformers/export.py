@@ -2,20 +2,20 @@
 
 import importlib
 import json
-import shutil
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from app.runtimes.transformers.architecture import Kind, Understood, understand
-from app.runtimes.transformers.framework import framework
+from app.runtimes.transformers.framework import first_line, framework
 from app.runtimes.transformers.images import load_image_processor
 from app.runtimes.transformers.network import Network, load_network
-from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
+from app.settings.model import SETTINGS_FILE, ModelError, ModelSource, TransformersSettings, read_json_file
 from tasks.vision.image import Image
 
 __all__ = ("Exporter",)
@@ -27,14 +27,20 @@ _OUTPUTS: dict[Kind, Sequence[str]] = {
 }
 _PIXELS = "pixel_values"
 
+_NOT_COPIED = ("runtime", "uri", "transformers")
+"""Settings that hold for the folder alone that was exported."""
+
 
 class Exporter:
     """Writes the graph of a classifier, a detector or a semantic segmenter.
+
+    The graph has weights of 32 bits, and so has what it is compared with, whatever the model is served in.
 
     Args:
         source: the model's folder.
 
     Attributes:
+        source: the same, on the processor and in 32 bits.
         outputs: the names of the graph's outputs.
         resizes: whether its processor makes inputs of several sizes.
 
@@ -43,16 +49,21 @@ class Exporter:
     """
 
     def __init__(self, source: ModelSource) -> None:
-        self._known: Understood = understand(source)
-        if self._known.kind not in _OUTPUTS:
-            known = "image classification, object detection and semantic segmentation"
-            raise ModelError(f"{source.folder}: {self._known.kind} is not exported; {known} are")
         try:
             self._onnx: Any = importlib.import_module("onnx")
         except ImportError:
-            raise ModelError("Exporting needs the package onnx, which is not installed here") from None
+            raise ModelError(
+                "Exporting needs the package onnx, which is not installed here; install charioteer[torch]"
+            ) from None
+        exact = TransformersSettings(device="cpu", dtype="float32")
+        settings = msgspec.structs.replace(source.settings, runtime="transformers", transformers=exact)
+        self.source = msgspec.structs.replace(source, file=None, settings=settings)
+        self._known: Understood = understand(self.source)
+        if self._known.kind not in _OUTPUTS:
+            known = "image classification, object detection and semantic segmentation"
+            raise ModelError(f"{source.folder}: {self._known.kind} is not exported; {known} are")
         self._network: Network = load_network(self._known)
-        self._processor: Any = load_image_processor(source)
+        self._processor: Any = load_image_processor(self.source)
         self.outputs = _OUTPUTS[self._known.kind]
         self.resizes = self.pixels(Image(np.zeros((60, 90, 3), np.uint8))).shape[2:] != self._square()
 
@@ -101,8 +112,7 @@ class Exporter:
                     dynamo=False,
                 )
         except Exception as error:
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            raise ModelError(f"{self._known.source.folder}: torch cannot export it: {lines[0][:400]}") from error
+            raise ModelError(f"{self._known.source.folder}: torch cannot export it: {first_line(error)}") from error
         self._describe(file, opset)
         self._write_neighbours(folder, None if any_size or not self.resizes else (height, width))
         return file
@@ -115,7 +125,7 @@ class Exporter:
             return tuple(found[name] for name in outputs)
 
         made: Any = type("Exported", (torch.nn.Module,), {"forward": forward})()
-        made.module = network.module.to("cpu", torch.float32)
+        made.module = network.module
         # In training mode the exporter would leave the model in it, and export its dropout.
         return made.eval()
 
@@ -140,13 +150,20 @@ class Exporter:
     def _write_neighbours(self, folder: Path, size: tuple[int, int] | None) -> None:
         source = self._known.source
         labels = dict(enumerate(self._known.labels))
-        config: dict[str, Any] = json.loads((source.folder / "config.json").read_bytes())
-        config["id2label"] = labels
-        (folder / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False), encoding="utf-8")
+        _write(folder / "config.json", {**_read(source.folder / "config.json"), "id2label": labels})
         self._processor.save_pretrained(folder)
         if size is not None:
             path = folder / "preprocessor_config.json"
-            told = {**json.loads(path.read_bytes()), "size": {"height": size[0], "width": size[1]}}
-            path.write_text(json.dumps(told, indent=2), encoding="utf-8")
-        if (source.folder / SETTINGS_FILE).is_file() and folder.resolve() != source.folder.resolve():
-            shutil.copyfile(source.folder / SETTINGS_FILE, folder / SETTINGS_FILE)
+            _write(path, {**_read(path), "size": {"height": size[0], "width": size[1]}})
+        declared = source.folder / SETTINGS_FILE
+        if declared.is_file():
+            kept = {name: value for name, value in _read(declared).items() if name not in _NOT_COPIED}
+            _write(folder / SETTINGS_FILE, kept)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return read_json_file(path, dict[str, Any])
+
+
+def _write(path: Path, told: dict[str, Any]) -> None:
+    path.write_text(json.dumps(told, indent=2, ensure_ascii=False), encoding="utf-8")

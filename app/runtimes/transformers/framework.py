@@ -10,7 +10,7 @@ import msgspec
 
 from app.settings.model import ModelError
 
-__all__ = ("Framework", "framework")
+__all__ = ("Framework", "first_line", "framework")
 
 _importing = threading.Lock()
 
@@ -30,6 +30,12 @@ def framework() -> Framework:
     """
     with _importing:
         return _import()
+
+
+def first_line(error: Exception) -> str:
+    """What one of the two says went wrong, without the paragraphs of advice behind it."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:400]
 
 
 @cache

@@ -68,7 +68,7 @@ class TextGenerator:
         if not ids:
             raise invalid("Expected a text to continue, got an empty one", item.item.path)
         most = room_for_answer(self._network, len(ids), item.parameters, item.item.path)
-        made = text_inputs(ids, self._theirs)
+        made = text_inputs([ids], self._theirs)
         return {name: value for name, value in made.items() if name != "token_type_ids"}, most
 
     def _text(self, tokens: Iterable[int], inputs: Mapping[str, Any]) -> Iterator[str]:

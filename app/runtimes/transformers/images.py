@@ -14,7 +14,7 @@ import numpy as np
 import PIL.Image
 from numpy.typing import NDArray
 
-from app.runtimes.transformers.framework import framework
+from app.runtimes.transformers.framework import first_line, framework
 from app.settings.model import ModelError, ModelSource
 from tasks.vision.image import Image
 
@@ -118,8 +118,7 @@ def load_image_processor(source: ModelSource) -> Any:
             source.folder, local_files_only=True, trust_remote_code=False, backend="pil"
         )
     except Exception as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise ModelError(f"{source.folder} has no image processor that can be used: {lines[0][:400]}") from error
+        raise ModelError(f"{source.folder} has no image processor that can be used: {first_line(error)}") from error
 
 
 def table_preparation(processor: Any) -> Callable[[NDArray[np.uint8]], NDArray[np.float32]] | None:

@@ -14,6 +14,7 @@ from app.runtimes.transformers.architecture import Understood
 from app.runtimes.transformers.framework import framework
 from app.runtimes.transformers.images import Batch, ImagePreparation, load_image_processor
 from app.runtimes.transformers.network import Network
+from app.runtimes.transformers.tokenizing import load_tokenizer
 from app.settings.model import ModelError
 from tasks.image_segmentation import ImageSegmenter, SegmentationInput, Segments
 from tasks.vision.contours import contours_of_mask
@@ -98,10 +99,7 @@ def load_mask_segmenter(understood: Understood, network: Network) -> ImageSegmen
         raise ModelError(f"{source.folder}: layout: {type(processor).__name__} reads no {layout} segmentation")
     extra: dict[str, Any] = {}
     if network.config.model_type == "oneformer":
-        tokenizer = framework().transformers.AutoTokenizer.from_pretrained(
-            source.folder, local_files_only=True, trust_remote_code=False
-        )
-        made = tokenizer(
+        made = load_tokenizer(source)(
             [f"the task is {layout}"],
             padding="max_length",
             truncation=True,

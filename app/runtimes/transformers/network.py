@@ -9,7 +9,7 @@ import msgspec
 
 from app.engine.description import Fact, Origin
 from app.runtimes.transformers.architecture import Understood
-from app.runtimes.transformers.framework import framework
+from app.runtimes.transformers.framework import first_line, framework
 from app.settings.model import ModelError, TransformersSettings
 
 __all__ = ("Network", "load_network")
@@ -78,18 +78,16 @@ def load_network(understood: Understood) -> Network:
                 output_loading_info=True,
             )
     except Exception as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise ModelError(f"{folder}: the weights cannot be loaded: {lines[0][:400]}") from error
+        raise ModelError(f"{folder}: the weights cannot be loaded: {first_line(error)}") from error
     _check_report(report, str(folder))
     try:
         module = module.eval().to(device)
     except Exception as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise ModelError(f"{folder}: it cannot be put on {device}: {lines[0][:400]}") from error
+        raise ModelError(f"{folder}: it cannot be put on {device}: {first_line(error)}") from error
     if settings.compile:
         module.compile()
     facts = [
-        Fact("device", device, Origin.GUESSED if settings.device == "auto" else Origin.DECLARED),
+        Fact("device", device, _told(settings.device)),
         Fact("dtype", str(module.dtype).removeprefix("torch."), _told(settings.dtype)),
     ]
     if settings.compile:
@@ -99,7 +97,7 @@ def load_network(understood: Understood) -> Network:
 
 
 def _told(value: str) -> Origin:
-    return Origin.GUESSED if value == "auto" else Origin.DECLARED
+    return Origin.MACHINE if value == "auto" else Origin.DECLARED
 
 
 def _device(torch: Any, settings: TransformersSettings, name: str) -> str:

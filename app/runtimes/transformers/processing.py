@@ -9,11 +9,12 @@ import msgspec
 import PIL.Image
 
 from app.runtimes.tokenizer import Tokenizer
-from app.runtimes.transformers.framework import framework
+from app.runtimes.transformers.framework import first_line, framework
 from app.runtimes.transformers.images import load_image_processor
 from app.runtimes.transformers.tokenizing import load_tokenizer
 from app.settings.model import ModelError, ModelSource
 from tasks.exchange.error import invalid
+from tasks.text.unicode import check_unicode
 from tasks.vision.image import Image
 
 __all__ = ("Conversation", "load_processor")
@@ -79,11 +80,7 @@ class Conversation:
         """
         if not prompt.strip():
             raise invalid("Expected a question, got an empty text", path)
-        try:
-            prompt.encode()
-        except UnicodeEncodeError as error:
-            found = f"U+{ord(prompt[error.start]):04X} at position {error.start}"
-            raise invalid(f"Expected Unicode text, got a lone surrogate, {found}", path) from None
+        check_unicode(prompt, path)
         try:
             text = self.text(prompt)
         except Exception as error:  # noqa: BLE001 - a template raises what it likes
@@ -137,7 +134,7 @@ def load_processor(source: ModelSource, model_type: str) -> Any:
     try:
         return transformers.AutoProcessor.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # noqa: BLE001 - missing packages, missing files and bad ones have no common base
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:400]
+        reason = first_line(error)
     try:
         return _put_together(source, model_type)
     except ModelError:

@@ -12,13 +12,7 @@ from numpy.typing import NDArray
 
 from app.runtimes.transformers.architecture import Understood
 from app.runtimes.transformers.network import Network
-from app.runtimes.transformers.tokenizing import (
-    check_length,
-    load_tokenizer,
-    most_tokens,
-    own_tokenizer,
-    text_inputs,
-)
+from app.runtimes.transformers.scored_texts import ScoredTexts
 from tasks.token_classification import Aggregation, Entities, TaggedText, TokenClassifier
 
 __all__ = ("Token", "entities_of", "load_token_classifier")
@@ -60,20 +54,14 @@ def load_token_classifier(understood: Understood, network: Network) -> TokenClas
     Raises:
         ModelError: when it has no tokenizer.
     """
-    tokenizer = load_tokenizer(understood.source)
-    _, bare = own_tokenizer(tokenizer, understood.source)
-    most = most_tokens(tokenizer, network.config)
+    texts = ScoredTexts(understood, network, lambda logits: logits.float().softmax(-1).cpu().numpy())
+    tokenizer = texts.tokenizer
     # A vocabulary that marks what continues a word, as WordPiece does, tells words; others only show spaces.
-    marks = bool(getattr(bare.model, "continuing_subword_prefix", None))
+    marks = bool(getattr(texts.bare.model, "continuing_subword_prefix", None))
 
     def tag(inputs: Sequence[TaggedText], /) -> Sequence[Entities]:
-        encoded = [bare.encode(each.item.text) for each in inputs]
-        for each, item in zip(encoded, inputs, strict=True):
-            check_length(len(each.ids), most, item.item.path)
         found: list[Entities] = []
-        for each, item in zip(encoded, inputs, strict=True):
-            logits = network(text_inputs(each.ids, tokenizer, each.type_ids)).logits[0]
-            scores: NDArray[np.float32] = logits.float().softmax(-1).cpu().numpy()
+        for (each, scores), item in zip(texts([each.item for each in inputs]), inputs, strict=True):
             tokens = _tokens(each, scores, item.item.text, tokenizer.unk_token_id, marks=marks)
             joined = entities_of(tokens, understood.labels, item.parameters.aggregation_strategy)
             found.append(_entities(joined, tokenizer, item.parameters.aggregation_strategy))

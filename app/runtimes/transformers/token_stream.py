@@ -92,6 +92,7 @@ def _run(
             **network.placed(inputs),
             do_sample=False,
             num_beams=1,
+            num_return_sequences=1,
             max_new_tokens=most,
             logits_processor=transformers.LogitsProcessorList([pick]),
             stopping_criteria=transformers.StoppingCriteriaList([is_left]),

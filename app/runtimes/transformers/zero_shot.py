@@ -13,8 +13,9 @@ from app.runtimes.transformers.framework import framework
 from app.runtimes.transformers.images import ImagePreparation, load_image_processor
 from app.runtimes.transformers.network import Network
 from app.runtimes.transformers.processing import load_processor
-from app.runtimes.transformers.tokenizing import load_tokenizer, own_tokenizer
+from app.runtimes.transformers.tokenizing import check_length, load_tokenizer, most_tokens, own_tokenizer
 from app.settings.model import ModelError
+from tasks.exchange.error import invalid
 from tasks.image_classification import Classification, ClassificationInput, ImageClassifier
 from tasks.object_detection import DetectionInput, Detections, ObjectDetector
 from tasks.vision.image import Image
@@ -23,6 +24,8 @@ __all__ = ("load_zero_shot_classifier", "load_zero_shot_detector")
 
 _HYPOTHESIS = "This is a photo of {}."
 """What a class is put into, as Hugging Face's pipeline does it."""
+
+_TOLD = "parameters.candidate_labels"
 
 _SIGLIP_TOKENS = 64
 """SigLIP was trained on texts padded to this length."""
@@ -36,14 +39,19 @@ def load_zero_shot_classifier(understood: Understood, network: Network) -> Image
     """
     images = ImagePreparation(load_image_processor(understood.source))
     tokenizer, turn = load_tokenizer(understood.source), threading.Lock()
+    _, bare = own_tokenizer(tokenizer, understood.source)
+    most = most_tokens(tokenizer, network.config.get_text_config())
     siglip = "siglip" in network.config.model_type
     padding: dict[str, Any] = {"padding": True}
     if siglip:
         padding = {"padding": "max_length", "max_length": _SIGLIP_TOKENS, "truncation": True}
 
     def classify_one(image: Image, labels: Sequence[str]) -> Classification:
+        written = [_HYPOTHESIS.format(each) for each in labels]
+        for index, text in enumerate(() if siglip else written):
+            check_length(len(bare.encode(text).ids), most, f"{_TOLD}[{index}]")
         with turn:
-            texts = tokenizer([_HYPOTHESIS.format(each) for each in labels], return_tensors="pt", **padding)
+            texts = tokenizer(written, return_tensors="pt", **padding)
         logits = network({**texts, **images.one(image)}).logits_per_image[0].float()
         scores = logits.sigmoid() if siglip else logits.softmax(-1)
         return Classification(labels=labels, scores=scores.cpu().numpy().astype(np.float32))
@@ -110,12 +118,15 @@ def _by_phrases(parts: _Parts, image: Image, labels: Sequence[str]) -> Detection
     """
     text, spans = _sentence(labels)
     tokens = parts.tokenizer.encode(text)
-    outputs = parts.network(parts.inputs(image, text))
-    scores = outputs.logits[0].float().sigmoid()
+    check_length(len(tokens.ids), parts.network.config.max_text_len, _TOLD)
     places = [
         [place for place, (start, end) in enumerate(tokens.offsets) if start < last and end > first]
         for first, last in spans
     ]
+    if not all(places):
+        raise invalid("Expected a name that the model's tokenizer reads, got none", f"{_TOLD}[{places.index([])}]")
+    outputs = parts.network(parts.inputs(image, text))
+    scores = outputs.logits[0].float().sigmoid()
     best, classes = framework().torch.stack([scores[:, each].amax(dim=1) for each in places], dim=1).max(dim=1)
     boxes = outputs.pred_boxes[0].float().cpu().numpy()
     half = boxes[:, 2:] / 2

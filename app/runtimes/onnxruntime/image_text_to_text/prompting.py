@@ -14,6 +14,7 @@ from app.runtimes.onnxruntime.image_text_to_text.chat_template import ChatTempla
 from app.runtimes.tokenizer import Tokenizer
 from app.settings.model import ModelError
 from tasks.exchange.error import invalid
+from tasks.text.unicode import check_unicode
 
 __all__ = ("ImageMarkup", "PromptEncoder", "PromptIds")
 
@@ -117,11 +118,7 @@ class PromptEncoder:
         """
         if not prompt.strip():
             raise invalid("Expected a question, got an empty text", path)
-        try:
-            prompt.encode()
-        except UnicodeEncodeError as error:
-            found = f"U+{ord(prompt[error.start]):04X} at position {error.start}"
-            raise invalid(f"Expected Unicode text, got a lone surrogate, {found}", path) from None
+        check_unicode(prompt, path)
         try:
             ids = self._ids(self._template.render(prompt))
         except ChatTemplateError as error:

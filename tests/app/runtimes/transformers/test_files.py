@@ -53,11 +53,18 @@ def test_pickles_are_refused_unread(tmp_path: Path, name: str) -> None:
             use(found)
 
 
-def test_code_of_the_models_own_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["config.json", "preprocessor_config.json", "processor_config.json", "tokenizer_config.json"]
+)
+def test_code_of_the_models_own_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"x" * 30)
-    (tmp_path / "config.json").write_text('{"auto_map": {"AutoModel": "evil.Model"}, "model_type": "evil"}')
-    with pytest.raises(ModelError, match=r"config.json names Python code of the model's own \(auto_map\)"):
-        RUNTIME.load(source(tmp_path))
+    (tmp_path / "config.json").write_text('{"model_type": "vit", "architectures": ["ViTForImageClassification"]}')
+    (tmp_path / name).write_text('{"auto_map": {"AutoModel": "evil.Model"}, "model_type": "evil"}')
+    (tmp_path / "evil.py").write_text("raise SystemExit('the code was run')")
+    (found,) = discover(tmp_path)
+    for use in (describe, load):
+        with pytest.raises(ModelError, match=rf"{name} names Python code of the model's own \(auto_map\)"):
+            use(found)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +162,15 @@ def test_a_folder_that_lacks_a_file_is_explained(changed: Callable[..., Path], f
     (folder / file).unlink()
     with pytest.raises(ModelError, match=reason):
         RUNTIME.load(source(folder))
+
+
+@pytest.mark.slow
+def test_what_the_machine_decides_is_not_called_a_guess(folder_of: Callable[[str], Path]) -> None:
+    facts = {fact.topic: fact.origin for fact in RUNTIME.load(source(folder_of("vit"))).description.facts}
+    assert (facts["device"], facts["dtype"]) == (Origin.MACHINE, Origin.MACHINE)
+    told = TransformersSettings(device="cpu", dtype="float32")
+    declared = RUNTIME.load(source(folder_of("vit"), transformers=told)).description.facts
+    assert {fact.topic: fact.origin for fact in declared}["device"] is Origin.DECLARED
 
 
 @pytest.mark.slow

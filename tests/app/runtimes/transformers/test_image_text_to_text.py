@@ -10,10 +10,15 @@ import pytest
 
 from app.engine.servable import Servable
 from app.runtimes.transformers import TransformersRuntime
+from app.runtimes.transformers.architecture import understand
+from app.runtimes.transformers.image_text_to_text import load_vision_language_model
+from app.runtimes.transformers.network import load_network
 from app.runtimes.transformers.processing import load_processor
 from app.settings.model import ModelError, ModelSource
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.limits import Limits
+from tasks.image_text_to_text import GenerationParameters, PromptedImage
+from tasks.vision.image import Image
 from tests.app.runtimes.transformers import tiny
 from tests.app.runtimes.transformers.asking import answers, image_input, picture, request, scene
 
@@ -24,6 +29,7 @@ pytestmark = [
 ]
 
 TEMPLATED = ["llava", "idefics3", "smolvlm", "qwen2_vl"]
+FAMILIES = [*TEMPLATED, "blip", "blip_vqa", "git", "paligemma"]
 PROMPT = "what is in the picture?"
 
 
@@ -79,6 +85,20 @@ def test_a_model_without_a_template_is_asked_as_it_was_trained(
     assert found.answer == expected.strip() != ""
 
 
+def test_an_answer_of_visual_question_answering_does_not_begin_with_the_question(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable]
+) -> None:
+    pixels = scene(80, 48)
+    t = tiny.transformers()
+    processor = t.AutoProcessor.from_pretrained(folder_of("blip_vqa"))
+    inputs = dict(processor(images=picture(pixels), text=PROMPT, return_tensors="pt"))
+    inputs.pop("token_type_ids", None)
+    model = t.AutoModelForVisualQuestionAnswering.from_pretrained(folder_of("blip_vqa")).eval()
+    made = model.generate(**inputs, max_new_tokens=8, do_sample=False, num_beams=1)
+    ((found,),) = answers(served("blip_vqa"), image_input(pixels, prompts=[PROMPT], max_new_tokens=8))
+    assert found.answer == processor.decode(made[0], skip_special_tokens=True).strip() != ""
+
+
 def test_a_picture_has_as_many_tokens_as_its_size_asks_for(folder_of: Callable[[str], Path]) -> None:
     processor = processor_of(folder_of("qwen2_vl"), "qwen2_vl")
     text = processor.apply_chat_template(
@@ -90,25 +110,56 @@ def test_a_picture_has_as_many_tokens_as_its_size_asks_for(folder_of: Callable[[
     assert (made["input_ids"] == image_id).sum() == 4 * 8 // 2**2
 
 
-def test_the_pieces_of_a_stream_are_the_answers(served: Callable[..., Servable]) -> None:
-    asked = image_input(scene(), scene(40, 40, 3), prompts=["what?", "who?"], max_new_tokens=10)
-    expected = [[each.answer for each in found] for found in answers(served("llava"), asked)]
-    pieces = list(served("llava").stream(request(asked), Limits()))
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_pieces_of_a_stream_are_the_answers_to_each_question(served: Callable[..., Servable], name: str) -> None:
+    """Several questions about several pictures are answered as each is alone, and streamed as they are answered."""
+    pictures, prompts = [scene(), scene(40, 40, 3)], ["what?", "who is in the red picture?"]
+    sampled = {"max_new_tokens": 10, "temperature": 1.5, "top_k": 20, "seed": 5}
+    asked = image_input(*pictures, prompts=prompts, **sampled)
+    found = [[each.answer for each in records] for records in answers(served(name), asked)]
+    assert found == [
+        [answers(served(name), image_input(each, prompts=[prompt], **sampled))[0][0].answer for prompt in prompts]
+        for each in pictures
+    ]
+    pieces = list(served(name).stream(request(asked), Limits()))
     told = [
         ["".join(each.text for each in pieces if (each.item, each.prompt) == (item, prompt)) for prompt in range(2)]
         for item in range(2)
     ]
-    assert told == expected
+    assert told == found
     assert [(each.item, each.prompt) for each in pieces if each.final] == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
-def test_a_reader_that_leaves_stops_the_model(served: Callable[..., Servable]) -> None:
-    asked = image_input(scene(), prompts=["what?"], max_new_tokens=100, temperature=3.0, seed=1)
-    pieces = iter(served("llava").stream(request(asked), Limits()))
+@pytest.mark.parametrize("name", FAMILIES)
+def test_sampling_is_repeatable_by_its_seed(served: Callable[..., Servable], name: str) -> None:
+    def said(seed: int, **more: object) -> str:
+        sampled = {"max_new_tokens": 12, "temperature": 3.0, "seed": seed, **more}
+        return answers(served(name), image_input(scene(), prompts=["what?"], **sampled))[0][0].answer
+
+    assert said(1) == said(1)
+    assert len({said(seed) for seed in range(4)}) > 1
+    assert said(1, top_k=1) == said(2, temperature=0)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_reader_that_leaves_stops_the_model(folder_of: Callable[[str], Path], name: str) -> None:
+    known = understand(ModelSource(name=name, version="1", folder=folder_of(name)))
+    network = load_network(known)
+    steps = 0
+
+    def count(module: Any, given: Any) -> None:
+        nonlocal steps
+        steps += 1
+
+    getattr(network.module, "text_decoder", network.module).register_forward_pre_hook(count)
+    parameters = GenerationParameters(max_new_tokens=40, temperature=3.0, seed=1)
+    asked = PromptedImage(Image(scene()), ("what?", "who?"), parameters)
+    pieces = load_vision_language_model(known, network).stream([asked])
     next(pieces)
     assert [each.name for each in threading.enumerate()].count("generate") == 1
-    pieces.close()  # type: ignore[attr-defined]
+    pieces.close()
     assert [each.name for each in threading.enumerate()].count("generate") == 0
+    assert 0 < steps < 10
 
 
 @pytest.mark.parametrize(

@@ -95,3 +95,28 @@ def test_classes_have_to_be_told(
     with pytest.raises(InferenceError) as caught:
         answers(served(name), image_input(scene(), **told))
     assert (caught.value.kind, caught.value.path) == (kind, "inputs[0].parameters.candidate_labels")
+
+
+@pytest.mark.parametrize("name", ["clip", "siglip", "owlvit", "grounding_dino"])
+@pytest.mark.parametrize("label", ["{0}{}", "...", "a.b.c", "\N{DOG}", "[SEP]", "x" * 256])
+def test_a_class_may_be_called_anything(served: Callable[..., Servable], name: str, label: str) -> None:
+    (found,) = answers(served(name), image_input(scene(), candidate_labels=["cat", label], score_threshold=0.0))
+    assert {each.label for each in found} <= {"cat", label}
+    assert found
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "kind", "path"),
+    [
+        ("clip", ["cat", "dog " * 60], ErrorKind.TOO_LARGE, "parameters.candidate_labels[1]"),
+        ("grounding_dino", ["dog"] * 40, ErrorKind.TOO_LARGE, "parameters.candidate_labels"),
+        ("grounding_dino", ["cat", "\u200b"], ErrorKind.INVALID_REQUEST, "parameters.candidate_labels[1]"),
+        ("clip", ["cat", "\ud800"], ErrorKind.INVALID_REQUEST, "inputs[0].parameters.candidate_labels[1]"),
+    ],
+)
+def test_a_class_that_cannot_be_read_is_named(
+    served: Callable[..., Servable], name: str, labels: list[str], kind: ErrorKind, path: str
+) -> None:
+    with pytest.raises(InferenceError) as caught:
+        answers(served(name), image_input(scene(), candidate_labels=labels))
+    assert (caught.value.kind, caught.value.path) == (kind, path)

@@ -109,7 +109,7 @@ def qwen2_vl(folder: Path) -> Path:
     return folder
 
 
-def blip(folder: Path) -> Path:
+def blip(folder: Path, kind: str = "BlipForConditionalGeneration") -> Path:
     t = transformers()
     tokenizer = bert_tokenizer()
     text = {"vocab_size": len(tokenizer), "hidden_size": 32, "encoder_hidden_size": 32, "intermediate_size": 48,
@@ -117,7 +117,12 @@ def blip(folder: Path) -> Path:
             "pad_token_id": 0, "max_position_embeddings": 64, "projection_dim": 32}  # fmt: skip
     config = t.BlipConfig(text_config=text, vision_config=small_vision("BlipVisionConfig").to_dict(), projection_dim=32)
     images = t.BlipImageProcessorPil(size={"height": 32, "width": 32})
-    return saved(folder, lively(lambda: t.BlipForConditionalGeneration(config), 20), t.BlipProcessor(images, tokenizer))
+    return saved(folder, lively(lambda: getattr(t, kind)(config), 20), t.BlipProcessor(images, tokenizer))
+
+
+def blip_vqa(folder: Path) -> Path:
+    """The one that answers without repeating the question."""
+    return blip(folder, "BlipForQuestionAnswering")
 
 
 def git(folder: Path) -> Path:
@@ -213,6 +218,37 @@ def text_classifier(folder: Path) -> Path:
     tokenizer = bert_tokenizer()
     config = t.BertConfig(**bert_parts(tokenizer), **labelled())
     return saved(folder, lively(lambda: t.BertForSequenceClassification(config), 60), tokenizer)
+
+
+def roberta_classifier(folder: Path) -> Path:
+    """As some lie on the hub, with a tokenizer that does not say how long a text may be."""
+    t = transformers()
+    tokenizer = bert_tokenizer()
+    tokenizer.model_max_length = 10**30
+    config = t.RobertaConfig(**bert_parts(tokenizer), pad_token_id=0, **labelled())
+    return saved(folder, lively(lambda: t.RobertaForSequenceClassification(config), 60), tokenizer)
+
+
+def gpt2_classifier(folder: Path, padding: int | None = 256) -> Path:
+    t = transformers()
+    tokenizer = byte_tokenizer()
+    config = t.GPT2Config(vocab_size=len(tokenizer), n_positions=512, n_embd=32, n_layer=2, n_head=2,
+                          pad_token_id=padding, **labelled())  # fmt: skip
+    return saved(folder, lively(lambda: t.GPT2ForSequenceClassification(config), 60), tokenizer)
+
+
+def gpt2_classifier_without_padding(folder: Path) -> Path:
+    return gpt2_classifier(folder, None)
+
+
+def fnet_classifier(folder: Path) -> Path:
+    """A model that mixes all places of a text, and knows no mask."""
+    t = transformers()
+    tokenizer = bert_tokenizer()
+    tokenizer.model_input_names = ["input_ids", "token_type_ids"]
+    config = t.FNetConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, intermediate_size=48,
+                          max_position_embeddings=64, **labelled())  # fmt: skip
+    return saved(folder, lively(lambda: t.FNetForSequenceClassification(config), 60), tokenizer)
 
 
 TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
