@@ -11,6 +11,7 @@ from app.settings.model import SETTINGS_FILE, ModelError, ModelSettings, ModelSo
 __all__ = ("discover", "model_at", "models_in")
 
 _VERSION = re.compile(r"v?\d+(\.\d+)*")
+_WANTED = f"an .onnx file, a config.json of Hugging Face beside weights, or a {SETTINGS_FILE}"
 
 
 def discover(path: Path) -> Sequence[ModelSource]:
@@ -47,11 +48,13 @@ def model_at(path: Path) -> Sequence[ModelSource]:
         ]
     if _is_model(path):
         return [_source(path, read_settings(path), path.resolve().name, "1")]
-    raise ModelError(f"{path} holds no model: expected an .onnx file, a {SETTINGS_FILE}, or version folders with them")
+    raise ModelError(f"{path} holds no model: expected {_WANTED}, or version folders with one of them")
 
 
 def models_in(repository: Path) -> Sequence[ModelSource]:
     """Every version of every model in `repository`, which has a folder for each model.
+
+    A model whose settings cannot be understood is among them, with its `fault`, so that the others are served.
 
     Raises:
         ModelError: when there is none.
@@ -59,10 +62,17 @@ def models_in(repository: Path) -> Sequence[ModelSource]:
     if not repository.is_dir():
         raise ModelError(f"{repository} is not a folder")
     folders = [each for each in sorted(repository.iterdir()) if each.is_dir() and not each.name.startswith(".")]
-    sources = [source for each in folders if _is_model(each) or _versions(each) for source in model_at(each)]
+    sources = [source for each in folders if _is_model(each) or _versions(each) for source in _among_others(each)]
     if not sources:
-        raise ModelError(f"{repository} holds no models: expected a folder for each, with an .onnx file in it")
+        raise ModelError(f"{repository} holds no models: expected a folder for each, with {_WANTED}")
     return sources
+
+
+def _among_others(folder: Path) -> Sequence[ModelSource]:
+    try:
+        return model_at(folder)
+    except ModelError as error:
+        return [ModelSource(name=folder.name, version="1", folder=folder, fault=str(error))]
 
 
 def _is_model(folder: Path) -> bool:

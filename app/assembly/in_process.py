@@ -6,12 +6,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from app.assembly.discovery import model_at
 from app.assembly.models import load
 from app.engine.registry import version_order
 from app.protocols.bytes_elements import StringElement
+from tasks.exchange.error import invalid
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import Prediction, Record
@@ -44,25 +45,23 @@ class InProcessModel:
         self._servable = load(self.source)
         self.description = self._servable.description
 
-    def predict(self, images: Sequence[NDArray[Any]], **parameters: object) -> Sequence[Prediction]:
+    def predict(self, images: Sequence[ArrayLike], **parameters: object) -> Sequence[Prediction]:
         """The prediction for each image, all in one call of the model.
 
         Args:
-            images: (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) RGB, uint8 or floating-point within 0..1.
+            images: (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) RGB, uint8 or floating-point within 0..1; arrays, or what
+                NumPy makes them of, such as Pillow's images.
             parameters: of the request, such as ``score_threshold``.
 
         Raises:
             InferenceError: for images or parameters that cannot be read, or a model that failed.
         """
-        inputs = tuple(
-            Tensor(name=f"image-{index}", datatype=_DATATYPES[image.dtype], data=image, parameters=parameters)
-            for index, image in enumerate(map(_plain, images))
-        )
+        inputs = tuple(_tensor(f"image-{index}", _pixels(image), parameters) for index, image in enumerate(images))
         request = InferenceRequest(id="in-process", model_name=self.source.name, inputs=inputs)
         outputs = self._servable.answer(request, Limits(max_inputs=max(len(images), 1))).outputs
         return [prediction for output in outputs for prediction in output.predictions]
 
-    def ask(self, image: NDArray[Any], **parameters: object) -> Sequence[Record]:
+    def ask(self, image: ArrayLike, **parameters: object) -> Sequence[Record]:
         """The records for one image, as `predict` has images and parameters.
 
         Raises:
@@ -82,15 +81,13 @@ class InProcessModel:
         (output,) = self._servable.answer(request, Limits()).outputs
         return output.predictions[0].records()
 
-    def run(self, tensors: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
+    def run(self, tensors: Mapping[str, ArrayLike]) -> Mapping[str, NDArray[Any]]:
         """The output tensors of a model of the task TENSOR, for numeric input tensors.
 
         Raises:
             InferenceError: for tensors that the model does not take, or a model that failed.
         """
-        inputs = tuple(
-            Tensor(name=name, datatype=_DATATYPES[array.dtype], data=array) for name, array in tensors.items()
-        )
+        inputs = tuple(_tensor(name, np.asarray(array), {}) for name, array in tensors.items())
         request = InferenceRequest(id="in-process", model_name=self.source.name, inputs=inputs)
         (output,) = self._servable.answer(request, Limits()).outputs
         return {
@@ -101,6 +98,15 @@ class InProcessModel:
         }
 
 
-def _plain(image: NDArray[Any]) -> NDArray[Any]:
-    """Floating-point pixels in one of the formats that a request may have them in."""
-    return image.astype(np.float32) if image.dtype.kind == "f" else image
+def _pixels(image: ArrayLike) -> NDArray[Any]:
+    """An image of any library; floating-point pixels in one of the formats that a request may have them in."""
+    pixels = np.asarray(image)
+    return pixels.astype(np.float32) if pixels.dtype.kind == "f" else pixels
+
+
+def _tensor(name: str, data: NDArray[Any], parameters: Mapping[str, object]) -> Tensor:
+    native = data.astype(data.dtype.newbyteorder("="), copy=False)
+    datatype = _DATATYPES.get(native.dtype)
+    if datatype is None:
+        raise invalid(f"Expected an array of numbers, got one of {data.dtype}", name)
+    return Tensor(name=name, datatype=datatype, data=native, parameters=parameters)

@@ -10,8 +10,9 @@ from app.assembly.discovery import discover, model_at, models_in
 from app.engine.description import ModelDescription
 from app.engine.servable import Servable
 from app.runtimes import RUNTIMES
+from app.runtimes.python import PythonRuntime
 from app.runtimes.runtime import Runtime
-from app.settings.model import ModelError, ModelSource
+from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.settings.server import ModelOptions
 
 __all__ = ("FIXTURE_MODELS", "describe", "load", "sources")
@@ -72,7 +73,14 @@ def _explained(source: ModelSource) -> Generator[None]:
 
 
 def _runtime(source: ModelSource) -> Runtime:
+    if source.fault is not None:
+        raise ModelError(source.fault)
     wanted = source.settings.runtime
+    if source.settings.implementation is not None and wanted not in (None, PythonRuntime.name):
+        raise ModelError(
+            f'{source.folder / SETTINGS_FILE}: "implementation" is for the runtime "{PythonRuntime.name}", but '
+            f'"runtime" is {wanted!r}; leave one of them out'
+        )
     names = ", ".join(runtime.name for runtime in RUNTIMES)
     for runtime in RUNTIMES:
         if runtime.name == wanted or (wanted is None and runtime.recognises(source)):

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from cyclopts import Parameter
 from cyclopts.types import ExistingFile
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -56,7 +57,7 @@ def check(
             servable = load(msgspec.structs.replace(source, allow_code=allow_code))
         except ModelError as error:
             failures += 1
-            printed.print(f"[red]{escape(source.name)} {source.version} cannot be served[/red]: {escape(str(error))}")
+            _say(printed, f"[red]{escape(source.name)} {source.version} cannot be served[/red]: {escape(str(error))}")
             continue
         printed.print(_table(source, servable.description))
         guessed = [fact.topic for fact in servable.description.facts if fact.origin is Origin.GUESSED]
@@ -64,12 +65,17 @@ def check(
             advice = "declare it in model-settings.json if it is wrong"
             printed.print(f"[yellow]Guessed: {', '.join(guessed)}[/yellow]; {advice}.")
         try:
-            printed.print(_tried(source, servable, picture))
+            _say(printed, _tried(source, servable, picture))
         except InferenceError as error:
             failures += 1
-            printed.print(f"[red]{escape(source.name)} {source.version} cannot answer[/red]: {escape(str(error))}")
+            _say(printed, f"[red]{escape(source.name)} {source.version} cannot answer[/red]: {escape(str(error))}")
     if failures:
         sys.exit(1)
+
+
+def _say(printed: Console, line: str) -> None:
+    """Print a line as one, so that it can be searched for; a terminal breaks it where it must."""
+    printed.print(line, soft_wrap=True)
 
 
 def _tried(source: ModelSource, servable: Servable, picture: bytes) -> str:

@@ -17,12 +17,13 @@ from tasks.image_text_to_text import Answer
 from tasks.object_detection import DetectedObject
 from tasks.oriented_object_detection import OrientedObject
 
-__all__ = ("draw", "heat", "write_picture")
+__all__ = ("check_picture", "draw", "heat", "write_picture")
 
 Pixels = NDArray[np.uint8]
 Colour = tuple[int, int, int]
 
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
+_PNG = ".png"
 _FILL = 0.35
 _HEAT = 0.55
 _WEIGHT_OF_GREY = (0.299, 0.587, 0.114)
@@ -84,16 +85,26 @@ def heat(pixels: Pixels, saliency: NDArray[np.float32]) -> Pixels:
     return np.asarray(cv2.addWeighted(map_colours, _HEAT, grey, 1 - _HEAT, 0), np.uint8)
 
 
+def check_picture(path: Path) -> None:
+    """See that `write_picture` can write there, before the work is done that it is to show.
+
+    Raises:
+        ModelError: when the ending of `path` names no image format, or its folder does not exist.
+    """
+    if not cv2.haveImageWriter(path.suffix or _PNG):
+        raise ModelError(f"{path}: no image format has the ending {path.suffix!r}; use .png or .jpg")
+    if not path.parent.is_dir():
+        raise ModelError(f"{path}: there is no folder {path.parent}")
+
+
 def write_picture(path: Path, pixels: Pixels) -> None:
     """Write (height, width, 3) RGB `pixels` as the image format that the ending of `path` names; PNG without one.
 
     Raises:
-        ModelError: when it names none.
+        ModelError: as `check_picture`.
     """
-    try:
-        encoded = cv2.imencode(path.suffix or ".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))[1]
-    except cv2.error:
-        raise ModelError(f"{path}: no image format has the ending {path.suffix!r}; use .png or .jpg") from None
+    check_picture(path)
+    encoded = cv2.imencode(path.suffix or _PNG, cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))[1]
     path.write_bytes(encoded.tobytes())
 
 

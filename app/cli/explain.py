@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 from cyclopts import Parameter
 from cyclopts.types import ExistingFile, NonNegativeInt, PositiveFloat, PositiveInt
+from cyclopts.validators import Number
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -24,6 +25,10 @@ from tasks.vision.image import decode_image
 
 __all__ = ("explain",)
 
+_USUAL_OBJECTS = 10
+_MOST_OBJECTS = 100
+"""As many as `ExplanationParameters` takes."""
+
 
 def explain(
     image: ExistingFile,
@@ -35,7 +40,7 @@ def explain(
     grid: PositiveInt | None = None,
     seed: NonNegativeInt = 0,
     max_seconds: PositiveFloat | None = None,
-    object: PositiveInt = 1,  # noqa: A002
+    object: Annotated[int, Parameter(validator=Number(gte=1, lte=_MOST_OBJECTS))] = 1,  # noqa: A002
     draw: Path | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
     options: ModelOptions = ModelOptions(),  # noqa: B008
@@ -57,6 +62,10 @@ def explain(
         options: Which models.
     """
     printed = console()
+    if draw is not None:
+        from app.cli.drawing import check_picture
+
+        check_picture(draw)
     source = chosen(options, name)
     data = image.read_bytes()
     given = {
@@ -66,7 +75,7 @@ def explain(
         "grid": grid,
         "seed": seed,
         "max_seconds": max_seconds,
-        "max_objects": max(10, object),
+        "max_objects": max(_USUAL_OBJECTS, object),
     }
     with Console(stderr=True).status(f"Explaining {escape(source.name)}"):
         found = _explanations(source, data, {key: value for key, value in given.items() if value is not None})

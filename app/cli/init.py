@@ -13,6 +13,7 @@ from tasks.task import TaskType
 __all__ = ("init",)
 
 _TEMPLATES = Path(__file__).parent / "scaffold"
+_TEST = "test_model.py"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -36,14 +37,17 @@ def init(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ModelError(f"{folder} is there already and is not empty; nothing was written")
     folder.mkdir(parents=True, exist_ok=True)
+    # Of two test files of one name pytest collects only the first, unless told otherwise.
+    test = f"test_{re.sub(r'[^A-Za-z0-9]', '_', name)}.py"
     for file in sorted(each for each in template.iterdir() if each.is_file()):
-        (folder / file.name).write_bytes(file.read_bytes())
+        written = test if file.name == _TEST else file.name
+        (folder / written).write_bytes(file.read_bytes())
     if name != folder.resolve().name:
         _call(folder / "model-settings.json", name)
     readme = (_TEMPLATES / "README.md").read_text()
     (folder / "README.md").write_text(readme.format(name=name, task=task.upper(), path=folder))
     printed = console()
-    printed.print(f"Wrote {folder}: model.py, model-settings.json, test_model.py, README.md", markup=False)
+    printed.print(f"Wrote {folder}: model.py, model-settings.json, {test}, README.md", markup=False)
     printed.print(f"Try it: charioteer check {folder} --allow-code", markup=False)
 
 

@@ -48,6 +48,10 @@ def predict(
         options: Which models.
     """
     printed = console()
+    if draw is not None:
+        from app.cli.drawing import check_picture
+
+        check_picture(draw)
     source = chosen(options, name)
     data = image.read_bytes()
     given = {"prompts": prompt, "top_k": top_k, "iou_threshold": iou_threshold}

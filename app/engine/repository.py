@@ -93,10 +93,16 @@ class Repository:
         """Bring what is served in line with what lies on disk: load what is new or changed, unload what is gone.
 
         What changed is told by comparing with the call before; the first one only looks. A model that was unloaded on
-        purpose stays so until its files change, and one that cannot be loaded is not tried again until then.
+        purpose stays so until its files change, and one that cannot be loaded is not tried again until then. A
+        repository in which nothing is found is left for another time: it is more likely out of reach than emptied.
         """
+        try:
+            sources = await asyncio.to_thread(self._discover)
+        except (ModelError, OSError) as error:
+            _logger.error("models cannot be looked for", extra={"reason": str(error)})
+            return
         found: dict[str, list[ModelSource]] = {}
-        for source in await asyncio.to_thread(self._sources):
+        for source in sources:
             found.setdefault(source.name, []).append(source)
         prints = {name: await asyncio.to_thread(_fingerprint, sources) for name, sources in found.items()}
         before, self._prints = self._prints, prints

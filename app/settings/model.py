@@ -131,6 +131,7 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
         file: the model file when one was named, by the user or by `uri`; the runtime looks for it when None.
         settings: what its owner declared.
         allow_code: whether the server's operator lets models run Python code of their own.
+        fault: why it cannot be served, where that was found out before its files were opened.
     """
 
     name: str
@@ -139,6 +140,7 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
     file: Path | None = None
     settings: ModelSettings = ModelSettings()
     allow_code: bool = False
+    fault: str | None = None
 
 
 def read_settings(folder: Path) -> ModelSettings:
@@ -148,7 +150,17 @@ def read_settings(folder: Path) -> ModelSettings:
         ModelError: naming the file and the field that is not understood.
     """
     path = folder / SETTINGS_FILE
-    return read_json_file(path, ModelSettings) if path.is_file() else ModelSettings()
+    try:
+        return read_json_file(path, ModelSettings) if path.is_file() else ModelSettings()
+    except ModelError as error:
+        raise ModelError(f"{error}{_known(str(error).removeprefix(f'{path}: '))}") from None
+
+
+def _known(fault: str) -> str:
+    """What may stand where something unknown does."""
+    if fault.startswith("Object contains unknown field"):
+        return f"; known are {', '.join(ModelSettings.__struct_fields__)}"
+    return f"; known are {', '.join(TaskType)}" if fault.startswith("task_type: Invalid enum value") else ""
 
 
 def read_json_file(path: Path, kind: type[T]) -> T:

@@ -55,7 +55,7 @@ def call_form(predict: Any, kind: Kind[Any, Any]) -> CallForm:
     data = [name for name in names if name in (kind.one, kind.many)]
     if len(data) != 1:
         wanted = " or ".join(each for each in (kind.one, kind.many) if each)
-        raise ModelError(f"predict() has to take {wanted}, got predict({', '.join(names)})")
+        raise ModelError(f"predict() has to take {wanted} after self, by this name, got predict({', '.join(names)})")
     form = CallForm(
         names=names,
         batch=kind.many in names,

@@ -23,7 +23,7 @@ __all__ = ("describe_class", "load_class")
 T = TypeVar("T")
 
 _SECONDS_AT_EXIT = 5.0
-_ADVICE = "start the server with --allow-code, or CHARIOTEER_ALLOW_CODE=true, if you trust whoever wrote it"
+_ADVICE = "allow it with --allow-code, or CHARIOTEER_ALLOW_CODE=true, if you trust whoever wrote it"
 
 _open: "weakref.WeakSet[Instances]" = weakref.WeakSet()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.assembly.discovery import discover, model_at, models_in
-from app.assembly.models import FIXTURE_MODELS, sources
+from app.assembly.models import FIXTURE_MODELS, describe, load, sources
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
 
@@ -84,7 +84,38 @@ def test_settings_that_are_not_understood_are_named(tmp_path: Path, content: str
     make(tmp_path, "m/a.onnx")
     (tmp_path / "m" / "model-settings.json").write_text(content)
     with pytest.raises(ModelError, match=r"model-settings\.json"):
-        models_in(tmp_path)
+        model_at(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [('{"nmae": "x"}', "; known are name, version,"), ('{"task_type": "DETECT"}', "; known are IMAGE_CLASSIFICATION,")],
+)
+def test_what_could_be_meant_is_listed(tmp_path: Path, content: str, said: str) -> None:
+    make(tmp_path, "m/a.onnx")
+    (tmp_path / "m" / "model-settings.json").write_text(content)
+    with pytest.raises(ModelError, match=said):
+        model_at(tmp_path / "m")
+
+
+def test_settings_that_are_not_understood_leave_the_other_models(tmp_path: Path) -> None:
+    make(tmp_path, "a/model.onnx", "m/model.onnx", "z/model.onnx")
+    (tmp_path / "m" / "model-settings.json").write_text('{"nmae": "x"}')
+    found = models_in(tmp_path)
+    assert named([*found]) == [("a", "1"), ("m", "1"), ("z", "1")]
+    assert [each.fault is None for each in found] == [True, False, True]
+    for understand in (describe, load):
+        with pytest.raises(ModelError, match=r"m/model-settings\.json: .*nmae"):
+            understand(found[1])
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "transformers"])
+def test_a_class_is_not_left_out_for_another_runtime_without_a_word(tmp_path: Path, runtime: str) -> None:
+    make(tmp_path, "m/model.onnx")
+    (tmp_path / "m" / "model-settings.json").write_text(f'{{"runtime": "{runtime}", "implementation": "model:Model"}}')
+    (source,) = model_at(tmp_path / "m")
+    with pytest.raises(ModelError, match=f"'{runtime}'; leave one of them out"):
+        describe(source)
 
 
 def test_nothing_to_serve_is_said(tmp_path: Path) -> None:
@@ -137,4 +168,4 @@ def test_a_version_that_is_not_there_cannot_be_served(tmp_path: Path) -> None:
     make(tmp_path, "m/2/model.onnx")
     (tmp_path / "m" / "model-settings.json").write_text('{"versions": ["3"]}')
     with pytest.raises(ModelError, match="There is no version 3"):
-        models_in(tmp_path)
+        model_at(tmp_path / "m")

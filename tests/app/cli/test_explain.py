@@ -35,6 +35,8 @@ def test_a_picture_is_written_as_its_ending_says(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read, pixels)
     with pytest.raises(ModelError, match=r"\.nothing"):
         write_picture(tmp_path / "a.nothing", pixels)
+    with pytest.raises(ModelError, match="there is no folder"):
+        write_picture(tmp_path / "none" / "a.png", pixels)
 
 
 @pytest.mark.slow
@@ -92,11 +94,12 @@ def test_explain_says_that_there_is_nothing() -> None:
         ((IMAGES / "shape.jpg", "--name", "classifier", "--label", "dog"), "'dog'"),
         ((IMAGES / "shape.jpg", "--name", "classifier", "--grid", "99"), "grid"),
         ((IMAGES / "shape.jpg", "--name", "classifier", "--object", "2", "--draw", "/tmp/x.png"), "no object 2"),
+        ((IMAGES / "shape.jpg", "--name", "classifier", "--draw", "/nowhere/x.png"), "there is no folder /nowhere"),
         ((ROOT / "README.md", "--name", "detector"), "Expected an encoded image"),
     ],
 )
 def test_explain_says_what_is_wrong(arguments: tuple[str | Path, ...], said: str) -> None:
     done = charioteer("explain", *arguments)
-    assert done.returncode == 1
+    assert done.returncode == 1, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr

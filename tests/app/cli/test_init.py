@@ -53,7 +53,7 @@ def test_there_is_one_for_every_task() -> None:
 
 
 def test_the_tests_that_come_with_them_pass(folder: Path) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib", str(folder)]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stdout
     assert f"{len(TASKS)} passed" in done.stdout

@@ -6,6 +6,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.exchange.error import ErrorKind, InferenceError
+
 __all__ = ("Candidates", "best_of", "class_pairs", "fractions_to_xyxy", "sigmoid")
 
 
@@ -41,7 +43,13 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def best_of(scores: NDArray[Any], score_threshold: float, most: int) -> NDArray[np.intp]:
-    """Indices of at most so many of the (n,) scores, those over 0 that reach the threshold; NaN reaches none."""
+    """Indices of at most so many of the (n,) scores, those over 0 that reach the threshold; NaN reaches none.
+
+    Raises:
+        InferenceError: MODEL_FAILED when none of them is a number: that is a broken model, and not an empty picture.
+    """
+    if scores.size and np.isnan(scores).all():
+        raise InferenceError(ErrorKind.MODEL_FAILED, "The model answered with scores of which none is a number")
     chosen = np.flatnonzero((scores >= score_threshold) & (scores > 0))
     if len(chosen) > most:
         chosen = chosen[np.argpartition(-scores[chosen], most)[:most]]

@@ -17,6 +17,7 @@ from app.runtimes.onnxruntime.conventions import IMAGENET_MEAN, IMAGENET_STD, Co
 from app.runtimes.onnxruntime.graph import RawAnswer
 from app.runtimes.onnxruntime.heads.mask_grid import MaskGrid
 from app.runtimes.onnxruntime.layouts.layout import Layout, Match, Outline, ReadsMasks, View
+from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.image_segmentation import SegmentationInput
 from tasks.task import TaskType
 from tasks.vision.contours import Contour, contours_of_mask
@@ -52,6 +53,8 @@ def _recognise(view: View) -> Match | None:
 
 
 def _outline(answer: RawAnswer, item: SegmentationInput, *, logits: bool) -> Outline:
+    if np.isnan(answer.outputs[0]).all():
+        raise InferenceError(ErrorKind.MODEL_FAILED, "The model answered with scores of which none is a number")
     grid = MaskGrid(np.nan_to_num(answer.outputs[0]), answer.placement, answer.height, answer.width)
     likeliest = grid.planes.argmax(axis=0)
     class_ids, scores = _scores(_softmax(grid.planes) if logits else grid.planes, likeliest)

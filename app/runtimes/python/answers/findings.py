@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from app.runtimes.python.answers.reading import (
     Labels,
+    column,
     columns,
     described,
     fields,
@@ -20,7 +21,7 @@ from app.runtimes.python.answers.reading import (
     scores,
 )
 
-__all__ = ("Findings", "check_lengths", "read_parallel", "read_records", "read_supervision")
+__all__ = ("Findings", "check_lengths", "read_parallel", "read_records", "read_supervision", "table")
 
 
 class Findings(msgspec.Struct, frozen=True, eq=False):
@@ -101,7 +102,22 @@ def read_records(
         return None
     read = columns(items(cast("object", value)) or (), path, (label, "score", *wanted))
     named = [labels.name(each, f"{path}[{index}].{label}") for index, each in enumerate(read[label])]
-    return Findings(named, scores(read["score"], path, lambda index: f"{path}[{index}].score")), read
+    scored = table(read, path, ("score",))[:, 0]
+    return Findings(named, scores(scored, path, lambda index: f"{path}[{index}].score")), read
+
+
+def table(read: Mapping[str, Sequence[Any]], path: str, wanted: Sequence[str]) -> NDArray[np.float32]:
+    """(N, len(wanted)) the numbers in some fields of N records.
+
+    Args:
+        read: the fields, as `read_records` gives them.
+        path: where the list of records stands.
+        wanted: names of fields.
+
+    Raises:
+        InferenceError: MODEL_FAILED naming the record and the field that is no number.
+    """
+    return np.stack([column(read[name], lambda index, name=name: f"{path}[{index}].{name}") for name in wanted], axis=1)
 
 
 def check_lengths(path: str, geometry: str, count: int, findings: Findings) -> None:

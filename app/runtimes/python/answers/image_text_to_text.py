@@ -22,6 +22,8 @@ def read_answers(value: object, path: str, item: PromptedImage, labels: Labels) 
     if listed is None or len(listed) != count:
         raise refused(path, f"a list of {count} answers, one for each prompt", described(value))
     if len(listed) and not isinstance(listed[0], str):
+        if fields(listed[0], path, ("answer",)) is None:
+            raise refused(f"{path}[0]", "a text, or a record with prompt and answer", described(listed[0]))
         listed = columns(listed, path, ("prompt", "answer"))["answer"]
     answers = [text(each, f"{path}[{index}]") for index, each in enumerate(listed)]
     return Answers(prompts=item.prompts, answers=answers)

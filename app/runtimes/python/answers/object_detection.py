@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.python.answers.findings import check_lengths, read_parallel, read_records, read_supervision
+from app.runtimes.python.answers.findings import check_lengths, read_parallel, read_records, read_supervision, table
 from app.runtimes.python.answers.reading import Labels, Place, described, fields, finite, numbers, refused
 from tasks.object_detection import DetectionInput, Detections
 
@@ -32,8 +32,7 @@ def read_detections(value: object, path: str, item: DetectionInput, labels: Labe
         checked = _boxes(numbers(boxes, at, ("N", 4)), lambda index: f"{at}[{index}]")
     elif (records := read_records(value, path, _SIDES, labels)) is not None:
         findings, read = records
-        sides = [numbers(read[side], f"{path}[...].{side}", ("N",)) for side in _SIDES]
-        checked = _boxes(np.stack(sides, axis=1), lambda index: f"{path}[{index}]")
+        checked = _boxes(table(read, path, _SIDES), lambda index: f"{path}[{index}]")
     else:
         raise refused(path, _FORMS, described(value))
     check_lengths(path, "boxes", len(checked), findings)

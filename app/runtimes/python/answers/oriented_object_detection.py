@@ -6,7 +6,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.python.answers.findings import check_lengths, read_parallel, read_records, read_supervision
+from app.runtimes.python.answers.findings import check_lengths, read_parallel, read_records, read_supervision, table
 from app.runtimes.python.answers.reading import Labels, Place, described, finite, numbers, refused
 from tasks.object_detection import DetectionInput
 from tasks.oriented_object_detection import OrientedDetections
@@ -41,10 +41,9 @@ def read_oriented_detections(value: object, path: str, item: DetectionInput, lab
         checked = _boxes(_from_corners(() if corners is None else corners, at), lambda index: f"{at}[{index}]")
     elif (records := read_records(value, path, _FIELDS, labels)) is not None:
         findings, read = records
-        sides = [numbers(read[side], f"{path}[...].{side}", ("N",)) for side in _FIELDS]
         # Records are what goes over the wire: centre and size are fractions of the image there.
         scale = np.array([width, height, width, height, 1], np.float32)
-        checked = _boxes(np.stack(sides, axis=1) * scale, lambda index: f"{path}[{index}]")
+        checked = _boxes(table(read, path, _FIELDS) * scale, lambda index: f"{path}[{index}]")
     else:
         raise refused(path, _FORMS, described(value))
     check_lengths(path, "boxes", len(checked), findings)

@@ -13,6 +13,7 @@ __all__ = (
     "Labels",
     "Place",
     "array",
+    "column",
     "columns",
     "described",
     "fields",
@@ -92,7 +93,7 @@ def described(value: object) -> str:
         found = ", ".join(brief(key) for key in list(cast("Mapping[object, object]", value))[:8])
         return f"a {kind} with the keys {found or '(none)'}"
     if isinstance(shape, tuple):
-        return f"an array of shape {cast('tuple[int, ...]', shape)}"
+        return f"an array of shape {tuple(cast('tuple[int, ...]', shape))}"
     if isinstance(value, (list, tuple)):
         return f"a {kind} of {len(cast('Sequence[object]', value))}"
     return f"an object of class {kind}"
@@ -166,6 +167,20 @@ def numbers(value: object, path: str, shape: Sequence[int | str]) -> NDArray[np.
         return given.astype(np.float32)
 
 
+def column(values: Sequence[object], place: Place) -> NDArray[np.float32]:
+    """(N,) numbers that were returned one by one.
+
+    Raises:
+        InferenceError: MODEL_FAILED naming the first that is no number.
+    """
+    found = [array(each, place(index)) for index, each in enumerate(values)]
+    for index, each in enumerate(found):
+        if each.ndim or each.dtype.kind not in "biuf":
+            raise refused(place(index), "a number", described(values[index]))
+    with np.errstate(over="ignore"):
+        return np.array(found, np.float64).astype(np.float32)
+
+
 def finite(array: NDArray[np.float32], place: Place) -> NDArray[np.float32]:
     """`array`, if every number in it is finite.
 
@@ -221,7 +236,9 @@ def array(value: object, path: str) -> NDArray[Any]:
     detach = getattr(value, "detach", None)
     if callable(detach):
         # A torch tensor, which may be on a device and may want a gradient.
-        value = cast("Any", detach)().cpu()
+        held = cast("Any", detach)().cpu()
+        # NumPy has no bfloat16.
+        value = held.float() if str(getattr(held, "dtype", None)) == "torch.bfloat16" else held
     try:
         return np.asarray(value)
     except Exception as error:  # noqa: BLE001  whatever library it is of

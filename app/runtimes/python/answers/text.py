@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from app.runtimes.python.answers.findings import read_parallel, read_records
+from app.runtimes.python.answers.findings import read_parallel, read_records, table
 from app.runtimes.python.answers.reading import Labels, described, numbers, refused, text
 from tasks.text_generation import ContinuedText, Generation
 from tasks.token_classification import Entities, TaggedText
@@ -24,7 +24,7 @@ def read_entities(value: object, path: str, item: TaggedText, labels: Labels) ->
     elif (records := read_records(value, path, _PART, labels, label="entity_group")) is not None:
         findings, read = records
         at = path
-        spans = np.stack([numbers(read[each], f"{path}[...].{each}", ("N",)) for each in _PART], axis=1)
+        spans = table(read, path, _PART)
     else:
         forms = "Entities, spans with scores and labels, or a list of records with entity_group, score, start and end"
         raise refused(path, forms, described(value))

@@ -1,8 +1,10 @@
 """Models loaded the way the engine loads them, asked through their task."""
 
+import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -111,6 +113,21 @@ def test_a_model_that_answers_nonsense_does_not_load(tmp_path: Path) -> None:
     file = graphs.constant(tmp_path / "model.onnx", {"output0": np.full((1, 3), np.nan, np.float32)})
     with pytest.raises(ModelError, match=r"cannot answer a blank image: .* not finite numbers"):
         load_single_graph(graphs.source(file))
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        {"output0": graphs.raw([[8, 8, 4, 4, math.nan]] * 64)},
+        {"output0": graphs.rows([[8, 8, 4, 4, math.nan, 0]] * 300)},
+        {"logits": np.full((1, 9, 3), np.nan, np.float32), "pred_boxes": np.ones((1, 9, 4), np.float32)},
+    ],
+)
+def test_a_detector_that_answers_nonsense_does_not_load(tmp_path: Path, outputs: Any) -> None:
+    file = graphs.constant(tmp_path / "model.onnx", outputs, shape=("b", 3, 64, 64))
+    declared = {"task_type": "OBJECT_DETECTION", **({"layout": "detr"} if "logits" in outputs else {})}
+    with pytest.raises(ModelError, match=r"cannot answer a blank image: .* none is a number"):
+        load_single_graph(graphs.source(file, **declared))
 
 
 @pytest.mark.parametrize("suppressed", [False, True])

@@ -68,7 +68,8 @@ BOX = "dict(label='it', score={score}, xmin={xmin}, ymin=0, xmax=30, ymax=20)"
         ("def predict(self, image): raise ValueError('no')", 500, "The model failed: ValueError: no"),
         ("def predict(self, image): return 1 / 0", 500, "ZeroDivisionError"),
         ("def predict(self, image): sys.exit(1)", 500, "The model failed: SystemExit: 1"),
-        ("def predict(self, image): raise KeyboardInterrupt", 500, "The model failed: KeyboardInterrupt"),
+        ("def predict(self, image): raise KeyboardInterrupt", 500, 'The model failed: KeyboardInterrupt"'),
+        ("def predict(self, image): assert image is None", 500, 'The model failed: AssertionError"'),
         ("def predict(self, image): return self.predict(image)", 500, "RecursionError"),
         ("async def predict(self, image): raise ValueError('no')", 500, "The model failed: ValueError: no"),
         ("async def predict(self, image): raise asyncio.CancelledError", 500, "CancelledError"),
@@ -182,6 +183,21 @@ def test_a_model_that_does_not_load_leaves_the_others(tmp_path: Path, code: str,
         assert said in response.text
         assert answered_by_the_good(client)
         assert "bad" in client.get("/ready").text
+
+
+def test_settings_that_cannot_be_read_leave_the_others(tmp_path: Path) -> None:
+    write(tmp_path / "good", GOOD)
+    write(tmp_path / "bad", GOOD)
+    (tmp_path / "bad" / "model-settings.json").write_text('{"implementation": "mod')
+    with serving(tmp_path) as client:
+        response = infer(client, "bad", image_input())
+        assert response.status_code == 503
+        assert "model-settings.json is not valid JSON" in response.text
+        assert answered_by_the_good(client)
+        # Once they are mended, so is the model.
+        write(tmp_path / "bad", GOOD)
+        assert client.post("/v2/repository/models/bad/load").status_code == 200
+        assert infer(client, "bad", image_input()).status_code == 200
 
 
 def test_no_request_brings_in_code_that_the_operator_did_not_allow(tmp_path: Path) -> None:

@@ -66,9 +66,12 @@ def test_prompts_come_one_by_one_or_together(tmp_path: Path, predict: str) -> No
     ("predict", "said"),
     [
         ("def predict(self, imgs): ...", "predict() takes 'imgs', but may take only image, images, "),
-        ("def predict(self): ...", "predict() has to take image or images, got predict()"),
+        ("def predict(self): ...", "predict() has to take image or images after self, by this name, got predict()"),
         ("def predict(self, parameters): ...", "has to take image or images"),
-        ("def predict(self, image, images): ...", "has to take image or images, got predict(image, images)"),
+        (
+            "def predict(self, image, images): ...",
+            "has to take image or images after self, by this name, got predict(image, images)",
+        ),
         ("def predict(self, image, /): ...", "takes 'image'"),
         ("def predict(self, images, prompt): ...", "takes prompt with image only"),
         ("def predict(self, image, prompt, prompts): ...", "without prompts"),

@@ -211,3 +211,12 @@ def test_what_is_wrong_with_masks_is_named(answer: object, said: str) -> None:
     with pytest.raises(InferenceError) as caught:
         read_segments(answer, "predict()", SEGMENTED, LABELS)
     assert said in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["bfloat16", "float16", "float32", "float64"])
+def test_scores_may_be_tensors_of_any_precision(kind: str) -> None:
+    import torch
+
+    answer = torch.tensor([0.25, 0.75, 0], dtype=getattr(torch, kind), requires_grad=True)
+    assert read_classification(answer, "predict()", CLASSIFIED, LABELS).scores.tolist() == [0.25, 0.75, 0]

@@ -50,7 +50,8 @@ def test_one_text_answers_one_prompt() -> None:
         (["a cat"], "got a list of 1"),
         (None, "got None"),
         (["a cat", 3], "predict()[1]: Expected a text, got 3"),
-        (np.zeros((2, 2)), "predict()[0]: Expected the fields prompt, answer, got an array of shape (2,)"),
+        (np.zeros((2, 2)), "predict()[0]: Expected a text, or a record with prompt and answer, got an array of shape"),
+        ([1, 2], "predict()[0]: Expected a text, or a record with prompt and answer, got 1"),
         ([{"answer": "a cat"}, {"answer": "because"}], "predict()[0]: Expected the fields prompt, answer"),
     ],
 )

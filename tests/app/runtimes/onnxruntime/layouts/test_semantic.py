@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from app.engine.description import Origin
+from tasks.exchange.error import InferenceError
 from tasks.image_segmentation import Segments
 from tasks.vision.contours import mask_of_contours
 from tests.app.runtimes.onnxruntime import graphs
@@ -97,6 +98,12 @@ def test_numbers_that_are_none_do_no_harm(tmp_path: Path) -> None:
     (found,) = segmenter(write(tmp_path, np.log(output)), **SEGMENT)([outlined(flat(32, 32, 0))])
     assert found.labels == ["ground", "tree"]
     assert np.isfinite(found.scores).all()
+
+
+def test_numbers_of_which_none_is_one_are_a_failure(tmp_path: Path) -> None:
+    file = write(tmp_path, np.full((1, 3, 8, 8), np.nan, np.float32))
+    with pytest.raises(InferenceError, match="none is a number"):
+        segmenter(file, **SEGMENT)([outlined(flat(32, 32, 0))])
 
 
 def test_a_segformer_is_known_by_its_files(tmp_path: Path) -> None:

@@ -1,0 +1,51 @@
+"""Models that answer without a server, asked as a notebook would ask them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.assembly.in_process import InProcessModel
+from app.assembly.models import FIXTURE_MODELS
+from tasks.exchange.error import InferenceError
+from tasks.vision.image import decode_image
+from tests.server_process import ROOT
+
+SCENE = decode_image((ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()).pixels
+
+
+class OfALibrary:
+    """As much of an image of Pillow as NumPy looks at."""
+
+    __array_interface__ = np.ascontiguousarray(SCENE).__array_interface__
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        SCENE,
+        SCENE.tolist(),
+        OfALibrary(),
+        np.asfortranarray(SCENE),
+        SCENE.astype(np.int64),
+        SCENE / 255,
+        (SCENE / 255).astype(">f4"),
+    ],
+    ids=["array", "list", "library", "fortran", "int64", "float64", "big-endian"],
+)
+def test_images_of_every_kind_are_read(image: Any) -> None:
+    found = InProcessModel(FIXTURE_MODELS / "detector").ask(image)
+    assert len(found) == 5
+
+
+@pytest.mark.parametrize("image", [SCENE.astype(object), "scene.jpg", np.zeros((4, 4, 3), np.complex64)])
+def test_what_is_no_image_is_named(image: Any) -> None:
+    with pytest.raises(InferenceError, match="image-0: Expected an array of numbers, got one of"):
+        InProcessModel(FIXTURE_MODELS / "detector").ask(image)
+
+
+def test_tensors_in_and_out() -> None:
+    model = InProcessModel(FIXTURE_MODELS / "half_plus_three")
+    assert model.run({"x": np.array([1, 2, 5], ">f4")})["y"].tolist() == [3.5, 4, 5.5]
+    with pytest.raises(InferenceError, match="Expected FP32 for 'x', got INT64"):
+        model.run({"x": [1, 2]})
