@@ -77,7 +77,8 @@ def picture_size() -> str:
 @contextmanager
 def server(models: Sequence[str] = ("--model", str(MODEL))) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A server of `models`, as a user starts it, and its port; it is there once its models are loaded."""
-    command = [sys.executable, "-m", "app", "serve", *models, "--port", "0", "--grpc-port", "0", "--log-format", "json"]
+    command = [sys.executable, "-m", "app", "serve", *models, "--port", "0", "--grpc-port", "0"]
+    command += ["--tensorflow-serving-port", "0", "--log-format", "json"]
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
         try:
