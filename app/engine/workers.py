@@ -101,7 +101,7 @@ class _Crew:
     def step_aside(self) -> None:
         with self._lock:
             self._active -= 1
-            if not self._closed:
+            if self._active < self._count and not self._closed:
                 self._call_up()
 
     def step_back(self) -> None:

@@ -3,6 +3,7 @@
 import ctypes
 import importlib
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -73,7 +74,7 @@ class Session:
     def __init__(self, file: Path, providers: Sequence[str] = PROVIDERS) -> None:
         _check_file(file)
         # The framework costs 50 MB and a tenth of a second, which a server without ONNX models should not pay.
-        framework: Any = importlib.import_module("onnxruntime")
+        framework = _framework()
         options = framework.SessionOptions()
         # Requests are the unit of parallelism: threads inside a call would only fight for the same cores.
         options.intra_op_num_threads = 1
@@ -134,6 +135,12 @@ def _first_line(error: Exception) -> str:
     if "rotobuf parsing failed" in text:
         return "it is not an ONNX file, or it is cut short"
     return text[:_LONGEST_REASON]
+
+
+def _framework() -> Any:
+    # Since 1.31 it would report to its maker over the network. It asks for leave when it is imported, and only then.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    return importlib.import_module("onnxruntime")
 
 
 def _check_file(file: Path) -> None:

@@ -1,6 +1,9 @@
 """Files that are models, and all the ways in which files are not."""
 
+import os
 import pickle
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -13,6 +16,9 @@ from app.settings.model import ModelError
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.tensor import Datatype, TensorSpec
 from tests.app.runtimes.onnxruntime import graphs
+from tests.server_process import ROOT
+
+HALF_PLUS_TWO = ROOT / "fixtures" / "models" / "half_plus_two" / "model.onnx"
 
 
 def test_inputs_outputs_and_metadata_are_those_of_the_file(tmp_path: Path) -> None:
@@ -119,3 +125,19 @@ def test_only_the_outputs_that_are_named_are_computed(tmp_path: Path) -> None:
     session = Session(graphs.constant(tmp_path / "model.onnx", outputs))
     (found,) = session.run({"images": np.zeros((1, 3, 8, 8), np.float32)}, ["second"])
     assert found.shape == (1, 3)
+
+
+@pytest.mark.parametrize(("set_before", "found"), [(None, "1"), ("0", "0")])
+def test_the_framework_reports_to_nobody_unless_the_operator_lets_it(set_before: str | None, found: str) -> None:
+    code = (
+        "import os, sys, pathlib\n"
+        "from app.runtimes.onnxruntime.session import Session\n"
+        "assert 'onnxruntime' not in sys.modules\n"
+        f"Session(pathlib.Path({str(HALF_PLUS_TWO)!r}))\n"
+        "print(os.environ['ORT_DISABLE_TELEMETRY'])"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    if set_before is not None:
+        environment["ORT_DISABLE_TELEMETRY"] = set_before
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == found
