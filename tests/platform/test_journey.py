@@ -1,0 +1,162 @@
+"""A model's way through Chariot, a real server behind a stand-in of it: pack, serve, infer, store, evaluate."""
+
+import asyncio
+import base64
+import json
+import tarfile
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from app.cli.pack import archive, members
+from tests.platform.proxy import Platform, Registration
+from tests.platform.records import Classified, parsed, recall, turned
+from tests.server_process import ROOT, ServerProcess, serving
+
+pytestmark = pytest.mark.slow
+
+IMAGES = ROOT / "fixtures" / "images"
+TRUTH: dict[str, list[dict[str, Any]]] = json.loads((IMAGES / "truth.json").read_text())
+KSERVE_BASE = "/v2/models/m-{id}/"
+MODELS = {
+    "classifier": ("IMAGE_CLASSIFICATION", "shape.jpg"),
+    "detector": ("OBJECT_DETECTION", "scene.jpg"),
+    "oriented-detector": ("ORIENTED_OBJECT_DETECTION", "oriented.jpg"),
+    "segmenter": ("IMAGE_SEGMENTATION", "scene.jpg"),
+    "vlm": ("IMAGE_TEXT_TO_TEXT", "shape.jpg"),
+}
+EXTENDED = [
+    {"key": "altitude", "type": "float", "value": "120.50"},
+    {"key": "flight", "type": "int", "value": "7"},
+    {"key": "camera", "type": "dict", "value": '{"lens": "50mm"}'},
+]
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server of the models as they come out of the archive that `charioteer pack` writes."""
+    folder = tmp_path_factory.mktemp("mnt")
+    archive(ROOT / "fixtures/models", members(ROOT / "fixtures/models")[0], folder / "model.tar.gz")
+    with tarfile.open(folder / "model.tar.gz") as tar:
+        tar.extractall(folder / "models", filter="data")
+    with serving("--model-dir", str(folder / "models")) as server:
+        yield server
+
+
+def post(platform: Platform, model: str, *inputs: dict[str, Any]) -> httpx.Response:
+    async def session() -> httpx.Response:
+        transport = httpx.ASGITransport(platform)
+        async with httpx.AsyncClient(transport=transport, base_url="http://chariot") as client:
+            path = f"/api/serve/serve-model-{model}-pred/v2/models/m-{model}/infer/"
+            return await client.post(path, json={"inputs": inputs})
+
+    return asyncio.run(session())
+
+
+def image(name: str, **parameters: object) -> dict[str, Any]:
+    picture = base64.b64encode((IMAGES / name).read_bytes()).decode()
+    return {"name": name, "shape": [1], "datatype": "BYTES", "data": [picture], "parameters": parameters}
+
+
+def metadata(*entries: dict[str, str]) -> str:
+    return json.dumps({"standard_metadata": {}, "extended_metadata": entries})
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_image_task_is_stored_and_found_again(engine: ServerProcess, model: str) -> None:
+    task_type, name = MODELS[model]
+    platform = Platform(Registration(engine.address, KSERVE_BASE, task_type))
+    asked = {"prompts": ["what shape is it?"]} if model == "vlm" else {"action": "predict_proba"}
+    answer = post(
+        platform,
+        model,
+        image(name, metadata=metadata(*EXTENDED), **asked),
+        image("photo.jpg", metadata=json.dumps(EXTENDED[1:2]), **asked),
+        image(name, **asked),
+    )
+
+    assert answer.status_code == 200, answer.text
+    first, second, third = platform.store
+    assert first.metadata == {
+        "made-up.inference-server": "shapes", "altitude": 120.5, "flight": 7, "camera": {"lens": "50mm"},
+    }  # fmt: skip
+    assert (second.metadata, third.metadata) == ({"flight": 7}, {})
+    assert first.data_hash == third.data_hash != second.data_hash
+    assert first.items == third.items
+    assert platform.filter_inferences("altitude", lambda value: value > 100) == [first]
+    assert platform.filter_inferences("flight", lambda value: value == 7) == [first, second]
+    (response,) = platform.seen
+    sent = response.request.headers
+    for header in ("X-Request-ID", "Chariot-Inference-Base-ID"):
+        assert response.headers[header] == sent[header]
+    assert first.id == f"{sent['Chariot-Inference-Base-ID']}-0"
+
+
+def true_shape(model: str, true: dict[str, Any]) -> tuple[str, NDArray[np.float64]]:
+    """What a model should say of a drawn object: its label, and its outline in pixels."""
+    match model:
+        case "detector":
+            x1, y1, x2, y2 = true["box"]
+            return f"{true['color']} {true['shape']}", turned(((x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1, 0))
+        case "oriented-detector":
+            return true["shape"], turned(true["rotated"])
+        case _:
+            return true["shape"], np.array(true["outline"], np.float64)
+
+
+@pytest.mark.parametrize("model", ["detector", "oriented-detector", "segmenter"])
+def test_what_is_stored_can_be_evaluated(engine: ServerProcess, model: str) -> None:
+    task_type, name = MODELS[model]
+    platform = Platform(Registration(engine.address, KSERVE_BASE, task_type))
+    assert post(platform, model, image(name)).status_code == 200
+    (stored,) = platform.store
+    height, width = {"scene.jpg": (480, 640), "oriented.jpg": (320, 640)}[name]
+    assert recall(stored.items, [true_shape(model, true) for true in TRUTH[name]], (width, height)) == 1
+
+
+def test_a_classification_can_be_evaluated(engine: ServerProcess) -> None:
+    platform = Platform(Registration(engine.address, KSERVE_BASE, "IMAGE_CLASSIFICATION"))
+    assert post(platform, "classifier", image("shape.jpg", action="predict_proba")).status_code == 200
+    items: list[Classified] = list(platform.store[0].items)
+    (true,) = TRUTH["shape.jpg"]
+    assert max(items, key=lambda item: item.score).label == f"{true['color']} {true['shape']}"
+    assert sum(item.score for item in items) == pytest.approx(1, abs=1e-3)
+
+
+def test_one_model_answers_at_either_base_url_under_any_id() -> None:
+    model = "0198a2b4-model"
+    with serving("--model", str(ROOT / "fixtures/models/detector")) as server:
+        for base in (KSERVE_BASE, "/"):
+            platform = Platform(Registration(server.address, base, "OBJECT_DETECTION"))
+            assert post(platform, model, image("scene.jpg")).status_code == 200
+            assert len(platform.store) == 1
+
+
+def test_what_the_engine_refuses_is_not_stored(engine: ServerProcess) -> None:
+    platform = Platform(Registration(engine.address, KSERVE_BASE, "OBJECT_DETECTION"))
+    broken = image("scene.jpg") | {"data": ["bm90IGFuIGltYWdl"]}
+    answer = post(platform, "detector", image("scene.jpg"), broken)
+    assert answer.status_code == 400
+    assert "inputs[1].data[0]" in answer.json()["error"]
+    assert platform.store == []
+
+
+@pytest.mark.parametrize(
+    ("task_type", "item"),
+    [
+        ("OBJECT_DETECTION", {"label": "a", "score": 0.5, "xmin": 1, "ymin": 1, "xmax": 700, "ymax": 9}),
+        ("OBJECT_DETECTION", {"label": "a", "score": 0.5, "xmin": 1, "ymin": 1, "xmax": 9}),
+        ("OBJECT_DETECTION", {"label": "a", "score": "0.5", "xmin": 1, "ymin": 1, "xmax": 9, "ymax": 9}),
+        ("ORIENTED_OBJECT_DETECTION", {"label": "a", "score": 0.5, "cx": 320, "cy": 0, "w": 9, "h": 9, "r": 0}),
+        ("IMAGE_SEGMENTATION", {"label": "a", "score": 0.5, "contour": [{"x": 1, "y": 1}]}),
+        ("IMAGE_CLASSIFICATION", {"label": "a", "score": 0.5, "class": 3}),
+        ("IMAGE_TEXT_TO_TEXT", {"answer": "a"}),
+    ],
+)
+def test_the_stand_in_does_not_take_just_anything(task_type: str, item: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        parsed(task_type, [item], (640, 480))
