@@ -23,7 +23,10 @@ cli.command("app.cli.explain:explain", name="explain", help="Show where in one i
 cli.command("app.cli.models:models", name="models", help="List the models that would be served, and what each is.")
 cli.command("app.cli.init:init", name="init", help="Make a folder with a Python model to begin with.")
 cli.command("app.cli.export:export", name="export", help="Write a transformers model as ONNX, and compare the two.")
+cli.command("app.cli.conform:conform", name="conform", help="Hold any engine against a protocol, clause by clause.")
 cli.command("app.cli.check:check", name="check", help="Say how a model is understood, and what was guessed.")
+cli.command("app.cli.pack:pack", name="pack", help="Check a model, and put it into the .tar.gz that platforms take.")
+cli.command("app.cli.env_schema:env_schema", name="env-schema", help="Print a JSON Schema of the environment.")
 
 
 def main() -> None:

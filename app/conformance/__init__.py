@@ -1,0 +1,1 @@
+"""Whether any engine keeps a protocol: asked from outside over HTTP, clause by clause."""

@@ -1,0 +1,136 @@
+"""Requests of chariot-v2-kserve as Chariot sends them, and where their answers' parts lie."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from app.conformance.chariot.looking import Looking
+from app.conformance.clause import FaultError, UntestedError
+from app.conformance.pictures import OWN_PICTURES, Picture
+from app.conformance.probe import Exchange, NotJsonError, Probe
+from app.conformance.quoting import brief
+
+__all__ = (
+    "LOOKING",
+    "base64_of",
+    "image_input",
+    "infer",
+    "infer_path",
+    "items_of",
+    "output_parameters",
+    "outputs",
+    "shown",
+    "succeeded",
+)
+
+
+def infer_path(probe: Probe) -> str:
+    """Where inferences are sent, below the engine's URL."""
+    model = probe.target.model
+    return f"/v2/models/m-{model.lower().removeprefix('m-')}/infer" if model else "/infer"
+
+
+def base64_of(picture: Picture) -> str:
+    """The encoded image in standard base64."""
+    return base64.b64encode(picture.data).decode()
+
+
+def image_input(
+    picture: Picture, parameters: Mapping[str, object] | None = None, **fields: object
+) -> dict[str, object]:
+    """One of `inputs`."""
+    made: dict[str, object] = {"name": "input-image-0", "shape": [1], "datatype": "BYTES", "data": [base64_of(picture)]}
+    return {**made, **({"parameters": dict(parameters)} if parameters else {}), **fields}
+
+
+def infer(
+    probe: Probe, inputs: Sequence[object], headers: Mapping[str, str] | None = None, **fields: object
+) -> Exchange:
+    """POST `inputs`, and other fields of the body."""
+    return probe.post_json(infer_path(probe), {"inputs": inputs, **fields}, headers)
+
+
+def shown(
+    probe: Probe,
+    parameters: Mapping[str, object] | None = None,
+    headers: Mapping[str, str] | None = None,
+    **fields: object,
+) -> Exchange:
+    """POST the first picture with what the engine needs and `parameters`; `fields` are the body's."""
+    asked = {**LOOKING.needed(probe), **(parameters or {})}
+    return infer(probe, [image_input(OWN_PICTURES[0], asked)], headers, **fields)
+
+
+def succeeded(exchange: Exchange) -> dict[str, Any]:
+    """The answer, of status 200 and a JSON object.
+
+    Raises:
+        FaultError: it is neither.
+    """
+    if not exchange.ok:
+        raise FaultError(f"Expected status 200, got {exchange.status} {brief(exchange.body)}")
+    try:
+        return exchange.object()
+    except NotJsonError as error:
+        raise FaultError(str(error)) from None
+
+
+def outputs(exchange: Exchange) -> Sequence[dict[str, Any]]:
+    """The outputs of an answer.
+
+    Raises:
+        UntestedError: there are none to speak of.
+    """
+    try:
+        found: object = exchange.object().get("outputs") if exchange.ok else None
+    except NotJsonError as error:
+        raise UntestedError(str(error)) from None
+    if (
+        not isinstance(found, list)
+        or not found
+        or not all(isinstance(each, dict) for each in cast("list[object]", found))
+    ):
+        raise UntestedError(f"There are no outputs in status {exchange.status} {brief(exchange.body)}")
+    return cast("list[dict[str, Any]]", found)
+
+
+def output_parameters(output: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The parameters of an output; empty for none."""
+    found = output.get("parameters")
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def items_of(output: Mapping[str, Any]) -> Sequence[object]:
+    """The items of an output, also where they are nested wrongly.
+
+    Raises:
+        UntestedError: they are nowhere.
+    """
+    data = output.get("data")
+    if not isinstance(data, list):
+        raise UntestedError(f"data is not a list: {brief(data)}")
+    elements = cast("list[object]", data)
+    if not elements:
+        return []
+    first = elements[0]
+    if isinstance(first, str):
+        try:
+            first = msgspec.json.decode(first)
+        except msgspec.DecodeError:
+            raise UntestedError(f"data holds text that is not JSON: {brief(first)}") from None
+    if isinstance(first, list):
+        return cast("list[object]", first)
+    return elements if isinstance(elements[0], dict) else [first]
+
+
+def _ask(probe: Probe, picture: Picture, parameters: Mapping[str, object]) -> Exchange:
+    return infer(probe, [image_input(picture, parameters)])
+
+
+def _read(exchange: Exchange) -> Sequence[object]:
+    return items_of(outputs(exchange)[0])
+
+
+LOOKING = Looking(_ask, _read)

@@ -1,0 +1,129 @@
+"""Holding an engine against the clauses of a protocol, one after the other."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import httpx
+
+from app.conformance.clause import Clause, FaultError, Finding, InapplicableError, Level, Need, UntestedError, Verdict
+from app.conformance.probe import BudgetSpentError, NotJsonError, Probe, Target
+from app.conformance.protocols import Protocol
+
+__all__ = ("Report", "UnreachableError", "held_against")
+
+_MOST_EXCHANGES = 3
+"""As many exchanges are kept for a finding: the last ones, which decided it."""
+
+
+class UnreachableError(Exception):
+    """Nothing answers at the engine's URL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What was found of one engine."""
+
+    protocol: str
+    target: Target
+    task_type: str | None
+    """As it was given, or as it was found from the items; none where the protocol has no items, or they say nothing."""
+    findings: Sequence[Finding]
+    requests: int
+
+    def counted(self, verdict: Verdict, level: Level | None = None) -> int:
+        """How many findings have a verdict, of one level or of both."""
+        return sum(each.verdict is verdict and level in (None, each.clause.level) for each in self.findings)
+
+    @property
+    def needs(self) -> Sequence[Need]:
+        """Whom the protocol's clauses speak of."""
+        named = {need for each in self.findings for need in each.clause.needed_for}
+        return [need for need in Need if need in named]
+
+    @property
+    def conforms(self) -> bool:
+        """Whether no MUST failed."""
+        return not self.counted(Verdict.FAILED, Level.MUST)
+
+    def failing(self, need: Need) -> Sequence[str]:
+        """The ids of the failed clauses that `need` cannot do without."""
+        return [
+            each.clause.id
+            for each in self.findings
+            if each.verdict is Verdict.FAILED and each.clause.level is Level.MUST and need in each.clause.needed_for
+        ]
+
+    def untested(self, need: Need) -> Sequence[str]:
+        """The ids of the clauses that `need` cannot do without, and of which nothing is known."""
+        return [
+            each.clause.id
+            for each in self.findings
+            if each.verdict is Verdict.NOT_TESTED and each.clause.level is Level.MUST and need in each.clause.needed_for
+        ]
+
+
+def held_against(protocol: Protocol, probe: Probe, told: Callable[[Clause], None] | None = None) -> Report:
+    """Check every clause of `protocol`.
+
+    Args:
+        protocol: with its clauses, those first that others require.
+        probe: asks the engine.
+        told: hears of each clause before it is checked.
+
+    Raises:
+        UnreachableError: the engine does not answer at all.
+    """
+    try:
+        probe.get("/")
+    except (httpx.TransportError, httpx.InvalidURL) as error:
+        raise UnreachableError(f"{probe.target.url}: {error or type(error).__name__}") from None
+    except httpx.HTTPError:
+        pass  # Something answers, if strangely; the clauses will say how.
+    findings: dict[str, Finding] = {}
+    broken: dict[str, str] = {}
+    for clause in protocol.clauses:
+        if told:
+            told(clause)
+        if roots := [broken[each] for each in clause.requires if each in broken]:
+            reason = f"{roots[0]} failed"
+            findings[clause.id] = Finding(clause=clause, verdict=Verdict.NOT_TESTED, reason=reason, exchanges=())
+            broken[clause.id] = roots[0]
+            continue
+        findings[clause.id] = found = _found(clause, probe)
+        if found.verdict is Verdict.FAILED:
+            broken[clause.id] = clause.id
+    return Report(
+        protocol=protocol.name,
+        target=probe.target,
+        task_type=_task_type(protocol, probe),
+        findings=list(findings.values()),
+        requests=probe.sent,
+    )
+
+
+def _found(clause: Clause, probe: Probe) -> Finding:
+    probe.exchanges.clear()
+    verdict, reason = Verdict.PASSED, ""
+    try:
+        clause.check(probe)
+    except (UntestedError, BudgetSpentError) as error:
+        verdict, reason = Verdict.NOT_TESTED, str(error)
+    except InapplicableError as error:
+        verdict, reason = Verdict.NOT_APPLICABLE, str(error)
+    except (FaultError, NotJsonError) as error:
+        verdict, reason = Verdict.FAILED, str(error)
+    except httpx.HTTPError as error:
+        verdict, reason = Verdict.FAILED, f"No answer: {error or type(error).__name__}"
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        # Nobody foresees every answer: one that cannot be judged must not keep the other clauses from being.
+        verdict, reason = Verdict.NOT_TESTED, f"The answer could not be judged: {error!r}"
+    return Finding(clause=clause, verdict=verdict, reason=reason, exchanges=tuple(probe.exchanges[-_MOST_EXCHANGES:]))
+
+
+def _task_type(protocol: Protocol, probe: Probe) -> str | None:
+    if probe.target.task_type or protocol.task_type is None:
+        return probe.target.task_type
+    try:
+        return protocol.task_type(probe)
+    except (UntestedError, BudgetSpentError, NotJsonError, httpx.HTTPError):
+        return None

@@ -1,0 +1,180 @@
+"""KServe's V1."""
+
+from collections.abc import Sequence
+
+from app.conformance.clause import Clause, FaultError, Level, UntestedError
+from app.conformance.probe import Exchange, Probe
+from app.conformance.quoting import brief
+from app.conformance.tensors import (
+    PICTURES,
+    expect_error,
+    expect_status,
+    is_list,
+    listed_model,
+    said,
+)
+
+__all__ = ("CLAUSES",)
+
+_UNKNOWN = "conform-unknown"
+
+
+def _path(probe: Probe) -> str:
+    return f"/v1/models/{listed_model(probe, '/v1/models')}"
+
+
+def _predict(probe: Probe, body: object) -> Exchange:
+    return probe.post_json(f"{_path(probe)}:predict", body)
+
+
+def _instances(probe: Probe) -> list[object]:
+    """Two instances that the engine answers: those given, or images in one of the forms that are seen.
+
+    Raises:
+        UntestedError: it answers none.
+    """
+    given = (probe.target.request or {}).get("instances")
+    if is_list(given) and given:
+        return [given[0], given[-1]]
+    candidates: Sequence[list[object]] = (
+        [{"b64": each} for each in PICTURES[:2]],
+        [{"image": {"b64": each}} for each in PICTURES[:2]],
+        [{"image_bytes": {"b64": each}} for each in PICTURES[:2]],
+        list(PICTURES[:2]),
+        [1.0, 2.0],
+        [[1.0], [2.0]],
+    )
+    for candidate in candidates:
+        if _predict(probe, {"instances": candidate}).ok:
+            return candidate
+    raise UntestedError("The engine refuses every kind of instance that was made up; give a body with --request")
+
+
+def _predictions(probe: Probe, instances: list[object]) -> list[object]:
+    found = said(_predict(probe, {"instances": instances})).get("predictions")
+    if not is_list(found):
+        raise FaultError(f"Expected an array of predictions, got {brief(found)}")
+    return found
+
+
+def _alive(probe: Probe) -> None:
+    got = said(probe.get("/", accept="application/json"))
+    if got.get("status") != "alive":
+        raise FaultError(f'Expected {{"status": "alive"}}, got {brief(got)}')
+
+
+def _models(probe: Probe) -> None:
+    names = said(probe.get("/v1/models")).get("models")
+    if not is_list(names) or not all(isinstance(each, str) for each in names):
+        raise FaultError(f"Expected an array of names in models, got {brief(names)}")
+
+
+def _ready(probe: Probe) -> None:
+    got = said(probe.get(_path(probe)))
+    if got.get("name") != listed_model(probe, "/v1/models") or got.get("ready") is not True:
+        raise FaultError(f"Expected the model's name and that it is ready, got {brief(got)}")
+
+
+def _unknown_model(probe: Probe) -> None:
+    expect_status(probe.get(f"/v1/models/{_UNKNOWN}"), 404)
+    expect_status(probe.post_json(f"/v1/models/{_UNKNOWN}:predict", {"instances": [1]}), 404)
+
+
+def _predicts(probe: Probe) -> None:
+    _predictions(probe, _instances(probe))
+
+
+def _one_each(probe: Probe) -> None:
+    instances = _instances(probe)
+    for asked in (instances, instances[:1]):
+        if len(got := _predictions(probe, asked)) != len(asked):
+            raise FaultError(f"Expected {len(asked)} predictions, got {brief(got)}")
+
+
+def _in_order(probe: Probe) -> None:
+    instances = _instances(probe)
+    first, second = (_predictions(probe, [each]) for each in instances)
+    if first == second:
+        raise UntestedError("Both instances are answered alike")
+    together = _predictions(probe, instances)
+    if together == [*second, *first]:
+        raise FaultError("Expected the predictions in the order of the instances, got them the other way round")
+
+
+def _alias(probe: Probe) -> None:
+    found = said(_predict(probe, {"inputs": _instances(probe)}))
+    if not is_list(found.get("predictions")):
+        raise FaultError(f"Expected predictions, got {brief(found)}")
+
+
+def _content_type(probe: Probe) -> None:
+    got = _predict(probe, {"instances": _instances(probe)}).headers.get("content-type", "")
+    if not got.startswith("application/json"):
+        raise FaultError(f"Expected application/json, got {brief(got)}")
+
+
+def _bad_json(probe: Probe) -> None:
+    headers = {"content-type": "application/json"}
+    expect_status(probe.send("POST", f"{_path(probe)}:predict", body=b'{"instances": [', headers=headers), 400)
+
+
+def _neither(probe: Probe) -> None:
+    expect_error(_predict(probe, {"conform": []}))
+
+
+def _not_a_list(probe: Probe) -> None:
+    expect_error(_predict(probe, {"instances": 1}))
+
+
+def _error_body(probe: Probe) -> None:
+    for exchange in (probe.get(f"/v1/models/{_UNKNOWN}"), _predict(probe, {"instances": 1})):
+        if exchange.ok:
+            continue
+        why = exchange.object().get("error")
+        if not isinstance(why, str) or not why:
+            raise FaultError(f"Expected a text in error, got {brief(exchange.body)}")
+
+
+def _cloud_event(probe: Probe) -> None:
+    headers = {
+        "ce-specversion": "1.0",
+        "ce-id": "conform-1",
+        "ce-source": "conform",
+        "ce-type": "org.kubeflow.serving.inference.request",
+    }
+    body = {"instances": _instances(probe)}
+    answer = probe.post_json(f"{_path(probe)}:predict", body, headers)
+    said(answer)
+    if "ce-id" not in answer.headers or "ce-type" not in answer.headers:
+        raise FaultError("Expected an event with ce-id and ce-type, got an answer without them")
+
+
+_SDK = "KServe's SDK server"
+_PAGE = "KServe, V1 protocol"
+_MUST, _SHOULD = Level.MUST, Level.SHOULD
+_PREDICTS = ("V1-005",)
+
+CLAUSES = (
+    Clause("V1-001", _SHOULD, 'GET / says {"status": "alive"}.', f"{_SDK}; its client asks so", _alive),
+    Clause("V1-002", _MUST, "GET /v1/models lists the names of models.", f"{_PAGE}, List Models", _models),
+    Clause("V1-003", _MUST, "GET /v1/models/<model> says name and ready.", f"{_PAGE}, Model Ready", _ready),
+    Clause("V1-004", _MUST, "An unknown model is 404.", f"{_SDK}, TF Serving", _unknown_model),
+    Clause("V1-005", _MUST, "POST /v1/models/<model>:predict answers instances with predictions.", f"{_PAGE}, Predict",
+           _predicts),
+    Clause("V1-006", _MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict", _one_each,
+           requires=_PREDICTS),
+    Clause("V1-007", _MUST, "Predictions come in the order of the instances.", f"{_PAGE}, Predict", _in_order,
+           requires=("V1-005", "V1-006")),
+    Clause("V1-008", _SHOULD, "inputs is another name for instances.", f"{_SDK}; not so in TF Serving", _alias,
+           requires=_PREDICTS),
+    Clause("V1-009", _MUST, "The answer's Content-Type is application/json.", f"{_PAGE}, Predict", _content_type,
+           requires=_PREDICTS),
+    Clause("V1-010", _MUST, "What is not JSON is 400.", f"{_SDK}: Unrecognized request format", _bad_json),
+    Clause("V1-011", _SHOULD, "A body without instances is refused with 4xx.", f"{_PAGE}; the stock server says 500",
+           _neither),
+    Clause("V1-012", _SHOULD, "Instances that are no list are refused with 4xx.", f"{_SDK}, with a predictor",
+           _not_a_list),
+    Clause("V1-013", _MUST, "Refusals are objects with a text in error.", _SDK, _error_body),
+    Clause("V1-014", _SHOULD, "A CloudEvent in ce- headers is answered with one.", f"{_SDK}, CloudEvents",
+           _cloud_event, requires=_PREDICTS),
+)  # fmt: skip

@@ -1,0 +1,329 @@
+"""The Open Inference Protocol, V2, over REST."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from app.conformance.clause import Clause, FaultError, InapplicableError, Level, UntestedError
+from app.conformance.probe import Exchange, Probe
+from app.conformance.quoting import brief
+from app.conformance.tensors import (
+    answered,
+    expect_error,
+    expect_status,
+    flattened,
+    is_list,
+    is_object,
+    listed_model,
+    made_up,
+    said,
+)
+
+__all__ = ("CLAUSES",)
+
+_NUMBERS = ("UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "BF16", "FP32", "FP64")
+_DATATYPES = (*_NUMBERS, "BOOL", "BYTES")
+_UNKNOWN = "conform-unknown"
+
+
+def _path(probe: Probe) -> str:
+    return f"/v2/models/{listed_model(probe, '/v2/models', '/v1/models')}"
+
+
+def _metadata(probe: Probe) -> dict[str, Any]:
+    found = said(probe.get(_path(probe)))
+    for name in ("inputs", "outputs"):
+        specs = found.get(name)
+        if not is_list(specs) or not all(_is_spec(each) for each in specs):
+            raise UntestedError(f"The metadata does not say what the {name} are")
+    return found
+
+
+def _is_spec(spec: object) -> bool:
+    if not is_object(spec) or not isinstance(spec.get("name"), str) or not isinstance(spec.get("datatype"), str):
+        return False
+    shape = spec.get("shape")
+    return is_list(shape) and all(type(each) is int for each in shape)
+
+
+def _body(probe: Probe, **fields: object) -> dict[str, Any]:
+    if probe.target.request:
+        return {**probe.target.request, **fields}
+    inputs: list[dict[str, Any]] = []
+    for spec in _metadata(probe)["inputs"]:
+        shape = [1 if length < 0 else length for length in spec["shape"]]
+        data = made_up(spec["datatype"], shape, spec["name"])
+        inputs.append({"name": spec["name"], "datatype": spec["datatype"], "shape": shape, "data": data})
+    return {"inputs": inputs, **fields}
+
+
+def _infer(probe: Probe, body: object, headers: Mapping[str, str] | None = None) -> Exchange:
+    return probe.post_json(f"{_path(probe)}/infer", body, headers)
+
+
+def _outputs(probe: Probe) -> list[dict[str, Any]]:
+    found = answered(_infer(probe, _body(probe))).get("outputs")
+    if not is_list(found) or not found or not all(is_object(each) for each in found):
+        raise UntestedError("There are no outputs")
+    return found
+
+
+def _server_metadata(probe: Probe) -> None:
+    about = said(probe.get("/v2"))
+    extensions = about.get("extensions")
+    if not all(isinstance(about.get(name), str) for name in ("name", "version")) or not is_list(extensions):
+        raise FaultError(f"Expected name, version and an array of extensions, got {brief(about)}")
+
+
+def _live(probe: Probe) -> None:
+    expect_status(probe.get("/v2/health/live"), 200)
+
+
+def _ready(probe: Probe) -> None:
+    expect_status(probe.get("/v2/health/ready"), 200)
+
+
+def _health_bodies(probe: Probe) -> None:
+    for name in ("live", "ready"):
+        got = said(probe.get(f"/v2/health/{name}"))
+        if got.get(name) is not True:
+            raise FaultError(f'Expected {{"{name}": true}}, got {brief(got)}')
+
+
+def _model_ready(probe: Probe) -> None:
+    expect_status(probe.get(f"{_path(probe)}/ready"), 200)
+
+
+def _model_metadata(probe: Probe) -> None:
+    found = said(probe.get(_path(probe)))
+    if not all(isinstance(found.get(name), str) for name in ("name", "platform")):
+        raise FaultError(f"Expected name and platform to be strings, got {brief(found)}")
+    for name in ("inputs", "outputs"):
+        specs = found.get(name)
+        if not is_list(specs) or not all(_is_spec(each) for each in specs):
+            raise FaultError(f"Expected {name} to be objects of name, datatype and shape, got {brief(specs)}")
+
+
+def _datatypes(probe: Probe) -> None:
+    found = _metadata(probe)
+    for spec in (*found["inputs"], *found["outputs"]):
+        if spec["datatype"] not in _DATATYPES:
+            raise FaultError(
+                f"Expected a datatype of the table, got {brief(spec['datatype'])} of {brief(spec['name'])}"
+            )
+
+
+def _infers(probe: Probe) -> None:
+    found = answered(_infer(probe, _body(probe))).get("outputs")
+    if not is_list(found) or not found:
+        raise FaultError(f"Expected outputs, got {brief(found)}")
+    for output in found:
+        if not _is_spec(output) or not is_list(output.get("data")):
+            raise FaultError(f"Expected an object of name, datatype, shape and data, got {brief(output)}")
+
+
+def _json(probe: Probe) -> None:
+    exchange = _infer(probe, _body(probe))
+    answered(exchange)
+    got = exchange.headers.get("content-type", "")
+    if not got.startswith("application/json"):
+        raise FaultError(f"Expected application/json, got {brief(got)}")
+
+
+def _specs(probe: Probe) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each output, with what the metadata says of it."""
+    declared = {spec["name"]: spec for spec in _metadata(probe)["outputs"]}
+    return [(output, declared[output["name"]]) for output in _outputs(probe) if output.get("name") in declared]
+
+
+def _names(probe: Probe) -> None:
+    declared = [spec["name"] for spec in _metadata(probe)["outputs"]]
+    for output in _outputs(probe):
+        if output.get("name") not in declared:
+            raise FaultError(f"Expected one of {brief(declared)}, got {brief(output.get('name'))}")
+
+
+def _output_datatypes(probe: Probe) -> None:
+    for output, spec in _specs(probe):
+        if output.get("datatype") != spec["datatype"]:
+            raise FaultError(f"{spec['name']}: Expected {spec['datatype']}, got {brief(output.get('datatype'))}")
+
+
+def _output_shapes(probe: Probe) -> None:
+    for output, spec in _specs(probe):
+        got, expected = output["shape"], spec["shape"]
+        if len(got) != len(expected) or any(e not in (-1, g) for g, e in zip(got, expected, strict=True)):
+            raise FaultError(f"{spec['name']}: Expected {brief(expected)}, got {brief(got)}")
+
+
+def _counts(probe: Probe) -> None:
+    for output in _outputs(probe):
+        got, expected = len(flattened(output.get("data"))), math.prod(output["shape"])
+        if got != expected:
+            raise FaultError(f"{output.get('name')}: Expected {expected} elements by its shape, got {got}")
+
+
+def _values(probe: Probe) -> None:
+    for output in _outputs(probe):
+        kinds = {"BOOL": bool, "BYTES": str}.get(str(output.get("datatype")), (int, float))
+        for value in flattened(output.get("data")):
+            if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool):
+                raise FaultError(
+                    f"{output.get('name')}: Expected values of {output.get('datatype')}, got {brief(value)}"
+                )
+
+
+def _id(probe: Probe) -> None:
+    got = answered(_infer(probe, _body(probe, id="conform-1"))).get("id")
+    if got != "conform-1":
+        raise FaultError(f"Expected the id conform-1, got {brief(got)}")
+
+
+def _model_name(probe: Probe) -> None:
+    got = answered(_infer(probe, _body(probe))).get("model_name")
+    if got != listed_model(probe, "/v2/models", "/v1/models"):
+        raise FaultError(f"Expected the model's name, got {brief(got)}")
+
+
+def _wanted(probe: Probe) -> None:
+    name = _outputs(probe)[-1].get("name")
+    found = answered(_infer(probe, _body(probe, outputs=[{"name": name}]))).get("outputs")
+    if not is_list(found) or [each.get("name") for each in found if is_object(each)] != [name]:
+        raise FaultError(f"Expected only {brief(name)}, got {brief(found)}")
+
+
+def _unknown_output(probe: Probe) -> None:
+    _outputs(probe)
+    expect_error(_infer(probe, _body(probe, outputs=[{"name": _UNKNOWN}])))
+
+
+def _unknown_model(probe: Probe) -> None:
+    expect_status(probe.get(f"/v2/models/{_UNKNOWN}"), 404)
+    expect_status(probe.post_json(f"/v2/models/{_UNKNOWN}/infer", {"inputs": []}), 404)
+
+
+def _error_body(probe: Probe) -> None:
+    for exchange in (probe.get(f"/v2/models/{_UNKNOWN}"), _infer(probe, {"inputs": []})):
+        if exchange.ok:
+            continue
+        said_why = exchange.object().get("error")
+        if not isinstance(said_why, str) or not said_why:
+            raise FaultError(f"Expected a text in error, got {brief(exchange.body)}")
+
+
+def _not_json(probe: Probe) -> Exchange:
+    headers = {"content-type": "application/json"}
+    return probe.send("POST", f"{_path(probe)}/infer", body=b'{"inputs": [', headers=headers)
+
+
+def _bad_json(probe: Probe) -> None:
+    expect_error(_not_json(probe), most=599)
+
+
+def _bad_json_blamed(probe: Probe) -> None:
+    expect_error(_not_json(probe))
+
+
+def _no_inputs(probe: Probe) -> None:
+    expect_error(_infer(probe, {"id": "conform"}), most=599)
+
+
+def _wrong_datatype(probe: Probe) -> None:
+    body = _body(probe)
+    expect_error(_infer(probe, {**body, "inputs": [{**each, "datatype": "CONFORM"} for each in body["inputs"]]}))
+
+
+def _wrong_count(probe: Probe) -> None:
+    body = _body(probe)
+    if any(each["datatype"] == "BYTES" or not each["shape"] for each in body["inputs"]):
+        raise InapplicableError("About inputs of numbers with a shape; Chariot's clients send others with images")
+    spoilt = [{**each, "shape": [length + 1 for length in each["shape"]]} for each in body["inputs"]]
+    expect_error(_infer(probe, {**body, "inputs": spoilt}))
+
+
+def _unknown_parameters(probe: Probe) -> None:
+    _outputs(probe)
+    said(_infer(probe, _body(probe, parameters={_UNKNOWN: 1})))
+
+
+def _version(probe: Probe) -> None:
+    versions = _metadata(probe).get("versions")
+    if not is_list(versions) or not versions:
+        raise InapplicableError("About models with versions")
+    said(probe.get(f"{_path(probe)}/versions/{versions[0]}"))
+    _outputs(probe)
+    said(probe.post_json(f"{_path(probe)}/versions/{versions[0]}/infer", _body(probe)))
+
+
+def _binary(probe: Probe) -> None:
+    extensions = said(probe.get("/v2")).get("extensions")
+    if not is_list(extensions) or "binary_tensor_data" not in extensions:
+        raise InapplicableError("About engines that announce binary_tensor_data")
+    _outputs(probe)
+    exchange = _infer(probe, _body(probe, parameters={"binary_data_output": True}))
+    expect_status(exchange, 200)
+    try:
+        length = int(exchange.headers.get("inference-header-content-length", ""))
+        head = msgspec.json.decode(exchange.body[:length], type=dict[str, Any])
+        size = sum(output["parameters"]["binary_data_size"] for output in head["outputs"])
+    except (ValueError, KeyError, TypeError, msgspec.DecodeError) as error:
+        raise FaultError(f"Expected a JSON header and binary_data_size of every output: {error!r}") from None
+    if length + size != len(exchange.body):
+        raise FaultError(f"Expected {length} + {size} bytes, got {len(exchange.body)}")
+
+
+_OIP = "Open Inference Protocol, REST"
+_MUST, _SHOULD = Level.MUST, Level.SHOULD
+
+CLAUSES = (
+    Clause("V2-001", _MUST, "GET /v2 says name, version and extensions.", f"{_OIP}, Server Metadata",
+           _server_metadata),
+    Clause("V2-002", _MUST, "GET /v2/health/live answers with status 200.", f"{_OIP}, Health", _live),
+    Clause("V2-003", _MUST, "GET /v2/health/ready answers with status 200.", f"{_OIP}, Health", _ready),
+    Clause("V2-004", _SHOULD, "Their bodies say live and ready.", "KServe's InferenceRESTClient reads them",
+           _health_bodies, requires=("V2-002", "V2-003")),
+    Clause("V2-005", _MUST, "GET /v2/models/<model>/ready answers with status 200.", f"{_OIP}, Health", _model_ready),
+    Clause("V2-006", _MUST, "GET /v2/models/<model> says name, platform, inputs and outputs.",
+           f"{_OIP}, Model Metadata", _model_metadata),
+    Clause("V2-007", _MUST, "Declared datatypes are those of the table, or BF16.", f"{_OIP}, Tensor Data Types",
+           _datatypes, requires=("V2-006",)),
+    Clause("V2-008", _MUST, "POST /v2/models/<model>/infer answers outputs of name, datatype, shape and data.",
+           f"{_OIP}, Inference", _infers, requires=("V2-006",)),
+    Clause("V2-009", _MUST, "The answer's Content-Type is application/json.", f"{_OIP}, Inference", _json,
+           requires=("V2-008",)),
+    Clause("V2-010", _MUST, "Outputs have names that the metadata declares.", f"{_OIP}, Model Metadata", _names,
+           requires=("V2-008",)),
+    Clause("V2-011", _MUST, "Outputs have the declared datatypes.", f"{_OIP}, Model Metadata", _output_datatypes,
+           requires=("V2-007", "V2-008")),
+    Clause("V2-012", _MUST, "Outputs have shapes that fit the declared ones.", f"{_OIP}, Model Metadata",
+           _output_shapes, requires=("V2-008",)),
+    Clause("V2-013", _MUST, "data has as many elements as shape says.", f"{_OIP}, Tensor Data", _counts,
+           requires=("V2-008",)),
+    Clause("V2-014", _MUST, "Elements of data are JSON values of their datatype.", f"{_OIP}, Tensor Data", _values,
+           requires=("V2-008", "V2-011")),
+    Clause("V2-015", _MUST, "The id of a request comes back.", f"{_OIP}, Inference", _id, requires=("V2-008",)),
+    Clause("V2-016", _MUST, "model_name is the model's.", f"{_OIP}, Inference", _model_name, requires=("V2-008",)),
+    Clause("V2-017", _MUST, "Of outputs that are asked for, only those come.", f"{_OIP}, Inference", _wanted,
+           requires=("V2-008",)),
+    Clause("V2-018", _SHOULD, "An unknown output is refused with 4xx.", "Triton and KServe: 400", _unknown_output,
+           requires=("V2-008",)),
+    Clause("V2-019", _MUST, "An unknown model is 404.", "Triton, KServe, MLServer and OVMS: 404", _unknown_model),
+    Clause("V2-020", _MUST, "Refusals are objects with a text in error.", f"{_OIP}, errors; tritonclient reads it",
+           _error_body),
+    Clause("V2-021", _MUST, "What is not JSON is an error.", f"{_OIP}, errors", _bad_json),
+    Clause("V2-022", _SHOULD, "What is not JSON is the sender's error: 4xx.",
+           f"{_OIP}: typically 400; Triton says 500", _bad_json_blamed, requires=("V2-021",)),
+    Clause("V2-023", _MUST, "A request without inputs is an error.", f"{_OIP}, Inference", _no_inputs),
+    Clause("V2-024", _SHOULD, "An unknown datatype is refused with 4xx.", "Triton and KServe: 400", _wrong_datatype,
+           requires=("V2-006",)),
+    Clause("V2-025", _SHOULD, "A shape that does not fit numbers is refused with 4xx.",
+           f"{_OIP}, Tensor Data; Triton says 500", _wrong_count, requires=("V2-006",)),
+    Clause("V2-026", _MUST, "Unknown parameters are passed over.", f"{_OIP}, Parameters", _unknown_parameters,
+           requires=("V2-008",)),
+    Clause("V2-027", _SHOULD, "Versions that the metadata names have paths of their own.", f"{_OIP}; KServe has none",
+           _version, requires=("V2-008",)),
+    Clause("V2-028", _MUST, "Who announces binary_tensor_data gives outputs so when asked.",
+           "Triton, binary tensor data extension", _binary, requires=("V2-001", "V2-008")),
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""A report, as terminals, programs, CI and browsers read it."""

@@ -1,0 +1,57 @@
+"""A report on a terminal: what failed first."""
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from app.conformance.clause import Level, Need, Verdict
+from app.conformance.holding import Report
+from app.conformance.output.plain import feature
+
+__all__ = ("print_report",)
+
+_COLOURS = {Verdict.FAILED: "red", Verdict.NOT_TESTED: "yellow", Verdict.PASSED: "green", Verdict.NOT_APPLICABLE: "dim"}
+
+
+def print_report(report: Report, console: Console, *, everything: bool = False) -> None:
+    """Print it.
+
+    Args:
+        report: what was found.
+        console: where to.
+        everything: also what passed, and what is not about this engine.
+    """
+    shown = [Verdict.FAILED, Verdict.NOT_TESTED]
+    if everything:
+        shown += [Verdict.PASSED, Verdict.NOT_APPLICABLE]
+    table = Table("clause", "", "verdict", "what is asked, and what came", "needed for")
+    for verdict in shown:
+        for finding in report.findings:
+            if finding.verdict is verdict:
+                clause = finding.clause
+                said = clause.sentence if not finding.reason else f"{clause.sentence}\n{finding.reason}"
+                colour = _COLOURS[verdict]
+                needed_for = ", ".join(clause.needed_for)
+                table.add_row(clause.id, clause.level, f"[{colour}]{verdict}[/{colour}]", escape(said), needed_for)
+    if table.row_count:
+        console.print(table)
+    about = f"{report.protocol} at {escape(report.target.url)}"
+    if report.task_type:
+        about += f": {report.task_type} ({'given' if report.target.task_type else 'found'})"
+    console.print(about)
+    for level in Level:
+        counts = ", ".join(f"{report.counted(verdict, level)} {verdict}" for verdict in Verdict)
+        console.print(f"{level}: {counts}")
+    for need in report.needs:
+        console.print(f"{need}: {_in_words(report, need)}")
+    verdict = "[green]conforms[/green]" if report.conforms else "[red]does not conform[/red]"
+    console.print(f"The engine {verdict}, by {report.requests} requests.")
+
+
+def _in_words(report: Report, need: Need) -> str:
+    said = feature(report, need)
+    if said["failed"]:
+        return f"[red]would not work[/red]: {', '.join(said['failed'])} failed"
+    if said["not_tested"]:
+        return f"works as far as was tested; {', '.join(said['not_tested'])} were not"
+    return "[green]works[/green]"

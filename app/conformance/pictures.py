@@ -1,0 +1,117 @@
+"""The pictures that an engine is asked about: shapes drawn here, and those that are given."""
+
+import struct
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ("OWN_PICTURES", "PLAIN", "Picture", "picture_of", "turned_bar")
+
+Pixels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An encoded image, and its size in pixels once it is upright."""
+
+    name: str
+    data: bytes
+    width: int
+    height: int
+
+    def pixels(self) -> Pixels:
+        """(height, width, 3) upright BGR."""
+        return _decoded(self.name, self.data)
+
+    def twice(self) -> "Picture":
+        """The same, twice as wide and as high."""
+        large = cv2.resize(self.pixels(), (self.width * 2, self.height * 2), interpolation=cv2.INTER_NEAREST)
+        return _encoded(f"{self.name} at twice its size", np.asarray(large, np.uint8))
+
+    def turned(self, *, told: bool) -> "Picture":
+        """A JPEG whose pixels are turned left by a quarter; with `told`, EXIF says to turn them back."""
+        left = np.ascontiguousarray(np.rot90(self.pixels()))
+        data = cv2.imencode(".jpg", left, [cv2.IMWRITE_JPEG_QUALITY, 95])[1].tobytes()
+        if not told:
+            return Picture(f"{self.name}, turned left", data, self.height, self.width)
+        return Picture(f"{self.name}, turned left with EXIF 6", _with_exif(data), self.width, self.height)
+
+    def as_jpeg(self) -> "Picture":
+        """The same as a JPEG without EXIF."""
+        data = cv2.imencode(".jpg", self.pixels(), [cv2.IMWRITE_JPEG_QUALITY, 95])[1].tobytes()
+        return Picture(f"{self.name} as JPEG", data, self.width, self.height)
+
+    def as_grey(self) -> "Picture":
+        """The same as a PNG of one channel."""
+        return _encoded(f"{self.name} in grey", np.asarray(cv2.cvtColor(self.pixels(), cv2.COLOR_BGR2GRAY), np.uint8))
+
+    def with_alpha(self) -> "Picture":
+        """The same as a PNG with an opaque fourth channel."""
+        return _encoded(
+            f"{self.name} with alpha", np.asarray(cv2.cvtColor(self.pixels(), cv2.COLOR_BGR2BGRA), np.uint8)
+        )
+
+    def sixteen_bits(self) -> "Picture":
+        """The same as a PNG of sixteen bits a channel."""
+        deep = self.pixels().astype(np.uint16) * 257
+        data = cv2.imencode(".png", deep)[1].tobytes()
+        return Picture(f"{self.name} in 16 bits", data, self.width, self.height)
+
+
+def picture_of(name: str, data: bytes) -> Picture:
+    """A picture that was given.
+
+    Raises:
+        ValueError: it cannot be decoded.
+    """
+    height, width = _decoded(name, data).shape[:2]
+    return Picture(name, data, width, height)
+
+
+def turned_bar(degrees: float) -> Picture:
+    """A bright bar on black, its long side turned clockwise from the x axis as seen."""
+    pixels = np.zeros((320, 400, 3), np.uint8)
+    corners = cv2.boxPoints(((200.0, 160.0), (200.0, 60.0), degrees))
+    cv2.fillPoly(pixels, [np.rint(corners).astype(np.int32)], (40, 220, 60))
+    return _encoded(f"a bar at {degrees:g} degrees", pixels)
+
+
+def _decoded(name: str, data: bytes) -> Pixels:
+    pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if data else None
+    if pixels is None:
+        raise ValueError(f"{name}: Expected an encoded image")
+    return np.asarray(pixels, np.uint8)
+
+
+def _encoded(name: str, pixels: Pixels) -> Picture:
+    height, width = pixels.shape[:2]
+    return Picture(name, cv2.imencode(".png", pixels)[1].tobytes(), width, height)
+
+
+def _with_exif(jpeg: bytes) -> bytes:
+    """`jpeg` with an EXIF segment that holds Orientation 6 and nothing else (EXIF 2.32, 4.6)."""
+    entry = struct.pack(">HHIHH", 0x0112, 3, 1, 6, 0)
+    tiff = b"MM\x00*" + struct.pack(">IH", 8, 1) + entry + struct.pack(">I", 0)
+    segment = b"Exif\x00\x00" + tiff
+    return jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(segment) + 2) + segment + jpeg[2:]
+
+
+def _shapes() -> Picture:
+    pixels = np.full((480, 640, 3), 60, np.uint8)
+    cv2.rectangle(pixels, (80, 100), (280, 300), (40, 40, 230), cv2.FILLED)
+    cv2.circle(pixels, (470, 280), 110, (240, 200, 40), cv2.FILLED)
+    return _encoded("a square and a circle", pixels)
+
+
+def _rectangle() -> Picture:
+    pixels = np.zeros((240, 320, 3), np.uint8)
+    cv2.rectangle(pixels, (30, 60), (189, 179), (220, 90, 40), cv2.FILLED)
+    return _encoded("a rectangle", pixels)
+
+
+OWN_PICTURES = (_shapes(), _rectangle(), turned_bar(30), turned_bar(75))
+"""What is asked about whatever is given."""
+PLAIN = _encoded("plain grey", np.full((200, 300, 3), 118, np.uint8))
+"""Nothing to be found in it."""

@@ -1,0 +1,259 @@
+"""TensorFlow Serving's REST API."""
+
+from typing import Any
+
+from app.conformance.clause import Clause, FaultError, InapplicableError, Level, UntestedError
+from app.conformance.probe import Exchange, Probe
+from app.conformance.quoting import brief
+from app.conformance.tensors import (
+    PICTURES,
+    TEXT,
+    answered,
+    expect_status,
+    flattened,
+    is_list,
+    is_object,
+    listed_model,
+    made_up,
+    means_text,
+    said,
+)
+
+__all__ = ("CLAUSES",)
+
+_UNKNOWN = "conform-unknown"
+_STATES = ("UNKNOWN", "START", "LOADING", "AVAILABLE", "UNLOADING", "END")
+_REFUSED_TYPES = ("DT_HALF", "DT_BFLOAT16", "DT_COMPLEX64", "DT_COMPLEX128")
+
+
+def _path(probe: Probe) -> str:
+    return f"/v1/models/{listed_model(probe, '/v1/models')}"
+
+
+def _predict(probe: Probe, body: object) -> Exchange:
+    return probe.post_json(f"{_path(probe)}:predict", body)
+
+
+def _statuses(exchange: Exchange) -> list[Any]:
+    found = said(exchange).get("model_version_status")
+    if not is_list(found) or not found:
+        raise FaultError(f"Expected an array of model_version_status, got {brief(found)}")
+    return found
+
+
+def _signature(probe: Probe) -> dict[str, dict[str, Any]]:
+    """The inputs of serving_default.
+
+    Raises:
+        UntestedError: the metadata does not have them where they belong.
+    """
+    try:
+        described = said(probe.get(f"{_path(probe)}/metadata"))["metadata"]["signature_def"]["signature_def"]
+        inputs: object = described["serving_default"]["inputs"]
+    except (KeyError, TypeError):
+        raise UntestedError("There is no signature serving_default in the metadata") from None
+    if not is_object(inputs) or not inputs or not all(is_object(each) for each in inputs.values()):
+        raise UntestedError(f"The inputs of serving_default are not known: {brief(inputs)}")
+    return inputs
+
+
+def _instance(probe: Probe, picture: int) -> object:
+    """One row for every input of the default signature; bare where there is one input."""
+    row: dict[str, object] = {}
+    for name, spec in _signature(probe).items():
+        dtype = str(spec.get("dtype"))
+        if dtype in _REFUSED_TYPES:
+            raise UntestedError(f"{name} is {dtype}, which REST does not take")
+        try:
+            lengths = [int(each["size"]) for each in spec["tensor_shape"].get("dim", [])][1:]
+        except (KeyError, TypeError, ValueError):
+            raise UntestedError(f"The shape of {name} is not known: {brief(spec)}") from None
+        element: object = made_up("BOOL" if dtype == "DT_BOOL" else "INT32", [1])[0]
+        if dtype == "DT_STRING":
+            element = TEXT if means_text(name) else {"b64": PICTURES[picture]}
+        row[name] = _nested(element, [1 if each < 0 else each for each in lengths])
+    return next(iter(row.values())) if len(row) == 1 else row
+
+
+def _nested(element: object, lengths: list[int]) -> object:
+    return [_nested(element, lengths[1:])] * lengths[0] if lengths else element
+
+
+def _instances(probe: Probe) -> list[object]:
+    given = (probe.target.request or {}).get("instances")
+    if is_list(given) and given:
+        return [given[0], given[-1]]
+    return [_instance(probe, 0), _instance(probe, 1)]
+
+
+def _predictions(probe: Probe, instances: list[object]) -> list[object]:
+    found = answered(_predict(probe, {"instances": instances})).get("predictions")
+    if not is_list(found):
+        raise FaultError(f"Expected an array of predictions, got {brief(found)}")
+    return found
+
+
+def _status(probe: Probe) -> None:
+    for each in _statuses(probe.get(_path(probe))):
+        if not is_object(each) or not isinstance(each.get("version"), str) or each.get("state") not in _STATES:
+            raise FaultError(f"Expected version as a string and a state of {', '.join(_STATES)}, got {brief(each)}")
+        status = each.get("status")
+        if not is_object(status) or "error_code" not in status or not isinstance(status.get("error_message"), str):
+            raise FaultError(f"Expected a status of error_code and error_message, got {brief(status)}")
+
+
+def _status_of_version(probe: Probe) -> None:
+    version = _statuses(probe.get(_path(probe)))[0].get("version")
+    got = [each.get("version") for each in _statuses(probe.get(f"{_path(probe)}/versions/{version}"))]
+    if got != [version]:
+        raise FaultError(f"Expected version {version} alone, got {brief(got)}")
+
+
+def _unknown_status(probe: Probe) -> None:
+    expect_status(probe.get(f"/v1/models/{_UNKNOWN}"), 404)
+
+
+def _metadata(probe: Probe) -> None:
+    found = said(probe.get(f"{_path(probe)}/metadata"))
+    spec, outer = found.get("model_spec"), found.get("metadata")
+    if not is_object(spec) or not isinstance(spec.get("name"), str) or not isinstance(spec.get("version"), str):
+        raise FaultError(f"Expected model_spec of name and version as strings, got {brief(spec)}")
+    inner = outer.get("signature_def") if is_object(outer) else None
+    if not is_object(inner) or not is_object(inner.get("signature_def")):
+        raise FaultError(f"Expected metadata.signature_def.signature_def, got {brief(outer)}")
+
+
+def _rows(probe: Probe) -> None:
+    _predictions(probe, _instances(probe))
+
+
+def _one_each(probe: Probe) -> None:
+    instances = _instances(probe)
+    for asked in (instances, instances[:1]):
+        if len(got := _predictions(probe, asked)) != len(asked):
+            raise FaultError(f"Expected {len(asked)} predictions, got {brief(got)}")
+
+
+def _columns(probe: Probe) -> None:
+    if "outputs" not in _columnar(probe):
+        raise FaultError(f"Expected outputs, got {brief(_columnar(probe))}")
+
+
+def _columnar(probe: Probe) -> dict[str, Any]:
+    rows = _instances(probe)
+    _predictions(probe, rows)
+    first = rows[0]
+    if is_object(first) and set(first) != {"b64"}:
+        columns: object = {name: [row[name] for row in rows if is_object(row)] for name in first}
+    else:
+        columns = rows
+    return said(_predict(probe, {"inputs": columns}))
+
+
+def _agree(probe: Probe) -> None:
+    predictions, outputs = _predictions(probe, _instances(probe)), _columnar(probe).get("outputs")
+    if is_object(outputs):
+        names = [set(each) if is_object(each) else set[str]() for each in predictions]
+        if any(each != set(outputs) for each in names):
+            raise FaultError(f"Expected rows of {brief(sorted(outputs))}, got {brief(predictions[0])}")
+    elif flattened(outputs) != flattened(predictions):
+        raise FaultError(f"Expected {brief(predictions)}, got {brief(outputs)}")
+
+
+def _version_path(probe: Probe) -> None:
+    rows = _instances(probe)
+    _predictions(probe, rows)
+    version = _statuses(probe.get(_path(probe)))[0].get("version")
+    said(probe.post_json(f"{_path(probe)}/versions/{version}:predict", {"instances": rows}))
+
+
+def _both(probe: Probe) -> None:
+    rows = _instances(probe)
+    expect_status(_predict(probe, {"instances": rows, "inputs": rows}), 400)
+
+
+def _neither(probe: Probe) -> None:
+    expect_status(_predict(probe, {"conform": []}), 400)
+
+
+def _not_a_list(probe: Probe) -> None:
+    wrong: tuple[object, ...] = (1, [])
+    for instances in wrong:
+        expect_status(_predict(probe, {"instances": instances}), 400)
+
+
+def _bad_json(probe: Probe) -> None:
+    headers = {"content-type": "application/json"}
+    expect_status(probe.send("POST", f"{_path(probe)}:predict", body=b'{"instances": [', headers=headers), 400)
+
+
+def _malformed(probe: Probe) -> None:
+    expect_status(probe.get(f"{_path(probe)}:predict"), 400)
+    expect_status(probe.get("/v1/conform"), 400)
+
+
+def _unknown_model(probe: Probe) -> None:
+    expect_status(probe.post_json(f"/v1/models/{_UNKNOWN}:predict", {"instances": [1]}), 404)
+
+
+def _unknown_signature(probe: Probe) -> None:
+    expect_status(_predict(probe, {"signature_name": _UNKNOWN, "instances": _instances(probe)}), 400)
+
+
+def _unknown_label(probe: Probe) -> None:
+    answer = probe.post_json(f"{_path(probe)}/labels/{_UNKNOWN}:predict", {"instances": _instances(probe)})
+    expect_status(answer, 400)
+
+
+def _bad_base64(probe: Probe) -> None:
+    (first, *others) = _signature(probe).values()
+    if others or first.get("dtype") != "DT_STRING":
+        raise InapplicableError("About models of one input of strings")
+    expect_status(_predict(probe, {"instances": [{"b64": "%%% not base64 %%%"}]}), 400)
+
+
+def _error_body(probe: Probe) -> None:
+    for exchange in (probe.get(f"/v1/models/{_UNKNOWN}"), _predict(probe, {"conform": []})):
+        if exchange.ok:
+            continue
+        why = exchange.object().get("error")
+        if not isinstance(why, str) or not why:
+            raise FaultError(f"Expected a text in error, got {brief(exchange.body)}")
+
+
+_PAGE = "TensorFlow Serving, RESTful API"
+_MUST, _SHOULD = Level.MUST, Level.SHOULD
+_PREDICTS = ("TFS-005",)
+
+CLAUSES = (
+    Clause("TFS-001", _MUST, "GET /v1/models/<model> lists the versions' states.", f"{_PAGE}, Model status", _status),
+    Clause("TFS-002", _MUST, "With a version, only that one.", f"{_PAGE}, Model status", _status_of_version,
+           requires=("TFS-001",)),
+    Clause("TFS-003", _MUST, "The status of an unknown model is 404.", "Its handler's tests", _unknown_status),
+    Clause("TFS-004", _MUST, "Metadata has model_spec, and signature_def twice nested.", f"{_PAGE}, Model Metadata",
+           _metadata),
+    Clause("TFS-005", _MUST, "POST <model>:predict answers instances with predictions.", f"{_PAGE}, Predict", _rows,
+           requires=("TFS-004",)),
+    Clause("TFS-006", _MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict, row format", _one_each,
+           requires=_PREDICTS),
+    Clause("TFS-007", _MUST, "inputs, in columns, is answered with outputs.", f"{_PAGE}, Predict, column format",
+           _columns, requires=_PREDICTS),
+    Clause("TFS-008", _MUST, "Rows and columns say the same.", f"{_PAGE}, Predict", _agree,
+           requires=("TFS-006", "TFS-007")),
+    Clause("TFS-009", _MUST, "A version has a path of its own.", f"{_PAGE}, Predict", _version_path,
+           requires=("TFS-001", "TFS-005")),
+    Clause("TFS-010", _MUST, "Both instances and inputs are 400.", f"{_PAGE}, Predict; its tests", _both,
+           requires=_PREDICTS),
+    Clause("TFS-011", _MUST, "Neither of them is 400.", "Its handler's tests", _neither),
+    Clause("TFS-012", _MUST, "Instances that are no list, or an empty one, are 400.", "Its tests", _not_a_list),
+    Clause("TFS-013", _MUST, "What is not JSON is 400.", "Its tests", _bad_json),
+    Clause("TFS-014", _SHOULD, "A path under /v1/ that means nothing is 400.", "Its handler: Malformed request",
+           _malformed),
+    Clause("TFS-015", _MUST, "To predict with an unknown model is 404.", "Its handler's tests", _unknown_model),
+    Clause("TFS-016", _MUST, "An unknown signature is 400.", "Its predict code", _unknown_signature,
+           requires=_PREDICTS),
+    Clause("TFS-017", _SHOULD, "An unknown label is 400.", "Its server core", _unknown_label, requires=_PREDICTS),
+    Clause("TFS-018", _MUST, "What is not base64 in b64 is 400.", f"{_PAGE}, Encoding binary values", _bad_base64,
+           requires=_PREDICTS),
+    Clause("TFS-019", _MUST, "Refusals are objects with a text in error.", f"{_PAGE}, Error response", _error_body),
+)  # fmt: skip
