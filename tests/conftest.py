@@ -41,7 +41,7 @@ def build_app(names: tuple[str, ...], protocol: str, *, limits: Limits | None = 
     metrics = CollectorRegistry()
     repository = Repository(registry, lambda: sources, load_stand_in)
     limits = limits or Limits(max_inputs=64, max_request_bytes=MAX_REQUEST_BYTES)
-    observer = Metrics(metrics, lambda name: bool(registry.versions(name)))
+    observer = Metrics(metrics, registry.knows)
     engine = Engine(repository, [RequestLog(), observer], limits, workers=2)
     return create_app(engine, protocols_beside(protocol), metrics, MAX_REQUEST_BYTES)
 

@@ -57,8 +57,7 @@ class Service:
             max_explanation_seconds=settings.max_explanation_seconds,
         )
         self.registry = Registry(discover())
-        counted = Metrics(metrics, lambda name: bool(self.registry.versions(name)))
-        observers: list[InferenceObserver] = [RequestLog(), counted]
+        observers: list[InferenceObserver] = [RequestLog(), Metrics(metrics, self.registry.knows)]
         self._closing = ExitStack()
         if settings.otlp_endpoint is not None:
             tracing = _tracing(settings.otlp_endpoint)

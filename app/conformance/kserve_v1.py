@@ -3,7 +3,15 @@
 from collections.abc import Sequence
 
 from app.conformance.clause import Clause, FaultError, Level, UntestedError
-from app.conformance.probe import Exchange, Probe
+from app.conformance.instances import (
+    UNKNOWN,
+    expect_one_each,
+    given_instances,
+    model_path,
+    predict,
+    predictions_of,
+)
+from app.conformance.probe import Probe
 from app.conformance.quoting import brief
 from app.conformance.tensors import (
     PICTURES,
@@ -16,16 +24,6 @@ from app.conformance.tensors import (
 
 __all__ = ("CLAUSES",)
 
-_UNKNOWN = "conform-unknown"
-
-
-def _path(probe: Probe) -> str:
-    return f"/v1/models/{listed_model(probe, '/v1/models')}"
-
-
-def _predict(probe: Probe, body: object) -> Exchange:
-    return probe.post_json(f"{_path(probe)}:predict", body)
-
 
 def _instances(probe: Probe) -> list[object]:
     """Two instances that the engine answers: those given, or images in one of the forms that are seen.
@@ -33,9 +31,8 @@ def _instances(probe: Probe) -> list[object]:
     Raises:
         UntestedError: it answers none.
     """
-    given = (probe.target.request or {}).get("instances")
-    if is_list(given) and given:
-        return [given[0], given[-1]]
+    if (given := given_instances(probe)) is not None:
+        return given
     candidates: Sequence[list[object]] = (
         [{"b64": each} for each in PICTURES[:2]],
         [{"image": {"b64": each}} for each in PICTURES[:2]],
@@ -45,16 +42,13 @@ def _instances(probe: Probe) -> list[object]:
         [[1.0], [2.0]],
     )
     for candidate in candidates:
-        if _predict(probe, {"instances": candidate}).ok:
+        if predict(probe, {"instances": candidate}).ok:
             return candidate
     raise UntestedError("The engine refuses every kind of instance that was made up; give a body with --request")
 
 
 def _predictions(probe: Probe, instances: list[object]) -> list[object]:
-    found = said(_predict(probe, {"instances": instances})).get("predictions")
-    if not is_list(found):
-        raise FaultError(f"Expected an array of predictions, got {brief(found)}")
-    return found
+    return predictions_of(said(predict(probe, {"instances": instances})))
 
 
 def _alive(probe: Probe) -> None:
@@ -70,14 +64,14 @@ def _models(probe: Probe) -> None:
 
 
 def _ready(probe: Probe) -> None:
-    got = said(probe.get(_path(probe)))
+    got = said(probe.get(model_path(probe)))
     if got.get("name") != listed_model(probe, "/v1/models") or got.get("ready") is not True:
         raise FaultError(f"Expected the model's name and that it is ready, got {brief(got)}")
 
 
 def _unknown_model(probe: Probe) -> None:
-    expect_status(probe.get(f"/v1/models/{_UNKNOWN}"), 404)
-    expect_status(probe.post_json(f"/v1/models/{_UNKNOWN}:predict", {"instances": [1]}), 404)
+    expect_status(probe.get(f"/v1/models/{UNKNOWN}"), 404)
+    expect_status(probe.post_json(f"/v1/models/{UNKNOWN}:predict", {"instances": [1]}), 404)
 
 
 def _predicts(probe: Probe) -> None:
@@ -85,10 +79,7 @@ def _predicts(probe: Probe) -> None:
 
 
 def _one_each(probe: Probe) -> None:
-    instances = _instances(probe)
-    for asked in (instances, instances[:1]):
-        if len(got := _predictions(probe, asked)) != len(asked):
-            raise FaultError(f"Expected {len(asked)} predictions, got {brief(got)}")
+    expect_one_each(_instances(probe), lambda asked: _predictions(probe, asked))
 
 
 def _in_order(probe: Probe) -> None:
@@ -102,32 +93,32 @@ def _in_order(probe: Probe) -> None:
 
 
 def _alias(probe: Probe) -> None:
-    found = said(_predict(probe, {"inputs": _instances(probe)}))
+    found = said(predict(probe, {"inputs": _instances(probe)}))
     if not is_list(found.get("predictions")):
         raise FaultError(f"Expected predictions, got {brief(found)}")
 
 
 def _content_type(probe: Probe) -> None:
-    got = _predict(probe, {"instances": _instances(probe)}).headers.get("content-type", "")
+    got = predict(probe, {"instances": _instances(probe)}).headers.get("content-type", "")
     if not got.startswith("application/json"):
         raise FaultError(f"Expected application/json, got {brief(got)}")
 
 
 def _bad_json(probe: Probe) -> None:
     headers = {"content-type": "application/json"}
-    expect_status(probe.send("POST", f"{_path(probe)}:predict", body=b'{"instances": [', headers=headers), 400)
+    expect_status(probe.send("POST", f"{model_path(probe)}:predict", body=b'{"instances": [', headers=headers), 400)
 
 
 def _neither(probe: Probe) -> None:
-    expect_error(_predict(probe, {"conform": []}))
+    expect_error(predict(probe, {"conform": []}))
 
 
 def _not_a_list(probe: Probe) -> None:
-    expect_error(_predict(probe, {"instances": 1}))
+    expect_error(predict(probe, {"instances": 1}))
 
 
 def _error_body(probe: Probe) -> None:
-    for exchange in (probe.get(f"/v1/models/{_UNKNOWN}"), _predict(probe, {"instances": 1})):
+    for exchange in (probe.get(f"/v1/models/{UNKNOWN}"), predict(probe, {"instances": 1})):
         if exchange.ok:
             continue
         why = exchange.object().get("error")
@@ -143,7 +134,7 @@ def _cloud_event(probe: Probe) -> None:
         "ce-type": "org.kubeflow.serving.inference.request",
     }
     body = {"instances": _instances(probe)}
-    answer = probe.post_json(f"{_path(probe)}:predict", body, headers)
+    answer = probe.post_json(f"{model_path(probe)}:predict", body, headers)
     said(answer)
     if "ce-id" not in answer.headers or "ce-type" not in answer.headers:
         raise FaultError("Expected an event with ce-id and ce-type, got an answer without them")

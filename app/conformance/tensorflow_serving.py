@@ -3,6 +3,14 @@
 from typing import Any
 
 from app.conformance.clause import Clause, FaultError, InapplicableError, Level, UntestedError
+from app.conformance.instances import (
+    UNKNOWN,
+    expect_one_each,
+    given_instances,
+    model_path,
+    predict,
+    predictions_of,
+)
 from app.conformance.probe import Exchange, Probe
 from app.conformance.quoting import brief
 from app.conformance.tensors import (
@@ -13,7 +21,6 @@ from app.conformance.tensors import (
     flattened,
     is_list,
     is_object,
-    listed_model,
     made_up,
     means_text,
     said,
@@ -21,17 +28,8 @@ from app.conformance.tensors import (
 
 __all__ = ("CLAUSES",)
 
-_UNKNOWN = "conform-unknown"
 _STATES = ("UNKNOWN", "START", "LOADING", "AVAILABLE", "UNLOADING", "END")
 _REFUSED_TYPES = ("DT_HALF", "DT_BFLOAT16", "DT_COMPLEX64", "DT_COMPLEX128")
-
-
-def _path(probe: Probe) -> str:
-    return f"/v1/models/{listed_model(probe, '/v1/models')}"
-
-
-def _predict(probe: Probe, body: object) -> Exchange:
-    return probe.post_json(f"{_path(probe)}:predict", body)
 
 
 def _statuses(exchange: Exchange) -> list[Any]:
@@ -48,7 +46,7 @@ def _signature(probe: Probe) -> dict[str, dict[str, Any]]:
         UntestedError: the metadata does not have them where they belong.
     """
     try:
-        described = said(probe.get(f"{_path(probe)}/metadata"))["metadata"]["signature_def"]["signature_def"]
+        described = said(probe.get(f"{model_path(probe)}/metadata"))["metadata"]["signature_def"]["signature_def"]
         inputs: object = described["serving_default"]["inputs"]
     except (KeyError, TypeError):
         raise UntestedError("There is no signature serving_default in the metadata") from None
@@ -80,21 +78,17 @@ def _nested(element: object, lengths: list[int]) -> object:
 
 
 def _instances(probe: Probe) -> list[object]:
-    given = (probe.target.request or {}).get("instances")
-    if is_list(given) and given:
-        return [given[0], given[-1]]
+    if (given := given_instances(probe)) is not None:
+        return given
     return [_instance(probe, 0), _instance(probe, 1)]
 
 
 def _predictions(probe: Probe, instances: list[object]) -> list[object]:
-    found = answered(_predict(probe, {"instances": instances})).get("predictions")
-    if not is_list(found):
-        raise FaultError(f"Expected an array of predictions, got {brief(found)}")
-    return found
+    return predictions_of(answered(predict(probe, {"instances": instances})))
 
 
 def _status(probe: Probe) -> None:
-    for each in _statuses(probe.get(_path(probe))):
+    for each in _statuses(probe.get(model_path(probe))):
         if not is_object(each) or not isinstance(each.get("version"), str) or each.get("state") not in _STATES:
             raise FaultError(f"Expected version as a string and a state of {', '.join(_STATES)}, got {brief(each)}")
         status = each.get("status")
@@ -103,18 +97,18 @@ def _status(probe: Probe) -> None:
 
 
 def _status_of_version(probe: Probe) -> None:
-    version = _statuses(probe.get(_path(probe)))[0].get("version")
-    got = [each.get("version") for each in _statuses(probe.get(f"{_path(probe)}/versions/{version}"))]
+    version = _statuses(probe.get(model_path(probe)))[0].get("version")
+    got = [each.get("version") for each in _statuses(probe.get(f"{model_path(probe)}/versions/{version}"))]
     if got != [version]:
         raise FaultError(f"Expected version {version} alone, got {brief(got)}")
 
 
 def _unknown_status(probe: Probe) -> None:
-    expect_status(probe.get(f"/v1/models/{_UNKNOWN}"), 404)
+    expect_status(probe.get(f"/v1/models/{UNKNOWN}"), 404)
 
 
 def _metadata(probe: Probe) -> None:
-    found = said(probe.get(f"{_path(probe)}/metadata"))
+    found = said(probe.get(f"{model_path(probe)}/metadata"))
     spec, outer = found.get("model_spec"), found.get("metadata")
     if not is_object(spec) or not isinstance(spec.get("name"), str) or not isinstance(spec.get("version"), str):
         raise FaultError(f"Expected model_spec of name and version as strings, got {brief(spec)}")
@@ -128,10 +122,7 @@ def _rows(probe: Probe) -> None:
 
 
 def _one_each(probe: Probe) -> None:
-    instances = _instances(probe)
-    for asked in (instances, instances[:1]):
-        if len(got := _predictions(probe, asked)) != len(asked):
-            raise FaultError(f"Expected {len(asked)} predictions, got {brief(got)}")
+    expect_one_each(_instances(probe), lambda asked: _predictions(probe, asked))
 
 
 def _columns(probe: Probe) -> None:
@@ -147,7 +138,7 @@ def _columnar(probe: Probe) -> dict[str, Any]:
         columns: object = {name: [row[name] for row in rows if is_object(row)] for name in first}
     else:
         columns = rows
-    return said(_predict(probe, {"inputs": columns}))
+    return said(predict(probe, {"inputs": columns}))
 
 
 def _agree(probe: Probe) -> None:
@@ -163,45 +154,45 @@ def _agree(probe: Probe) -> None:
 def _version_path(probe: Probe) -> None:
     rows = _instances(probe)
     _predictions(probe, rows)
-    version = _statuses(probe.get(_path(probe)))[0].get("version")
-    said(probe.post_json(f"{_path(probe)}/versions/{version}:predict", {"instances": rows}))
+    version = _statuses(probe.get(model_path(probe)))[0].get("version")
+    said(probe.post_json(f"{model_path(probe)}/versions/{version}:predict", {"instances": rows}))
 
 
 def _both(probe: Probe) -> None:
     rows = _instances(probe)
-    expect_status(_predict(probe, {"instances": rows, "inputs": rows}), 400)
+    expect_status(predict(probe, {"instances": rows, "inputs": rows}), 400)
 
 
 def _neither(probe: Probe) -> None:
-    expect_status(_predict(probe, {"conform": []}), 400)
+    expect_status(predict(probe, {"conform": []}), 400)
 
 
 def _not_a_list(probe: Probe) -> None:
     wrong: tuple[object, ...] = (1, [])
     for instances in wrong:
-        expect_status(_predict(probe, {"instances": instances}), 400)
+        expect_status(predict(probe, {"instances": instances}), 400)
 
 
 def _bad_json(probe: Probe) -> None:
     headers = {"content-type": "application/json"}
-    expect_status(probe.send("POST", f"{_path(probe)}:predict", body=b'{"instances": [', headers=headers), 400)
+    expect_status(probe.send("POST", f"{model_path(probe)}:predict", body=b'{"instances": [', headers=headers), 400)
 
 
 def _malformed(probe: Probe) -> None:
-    expect_status(probe.get(f"{_path(probe)}:predict"), 400)
+    expect_status(probe.get(f"{model_path(probe)}:predict"), 400)
     expect_status(probe.get("/v1/conform"), 400)
 
 
 def _unknown_model(probe: Probe) -> None:
-    expect_status(probe.post_json(f"/v1/models/{_UNKNOWN}:predict", {"instances": [1]}), 404)
+    expect_status(probe.post_json(f"/v1/models/{UNKNOWN}:predict", {"instances": [1]}), 404)
 
 
 def _unknown_signature(probe: Probe) -> None:
-    expect_status(_predict(probe, {"signature_name": _UNKNOWN, "instances": _instances(probe)}), 400)
+    expect_status(predict(probe, {"signature_name": UNKNOWN, "instances": _instances(probe)}), 400)
 
 
 def _unknown_label(probe: Probe) -> None:
-    answer = probe.post_json(f"{_path(probe)}/labels/{_UNKNOWN}:predict", {"instances": _instances(probe)})
+    answer = probe.post_json(f"{model_path(probe)}/labels/{UNKNOWN}:predict", {"instances": _instances(probe)})
     expect_status(answer, 400)
 
 
@@ -209,11 +200,11 @@ def _bad_base64(probe: Probe) -> None:
     (first, *others) = _signature(probe).values()
     if others or first.get("dtype") != "DT_STRING":
         raise InapplicableError("About models of one input of strings")
-    expect_status(_predict(probe, {"instances": [{"b64": "%%% not base64 %%%"}]}), 400)
+    expect_status(predict(probe, {"instances": [{"b64": "%%% not base64 %%%"}]}), 400)
 
 
 def _error_body(probe: Probe) -> None:
-    for exchange in (probe.get(f"/v1/models/{_UNKNOWN}"), _predict(probe, {"conform": []})):
+    for exchange in (probe.get(f"/v1/models/{UNKNOWN}"), predict(probe, {"conform": []})):
         if exchange.ok:
             continue
         why = exchange.object().get("error")

@@ -61,7 +61,7 @@ class Engine:
         self.registry = repository.registry
         self.limits = limits
         self.statistics = Statistics()
-        self.trends = Trends(lambda name: bool(self.registry.versions(name)), clock)
+        self.trends = Trends(self.registry.knows, clock)
         self.online = True
         self._answering = Answering(self.registry, limits, observers, counting=(self.statistics, self.trends))
         self._worker_count = workers

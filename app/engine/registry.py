@@ -95,6 +95,10 @@ class Registry:
         waiting = [each for each in wanted if each.state is not ModelState.READY]
         return "; ".join(f"{each.source.name}/{each.source.version}: {each.reason}" for each in waiting)
 
+    def knows(self, name: str) -> bool:
+        """Whether a model has the name, in whatever state."""
+        return name in self._models
+
     def versions(self, name: str) -> Sequence[Registration]:
         """Every version of one model, the latest first; none for a name that is not known."""
         versions = self._models.get(name, {})

@@ -114,7 +114,7 @@ class Repository:
             except InferenceError as error:
                 _logger.error("model failed to load", extra={"model": name, "reason": str(error)})
         for name in before.keys() - prints.keys():
-            if self.registry.versions(name):
+            if self.registry.knows(name):
                 await self.unload(name)
 
     def _sources(self) -> Sequence[ModelSource]:

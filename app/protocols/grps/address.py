@@ -17,11 +17,11 @@ def addressed(registry: Registry, model: str) -> tuple[str, str | None]:
     """
     if not model:
         return _default(registry), None
-    if registry.versions(model):
+    if registry.knows(model):
         return model, None
     name, dash, version = model.rpartition("-")
     while dash:
-        if registry.versions(name):
+        if registry.knows(name):
             return name, version
         name, dash, _ = name.rpartition("-")
         version = model[len(name) + 1 :]

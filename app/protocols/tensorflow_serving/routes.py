@@ -101,7 +101,7 @@ class TensorFlowServing:
         return document_text("error", string_text(str(error)))
 
     def answer(self, engine: Engine, /) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
-        metrics = RequestMetrics(lambda name: bool(engine.registry.versions(name)))
+        metrics = RequestMetrics(engine.registry.knows)
 
         async def answer(request: HttpRequest) -> Response[Any]:
             path = _path_of(request)
