@@ -145,7 +145,7 @@ class ImageTextToText:
                 message = f"Expected at most {limits.max_prompts} prompts in one request, got {asked} up to here"
                 raise InferenceError(ErrorKind.TOO_LARGE, message, where)
             items = [PromptedImage(image, prompts, parameters, where) for image in images]
-            groups.append(InputGroup(name=tensor.name, parameters=tensor.parameters, items=items))
+            groups.append(InputGroup(name=tensor.name, index=index, parameters=tensor.parameters, items=items))
         if not groups:
             raise invalid("Expected an image among the inputs, got texts only", "inputs")
         return groups
@@ -157,6 +157,9 @@ class ImageTextToText:
     def stream(self, items: Sequence[PromptedImage], model: VisionLanguageModel, /) -> Generator[TextPiece]:
         """Answer `items` piece by piece; a model that cannot do so gives each answer in one piece."""
         return model.stream(items) if isinstance(model, StreamingModel) else _whole_answers(items, model)
+
+    def gather(self, item: PromptedImage, answers: Sequence[str], /) -> Answers:
+        return Answers(prompts=item.prompts[: len(answers)], answers=answers)
 
 
 def stripped(pieces: Iterable[str]) -> Iterator[str]:

@@ -42,11 +42,13 @@ class InputGroup(msgspec.Struct, Generic[InputT], frozen=True, kw_only=True, eq=
 
     Attributes:
         name: the input's name, which its output takes over.
+        index: which input of the request it is, the first of them where it is several.
         parameters: the input's own parameters as they came.
         items: what the model is given, one for each datum.
     """
 
     name: str
+    index: int = 0
     parameters: Mapping[str, object]
     items: Sequence[InputT]
 
@@ -110,7 +112,7 @@ class TextPiece(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @runtime_checkable
-class StreamingTask(Protocol[InputT_contra]):
+class StreamingTask(Protocol[InputT_contra, PredictionT_co]):
     """A task whose answers are texts, which can be told while they are made."""
 
     def stream(self, items: Sequence[InputT_contra], model: object, /) -> Generator[TextPiece]:
@@ -118,6 +120,10 @@ class StreamingTask(Protocol[InputT_contra]):
 
         What can be refused without the model is refused by the call itself, before the first piece.
         """
+        ...
+
+    def gather(self, item: InputT_contra, answers: Sequence[str], /) -> PredictionT_co:
+        """The prediction for `item` that consists of these answers, one for each of its prompts that has one yet."""
         ...
 
 

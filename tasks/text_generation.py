@@ -117,6 +117,10 @@ class TextGeneration:
         pieces = model.stream(items) if isinstance(model, StreamingGenerator) else _whole(items, model)
         return _behind_their_texts(items, pieces)
 
+    def gather(self, item: ContinuedText, answers: Sequence[str], /) -> Generation:
+        del item
+        return Generation("".join(answers))
+
 
 def _settled(item: TextItem, parameters: TextGenerationParameters) -> ContinuedText:
     if parameters.do_sample is False:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from app.engine.events import InferenceObserver
+from app.engine.events import Addition, InferenceObserver, Keeper
 from app.engine.explain import explained
 from app.engine.parts import single_answers, text_pieces
 from app.engine.registry import Registration, Registry
@@ -39,6 +39,8 @@ class Answering:
         limits: how much of one request is worked on.
         observers: told of every request.
         counting: told of every request but explanations, of which one takes as long as hundreds of the others.
+        additions: asked for parameters of every answer but those that are told in parts.
+        keeper: keeps every request, in the end.
     """
 
     def __init__(
@@ -47,11 +49,15 @@ class Answering:
         limits: Limits,
         observers: Sequence[InferenceObserver],
         counting: Sequence[InferenceObserver],
+        additions: Sequence[Addition] = (),
+        keeper: Keeper | None = None,
     ) -> None:
         self._registry = registry
         self._limits = limits
         self._observers = observers
         self._counting = counting
+        self._additions = additions
+        self._keeper = keeper
 
     def answer(self, request: InferenceRequest) -> InferenceResponse:
         """The answer to a request, of which no observer is told.
@@ -75,7 +81,8 @@ class Answering:
             with self._failures(story):
                 request, registration = self._read(story, decode)
                 story.answered = answered = registration.ready_servable().answer(request, self._limits)
-                return encode(_response(request, registration, answered))
+                response = _response(request, registration, answered)
+                return encode(self._supplemented(story, answered, response))
         finally:
             self.tell(story)
 
@@ -97,7 +104,8 @@ class Answering:
                 request, registration = self._read(story, decode)
                 made = explained(registration.ready_servable(), request, self._limits, go_on)
                 story.answered, story.samples = made.answered, made.samples
-                return encode(_response(request, registration, made.answered), made.explanations)
+                response = _response(request, registration, made.answered)
+                return encode(self._supplemented(story, made.answered, response), made.explanations)
         finally:
             self.tell(story)
 
@@ -142,6 +150,19 @@ class Answering:
                 observer.observe(story.event)
             except Exception:
                 _logger.exception("observer failed")
+        if self._keeper is not None:
+            story.kept = self._keeper.keep(story.event)
+
+    def _supplemented(self, story: Story, answered: Answered, response: InferenceResponse) -> InferenceResponse:
+        """`response` with what the additions have to say."""
+        outputs = response.outputs
+        for addition in self._additions:
+            if said := addition(story.caller, answered, response.model_name):
+                outputs = [
+                    msgspec.structs.replace(output, parameters={**output.parameters, **more})
+                    for output, more in zip(outputs, said, strict=True)
+                ]
+        return response if outputs is response.outputs else msgspec.structs.replace(response, outputs=outputs)
 
     def _read(self, story: Story, decode: Callable[[], InferenceRequest]) -> tuple[InferenceRequest, Registration]:
         story.request = request = decode()

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import TypeVar
 
 from app.engine.answering import Answering, Explanations
-from app.engine.events import Caller, InferenceObserver
+from app.engine.events import Addition, Caller, InferenceObserver, Keeper
 from app.engine.explain import ExplanationWorkers
 from app.engine.registry import Registration
 from app.engine.repository import Repository
@@ -42,6 +42,8 @@ class Engine:
         max_waiting: so many requests may wait for a worker; the next one is refused at once.
         explain_workers: threads that make explanations, beside the others and at a lower priority.
         clock: tells the trends the time, in seconds from any beginning.
+        additions: what else is said about answers.
+        keeper: keeps every inference; no answer leaves, or ends, before it is kept.
 
     Attributes:
         online: False while the server's operator wants load balancers to send requests elsewhere.
@@ -56,6 +58,8 @@ class Engine:
         max_waiting: int = 128,
         explain_workers: int = 1,
         clock: Callable[[], float] = time.monotonic,
+        additions: Sequence[Addition] = (),
+        keeper: Keeper | None = None,
     ) -> None:
         self.repository = repository
         self.registry = repository.registry
@@ -63,7 +67,8 @@ class Engine:
         self.statistics = Statistics()
         self.trends = Trends(self.registry.knows, clock)
         self.online = True
-        self._answering = Answering(self.registry, limits, observers, counting=(self.statistics, self.trends))
+        counting = (self.statistics, self.trends)
+        self._answering = Answering(self.registry, limits, observers, counting, additions, keeper)
         self._worker_count = workers
         self._workers = Workers(workers, "inference")
         self._explanations = ExplanationWorkers(explain_workers)
@@ -130,9 +135,11 @@ class Engine:
         with self._lock:
             self._taken += 1
         try:
-            return await asyncio.wrap_future(work)
+            answer = await asyncio.wrap_future(work)
         finally:
             work.add_done_callback(lambda _: self._leave())
+        await _kept(story)
+        return answer
 
     async def stream(
         self, caller: Caller, model_name: str, decode: Callable[[], InferenceRequest]
@@ -215,12 +222,14 @@ class Engine:
         """
         story = Story(caller, model_name, explanation=True)
         try:
-            return await self._explanations.run(lambda go_on: self._answering.explain(story, decode, encode, go_on))
+            answer = await self._explanations.run(lambda go_on: self._answering.explain(story, decode, encode, go_on))
         except InferenceError as error:
             if story.error is None:
                 story.error = error
                 self._answering.tell(story)
             raise
+        await _kept(story)
+        return answer
 
     def refused(self, caller: Caller, error: InferenceError, model_name: str = "") -> InferenceError:
         """Tell observers of a request that was refused before it was read; gives `error` back, to be raised."""
@@ -269,5 +278,16 @@ class Engine:
         try:
             while (part := await pump.take()) is not None:
                 yield part
+            await _kept(story)
         finally:
             pump.leave()
+
+
+async def _kept(story: Story) -> None:
+    """Wait until an inference is kept.
+
+    Raises:
+        InferenceError: when it cannot be.
+    """
+    if story.kept is not None:
+        await asyncio.wrap_future(story.kept)

@@ -1,15 +1,17 @@
 """What observers are told of every inference, whatever its protocol and its end."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from typing import Protocol
 
 import msgspec
 
-from app.engine.servable import Timings
+from app.engine.servable import Answered, Timings
 from metadata.entry import Metadata
 from tasks.exchange.error import ErrorKind
+from tasks.exchange.request import InferenceRequest
 
-__all__ = ("Caller", "InferenceEvent", "InferenceObserver")
+__all__ = ("Addition", "Caller", "InferenceEvent", "InferenceObserver", "Keeper")
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,12 +22,14 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         request_id: the value of X-Request-ID, given or made.
         base_id: the value of Chariot-Inference-Base-ID, when the platform sent one.
         trace: the sender's trace context, W3C's `traceparent` and `tracestate`, as far as they came.
+        returned: headers (gRPC: trailing metadata) of the response by their names, filled while it is made.
     """
 
     protocol: str
     request_id: str
     base_id: str | None = None
     trace: Mapping[str, str] = {}
+    returned: dict[str, str] = {}
 
 
 class InferenceEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +48,11 @@ class InferenceEvent(msgspec.Struct, frozen=True, kw_only=True):
         metadata: of each output, as far as it could be read.
         explanation: whether reasons were asked for beside the answer. Such a request takes hundreds of times as long.
         samples: masked copies of the images that the model was shown besides, for an explanation.
+        id: names this event among all others.
+        started: when the request arrived, in nanoseconds since 1970 (UTC).
+        task_type: of the model that answered, empty when none did.
+        request: what was asked, None when it could not be read.
+        answered: what was answered, None when there is no answer; a part of it when it was broken off.
     """
 
     caller: Caller
@@ -58,9 +67,35 @@ class InferenceEvent(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Sequence[Metadata]
     explanation: bool = False
     samples: int = 0
+    id: str = ""
+    started: int = 0
+    task_type: str = ""
+    request: InferenceRequest | None = None
+    answered: Answered | None = None
 
 
 class InferenceObserver(Protocol):
     """Is told of every inference, from the worker thread that did it. Neither blocks nor raises."""
 
     def observe(self, event: InferenceEvent, /) -> None: ...
+
+
+class Keeper(Protocol):
+    """Keeps inferences, so that no answer leaves before it is kept."""
+
+    def keep(self, event: InferenceEvent, /) -> "Future[None] | None":
+        """Take over one inference or refusal; does not block.
+
+        Returns:
+            What is done when it is kept, and fails with an `InferenceError` when it cannot be: the sender of a request
+            that was answered gets that instead. None when nobody need wait.
+        """
+        ...
+
+
+class Addition(Protocol):
+    """Says something more about an answer. Called in the worker, before the answer is written; does not raise."""
+
+    def __call__(self, caller: Caller, answered: Answered, model_name: str, /) -> Sequence[Mapping[str, object]]:
+        """Parameters for each output of `answered`, none or as many; headers go into `caller.returned`."""
+        ...

@@ -3,7 +3,7 @@
 from collections.abc import Generator
 
 from app.engine.registry import Registration
-from app.engine.servable import Answered, Timings
+from app.engine.servable import Answered, Datum, Timings
 from app.engine.story import Story
 from app.engine.streaming import Piece
 from metadata.rule import annotate
@@ -35,7 +35,11 @@ def text_pieces(
             )
     finally:
         timings = Timings(decode=stream.decode, model=stream.model)
-        story.answered = Answered(outputs=(), batch_size=len(stream.places), timings=timings)
+        data = [
+            Datum(input=place.input_index, index=place.image, item=place.item, prediction=prediction)
+            for place, prediction in stream.gathered()
+        ]
+        story.answered = Answered(outputs=(), batch_size=len(stream.places), timings=timings, data=data)
 
 
 def single_answers(

@@ -18,7 +18,7 @@ from tasks.exchange.tensor import TensorSpec
 from tasks.explanation.sampling import Subject
 from tasks.task import ExplainableTask, InputGroup, Model, StreamingTask, Task
 
-__all__ = ("Answered", "BoundServable", "Findings", "Servable", "Timings")
+__all__ = ("Answered", "BoundServable", "Datum", "Findings", "Servable", "Timings")
 
 InputT = TypeVar("InputT")
 PredictionT = TypeVar("PredictionT", bound=Prediction)
@@ -44,17 +44,45 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Datum(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One thing that the model was shown, and its answer.
+
+    Attributes:
+        input: which input of the request it stands in.
+        index: which datum of that input it is.
+        item: what the task made of it for the model: `ImageItem` for an image.
+        prediction: what was answered.
+    """
+
+    input: int
+    index: int
+    item: object
+    prediction: Prediction
+
+
 class Answered(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The outputs of one request, how many data the model saw for them, and what that took."""
+    """The outputs of one request, how many data the model saw for them, and what that took.
+
+    Attributes:
+        outputs: to be written.
+        batch_size: how many data the model saw.
+        timings: what that took.
+        data: those that were answered, in the order of the inputs.
+    """
 
     outputs: Sequence[InferenceOutput]
     batch_size: int
     timings: Timings
+    data: Sequence[Datum] = ()
 
     def and_then(self, later: "Answered") -> "Answered":
-        """What both took, with the outputs of `later`."""
-        timings = self.timings.and_then(later.timings)
-        return Answered(outputs=later.outputs, batch_size=self.batch_size + later.batch_size, timings=timings)
+        """What both took and answered, with the outputs of `later`."""
+        return Answered(
+            outputs=later.outputs,
+            batch_size=self.batch_size + later.batch_size,
+            timings=self.timings.and_then(later.timings),
+            data=[*self.data, *later.data],
+        )
 
 
 class Findings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -156,7 +184,7 @@ class BoundServable(Generic[InputT, PredictionT]):
         self._task = task
         self._model = model
         self._defaults = defaults
-        self._streaming = cast("StreamingTask[InputT]", task) if isinstance(task, StreamingTask) else None
+        self._streaming = cast("StreamingTask[InputT, PredictionT]", task) if isinstance(task, StreamingTask) else None
         self.streams = self._streaming is not None
         self.description = description
         self.inputs = task.inputs
@@ -193,7 +221,7 @@ class BoundServable(Generic[InputT, PredictionT]):
         groups = self._task.decode(request, self._defaults, limits)
         decoded = time.perf_counter_ns() - started
         for group in groups:
-            for item in group.items:
+            for index, item in enumerate(group.items):
                 began = time.perf_counter_ns()
                 (prediction,) = self._predict([item])
                 modelled = time.perf_counter_ns()
@@ -202,7 +230,8 @@ class BoundServable(Generic[InputT, PredictionT]):
                 refine = time.perf_counter_ns() - modelled
                 timings = Timings(decode=decoded, model=modelled - began, refine=refine)
                 decoded = 0
-                yield Answered(outputs=[output], batch_size=1, timings=timings)
+                datum = Datum(input=group.index, index=index, item=item, prediction=refined)
+                yield Answered(outputs=[output], batch_size=1, timings=timings, data=[datum])
 
     def stream(self, request: InferenceRequest, limits: Limits, /) -> TextStream:
         if self._streaming is None:
@@ -210,10 +239,15 @@ class BoundServable(Generic[InputT, PredictionT]):
             raise InferenceError(ErrorKind.UNSUPPORTED, message)
         started = time.perf_counter_ns()
         groups = self._task.decode(request, self._defaults, limits)
-        places = [Place(group.name, index, group.parameters) for group in groups for index in range(len(group.items))]
+        places = [
+            Place(group.name, group.index, index, item, group.parameters)
+            for group in groups
+            for index, item in enumerate(group.items)
+        ]
         items = [item for group in groups for item in group.items]
         decoded = time.perf_counter_ns()
-        return TextStream(self._streaming.stream(items, self._model), places, decoded - started)
+        stream = self._streaming.stream(items, self._model)
+        return TextStream(stream, places, decoded - started, self._streaming.gather)
 
     def _answer(
         self, request: InferenceRequest, limits: Limits
@@ -232,8 +266,13 @@ class BoundServable(Generic[InputT, PredictionT]):
             )
             for group in groups
         ]
+        data = [
+            Datum(input=group.index, index=index, item=item, prediction=prediction)
+            for group, output in zip(groups, outputs, strict=True)
+            for index, (item, prediction) in enumerate(zip(group.items, output.predictions, strict=True))
+        ]
         timings = Timings(decode=decoded - started, model=modelled - decoded, refine=time.perf_counter_ns() - modelled)
-        return Answered(outputs=outputs, batch_size=len(items), timings=timings), groups, predictions
+        return Answered(outputs=outputs, batch_size=len(items), timings=timings, data=data), groups, predictions
 
     def _predict(self, items: Sequence[InputT]) -> Sequence[PredictionT]:
         try:

@@ -1,6 +1,8 @@
 """What happened to one request so far, to be told when it ends."""
 
 import time
+import uuid
+from concurrent.futures import Future
 from functools import cached_property
 
 from app.engine.events import Caller, InferenceEvent
@@ -30,8 +32,10 @@ class Story:
         self.registration: Registration | None = None
         self.answered: Answered | None = None
         self.error: InferenceError | None = None
+        self.kept: Future[None] | None = None
         self._model_name = model_name
         self._arrived = self._begun = time.perf_counter_ns()
+        self._started = time.time_ns()
 
     def begin(self) -> None:
         """A worker has taken the request up."""
@@ -55,4 +59,13 @@ class Story:
             total=time.perf_counter_ns() - self._arrived,
             timings=answered.timings if answered else Timings(),
             metadata=[read_metadata(each.parameters[PARAMETER]) for each in tensors if PARAMETER in each.parameters],
+            id=uuid.uuid4().hex,
+            started=self._started,
+            task_type=self._task_type(),
+            request=self.request,
+            answered=answered,
         )
+
+    def _task_type(self) -> str:
+        servable = self.registration.servable if self.registration else None
+        return servable.description.task_type if servable else ""

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.response import Prediction
 from tasks.task import TextPiece
 
 __all__ = ("Piece", "Place", "Pump", "TextStream")
@@ -27,12 +28,16 @@ class Place(msgspec.Struct, frozen=True, eq=False):
 
     Attributes:
         input: the name of the input.
+        input_index: which input of the request that is.
         image: which image of that input.
+        item: what the model is shown of it.
         parameters: the input's own parameters as they came.
     """
 
     input: str
+    input_index: int
     image: int
+    item: Any
     parameters: Mapping[str, object]
 
 
@@ -71,13 +76,29 @@ class TextStream:
         pieces: of all answers; closed at the end.
         places: where the images stand, by `TextPiece.item`.
         decode: nanoseconds that reading the request took.
+        gather: makes the prediction of an item's whole answers, by prompt.
     """
 
-    def __init__(self, pieces: Generator[TextPiece], places: Sequence[Place], decode: int) -> None:
+    def __init__(
+        self,
+        pieces: Generator[TextPiece],
+        places: Sequence[Place],
+        decode: int,
+        gather: Callable[[Any, Sequence[str]], Prediction],
+    ) -> None:
         self.places = places
         self.decode = decode
         self.model = 0
         self._pieces = pieces
+        self._gather = gather
+        self._said: dict[int, list[list[str]]] = {}
+
+    def gathered(self) -> Sequence[tuple[Place, Prediction]]:
+        """What was said so far, as predictions, with the places that they answer."""
+        return [
+            (self.places[item], self._gather(self.places[item].item, ["".join(each) for each in prompts]))
+            for item, prompts in self._said.items()
+        ]
 
     def __iter__(self) -> Iterator[TextPiece]:
         """The pieces.
@@ -94,6 +115,7 @@ class TextStream:
                     self.model += time.perf_counter_ns() - began
                 if piece is None:
                     return
+                self._keep(piece)
                 yield piece
         except InferenceError:
             raise
@@ -101,6 +123,12 @@ class TextStream:
             raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {error}") from error
         finally:
             self._pieces.close()
+
+    def _keep(self, piece: TextPiece) -> None:
+        prompts = self._said.setdefault(piece.item, [])
+        while len(prompts) <= piece.prompt:
+            prompts.append([])
+        prompts[piece.prompt].append(piece.text)
 
 
 class Pump(Generic[PieceT]):

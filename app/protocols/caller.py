@@ -16,16 +16,19 @@ BASE_ID_HEADER = "chariot-inference-base-id"
 TRACE_HEADERS = ("traceparent", "tracestate")
 """W3C Trace Context."""
 
-_STATE_KEY = "charioteer_request_id"
+_STATE_KEY = "charioteer_returned"
 
 
 def caller_of(request: Request[Any, Any, Any], protocol: str) -> Caller:
     """The sender of `request`; a request that came without an id is given one, which its response carries too."""
     headers = request.headers
     request_id = headers.get(REQUEST_ID_HEADER) or str(uuid.uuid4())
-    request.scope["state"][_STATE_KEY] = request_id
+    returned = {REQUEST_ID_HEADER: request_id}
+    request.scope["state"][_STATE_KEY] = returned
     trace = {name: headers[name] for name in TRACE_HEADERS if name in headers}
-    return Caller(protocol=protocol, request_id=request_id, base_id=headers.get(BASE_ID_HEADER), trace=trace)
+    return Caller(
+        protocol=protocol, request_id=request_id, base_id=headers.get(BASE_ID_HEADER), trace=trace, returned=returned
+    )
 
 
 async def return_ids(message: Message, scope: Scope) -> None:
@@ -33,11 +36,9 @@ async def return_ids(message: Message, scope: Scope) -> None:
     if message["type"] != "http.response.start":
         return
     given = {name: value for name, value in scope["headers"] if name in _ID_HEADERS and value}
-    made = scope["state"].get(_STATE_KEY)
-    if made is not None:
-        given.setdefault(_REQUEST_ID, made.encode("latin-1"))
-    message["headers"] = [*message["headers"], *given.items()]
+    made: dict[str, str] = scope["state"].get(_STATE_KEY, {})
+    told = {name.encode("latin-1"): value.encode("latin-1") for name, value in made.items()}
+    message["headers"] = [*message["headers"], *{**told, **given}.items()]
 
 
-_REQUEST_ID = REQUEST_ID_HEADER.encode()
-_ID_HEADERS = frozenset({_REQUEST_ID, BASE_ID_HEADER.encode()})
+_ID_HEADERS = frozenset({REQUEST_ID_HEADER.encode(), BASE_ID_HEADER.encode()})

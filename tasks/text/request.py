@@ -63,7 +63,7 @@ def text_groups(
     """
     check_count(request.inputs, limits)
     arguments: dict[str, object] = {}
-    texts: list[tuple[str, BytesTensor]] = []
+    texts: list[tuple[int, BytesTensor]] = []
     for index, tensor in enumerate(request.inputs):
         path = f"inputs[{index}]"
         if tensor.name in _kinds(parameters_type):
@@ -71,19 +71,20 @@ def text_groups(
                 raise invalid(f"Expected each argument once, got {brief(tensor.name)} again", f"{path}.name")
             arguments[tensor.name] = _argument(tensor, parameters_type, f"{path}.data")
         elif isinstance(tensor, BytesTensor):
-            texts.append((path, tensor))
+            texts.append((index, tensor))
         elif tensor.parameters.get("content_type") != "raw":
             raise invalid(f"Expected BYTES with texts, got {tensor.datatype}", f"{path}.datatype")
     if not texts:
         raise invalid("Expected a text among the inputs, got arguments only", "inputs")
     groups: list[InputGroup[ItemT]] = []
-    for path, tensor in texts:
+    for index, tensor in texts:
+        path = f"inputs[{index}]"
         parameters = read_parameters(
             parameters_type, defaults, request.parameters, arguments, tensor.parameters, path=f"{path}.parameters"
         )
         check(parameters, f"{path}.parameters")
         items = [item(text, parameters) for text in _texts(tensor, f"{path}.data")]
-        groups.append(InputGroup(name=tensor.name, parameters=tensor.parameters, items=items))
+        groups.append(InputGroup(name=tensor.name, index=index, parameters=tensor.parameters, items=items))
     return groups
 
 

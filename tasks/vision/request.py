@@ -78,7 +78,7 @@ def image_groups(
         )
         (check_told_classes if open_vocabulary else check_own_classes)(parameters, f"inputs[{index}].parameters")
         items = [item(image, parameters) for image in read_images(tensor, budget, f"inputs[{index}]")]
-        groups.append(InputGroup(name=tensor.name, parameters=tensor.parameters, items=items))
+        groups.append(InputGroup(name=tensor.name, index=index, parameters=tensor.parameters, items=items))
     return groups
 
 

@@ -2,18 +2,20 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from app.engine.engine import Engine
-from app.engine.events import Caller, InferenceEvent, InferenceObserver
+from app.engine.events import Addition, Caller, InferenceEvent, InferenceObserver, Keeper
 from app.engine.registry import Registry
 from app.engine.repository import Repository
+from app.engine.servable import Answered
 from app.protocols.bytes_elements import BinaryElement
 from app.settings.model import ModelSettings, ModelSource
 from tasks.exchange.error import ErrorKind, InferenceError, invalid
@@ -45,7 +47,13 @@ class Clumsy:
 
 
 @contextmanager
-def running(*observers: InferenceObserver, workers: int = 2, max_waiting: int = 32) -> Generator[Engine]:
+def running(
+    *observers: InferenceObserver,
+    workers: int = 2,
+    max_waiting: int = 32,
+    additions: Sequence[Addition] = (),
+    keeper: Keeper | None = None,
+) -> Generator[Engine]:
     sources = [
         ModelSource(name=name, version="7", folder=Path(name), settings=ModelSettings(task_type=STAND_INS[name][0]))
         for name in ("detector", "failing", "oriented")
@@ -54,7 +62,13 @@ def running(*observers: InferenceObserver, workers: int = 2, max_waiting: int = 
     for each in sources[:2]:
         registry.load(each, load_stand_in)
     engine = Engine(
-        Repository(registry, lambda: sources, load_stand_in), observers, Limits(max_inputs=8), workers, max_waiting
+        Repository(registry, lambda: sources, load_stand_in),
+        observers,
+        Limits(max_inputs=8),
+        workers,
+        max_waiting,
+        additions=additions,
+        keeper=keeper,
     )
     try:
         yield engine
@@ -227,11 +241,93 @@ def test_infer_answers_in_the_calling_thread_and_tells_nobody() -> None:
     assert seen.events == []
 
 
-def test_an_event_can_be_written_as_json() -> None:
+def test_an_event_has_what_was_asked_and_answered() -> None:
     seen = Seen()
     with running(seen) as engine:
-        exchange(engine, lambda: request(metadata={"standard_metadata": {"a": 1}}))
-    assert b'"request_id":"abc"' in msgspec.json.encode(seen.events[0])
+        exchange(engine, request)
+        exchange(engine, request)
+    first, second = seen.events
+    assert first.request is not None
+    assert first.answered is not None
+    assert [(each.input, each.index) for each in first.answered.data] == [(0, 0)]
+    assert first.answered.data[0].prediction.records()
+    assert first.task_type == "OBJECT_DETECTION"
+    assert first.id != second.id
+    assert abs(time.time_ns() - first.started) < 600e9
+
+
+class _Cupboard:
+    """Keeps what it is told, when it is told to."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[InferenceEvent, Future[None]]] = []
+
+    def keep(self, event: InferenceEvent, /) -> Future[None]:
+        future: Future[None] = Future()
+        self.kept.append((event, future))
+        return future
+
+
+def test_no_answer_leaves_before_it_is_kept() -> None:
+    cupboard = _Cupboard()
+
+    async def run(engine: Engine) -> None:
+        call = asyncio.create_task(engine.exchange(CALLER, "detector", request, name_of))
+        while not cupboard.kept:
+            await asyncio.sleep(0)
+        event, future = cupboard.kept[0]
+        assert event.outcome is None
+        assert not call.done()
+        future.set_result(None)
+        assert await call == "detector"
+
+    with running(keeper=cupboard) as engine:
+        asyncio.run(run(engine))
+
+
+def test_an_answer_that_cannot_be_kept_is_an_error() -> None:
+    cupboard = _Cupboard()
+
+    async def run(engine: Engine) -> None:
+        call = asyncio.create_task(engine.exchange(CALLER, "detector", request, name_of))
+        while not cupboard.kept:
+            await asyncio.sleep(0)
+        cupboard.kept[0][1].set_exception(InferenceError(ErrorKind.MODEL_NOT_READY, "The disk is full"))
+        with pytest.raises(InferenceError, match="disk is full"):
+            await call
+
+    with running(keeper=cupboard) as engine:
+        asyncio.run(run(engine))
+
+
+def test_a_refusal_is_kept_too_and_waits_for_nobody() -> None:
+    cupboard = _Cupboard()
+
+    async def run(engine: Engine) -> None:
+        with pytest.raises(InferenceError, match="not known"):
+            await engine.exchange(CALLER, "nobody", lambda: request("nobody"), name_of)
+
+    with running(keeper=cupboard) as engine:
+        asyncio.run(run(engine))
+    assert [event.outcome for event, _ in cupboard.kept] == [ErrorKind.MODEL_NOT_FOUND]
+
+
+def test_additions_say_something_about_every_answer() -> None:
+    def count(caller: Caller, answered: Answered, model_name: str, /) -> Sequence[Mapping[str, object]]:
+        caller.returned["x-model"] = model_name
+        return [{"seen": len(answered.data)} for _ in answered.outputs]
+
+    caller = Caller(protocol="test", request_id="1", returned={})
+
+    async def run(engine: Engine) -> None:
+        said = await engine.exchange(
+            caller, "detector", lambda: request(metadata="x"), lambda response: dict(response.outputs[0].parameters)
+        )
+        assert said == {"metadata": "x", "seen": 1}
+
+    with running(additions=[count]) as engine:
+        asyncio.run(run(engine))
+    assert caller.returned == {"x-model": "detector"}
 
 
 def test_a_request_that_finds_no_place_is_refused_at_once() -> None:

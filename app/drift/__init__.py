@@ -1,0 +1,1 @@
+"""Whether what a model sees and says has changed: baselines, tests, a monitor."""

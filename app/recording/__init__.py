@@ -1,0 +1,1 @@
+"""Every inference kept: stores, queries, exports."""
