@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
+from app.engine.admission import Bounds
 from app.engine.description import ModelDescription
 from app.engine.engine import Engine
 from app.engine.events import InferenceEvent, InferenceObserver
@@ -116,4 +117,4 @@ def speaking(
     for each in sources:
         registry.load(each, load)
     repository = Repository(registry, lambda: sources, load)
-    return Engine(repository, observers, Limits(), workers, max_waiting)
+    return Engine(repository, observers, Limits(), workers, Bounds(max_waiting=max_waiting))

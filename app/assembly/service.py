@@ -8,6 +8,7 @@ from litestar import Litestar
 from prometheus_client import CollectorRegistry
 
 from app.assembly.models import load
+from app.engine.admission import Bounds
 from app.engine.engine import Engine
 from app.engine.events import InferenceObserver
 from app.engine.registry import Registry
@@ -20,7 +21,9 @@ from app.protocols.tensorflow_serving.routes import TensorFlowServing
 from app.server.asgi import create_app, create_listener_app
 from app.server.grpc import GrpcServer
 from app.server.loading import ModelLoading
+from app.server.page.control import names_loopback
 from app.server.page.page import Page
+from app.server.page.reach import Reach
 from app.server.polling import polling
 from app.server.ports import Beside
 from app.settings.model import ModelSource
@@ -69,7 +72,12 @@ class Service:
             observers,
             limits,
             settings.worker_count,
-            settings.max_waiting,
+            Bounds(
+                max_waiting=settings.max_waiting,
+                max_waiting_each=settings.max_waiting_each,
+                max_queue_seconds=settings.max_queue_seconds,
+                request_timeout=settings.request_timeout,
+            ),
             explain_workers=settings.explain_workers,
         )
         self.loading = ModelLoading(self.registry, load)
@@ -77,18 +85,22 @@ class Service:
         self.grpc = _grpc_server(self.engine, settings) if settings.grpc else None
         listeners = _listeners(settings)
         most = settings.max_request_bytes
-        self._page = Page(self.engine) if settings.page else None
-        self.app = create_app(self.engine, protocols, metrics, most, self._lifespan, list(listeners), self._page)
         self.beside = [
             Beside(name=each.title, app=create_listener_app(self.engine, each, most), port=port)
             for each, port in listeners.items()
         ]
+        self._page = _page(self.engine, settings, self.grpc, self.beside)
+        self.app = create_app(self.engine, protocols, metrics, most, self._lifespan, list(listeners), self._page)
 
     def ending(self) -> None:
         """The server begins to stop: end what would never end by itself, or take long."""
         self.engine.hurry()
-        if self._page is not None:
-            self._page.stop()
+        self._page.stop()
+
+    def announced(self, others: Mapping[str, str]) -> None:
+        """Learn where what listens beside the main port does so, by its name."""
+        for each in self.beside:
+            self._page.reach.tensorflow_serving_port = int(others[each.name].rpartition(":")[2])
 
     @asynccontextmanager
     async def _lifespan(self, _: Litestar) -> AsyncGenerator[None]:
@@ -115,6 +127,14 @@ def _grpc_server(engine: Engine, settings: ServerSettings) -> GrpcServer:
         max_request_bytes=settings.max_request_bytes,
         drain_timeout=settings.drain_timeout,
     )
+
+
+def _page(engine: Engine, settings: ServerSettings, grpc: GrpcServer | None, beside: Sequence[Beside]) -> Page:
+    """The whole page on a loopback address, or where it is wanted; else GRPS's part of it alone."""
+    served = beside[0] if beside else None
+    reach = Reach(settings.host, grpc, served and served.app, served.port if served else 0)
+    whole = names_loopback(settings.host) if settings.page is None else settings.page
+    return Page(engine, reach=reach, chariot_protocol=settings.chariot_protocol, whole=whole)
 
 
 def _listeners(settings: ServerSettings) -> Mapping[HttpListener, int]:

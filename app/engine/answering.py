@@ -9,6 +9,7 @@ import msgspec
 
 from app.engine.events import Addition, InferenceObserver, Keeper
 from app.engine.explain import explained
+from app.engine.interest import check_interest, on_behalf_of
 from app.engine.parts import single_answers, text_pieces
 from app.engine.registry import Registration, Registry
 from app.engine.servable import Answered
@@ -78,12 +79,15 @@ class Answering:
         """
         story.begin()
         try:
-            with self._failures(story):
+            with self._failures(story), on_behalf_of(story.interest):
+                check_interest()
                 request, registration = self._read(story, decode)
                 story.answered = answered = registration.ready_servable().answer(request, self._limits)
                 response = _response(request, registration, answered)
                 return encode(self._supplemented(story, answered, response))
         finally:
+            # An answer that nobody waited for is none.
+            story.error = story.error or story.interest.loss
             self.tell(story)
 
     def explain(

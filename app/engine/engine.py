@@ -1,13 +1,15 @@
 """The one place where a request meets a model, whatever wire it came over."""
 
 import asyncio
-import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import TypeVar
 
+from app.engine.admission import Admission, Bounds
 from app.engine.answering import Answering, Explanations
+from app.engine.awaiting import awaited, in_time
 from app.engine.events import Addition, Caller, InferenceObserver, Keeper
 from app.engine.explain import ExplanationWorkers
 from app.engine.registry import Registration
@@ -27,6 +29,7 @@ __all__ = ("Engine",)
 WireT = TypeVar("WireT")
 PartT = TypeVar("PartT")
 
+_BOUNDS = Bounds()
 _OFFLINE = "The server was taken offline by its operator"
 
 
@@ -39,7 +42,7 @@ class Engine:
         limits: how much of one request is worked on.
         workers: threads that decode, run and encode; the models and OpenCV are held to one thread each, so that the
             number of cores is the right number of workers.
-        max_waiting: so many requests may wait for a worker; the next one is refused at once.
+        bounds: how many requests may wait for a worker, and how long; others are refused at once.
         explain_workers: threads that make explanations, beside the others and at a lower priority.
         clock: tells the trends the time, in seconds from any beginning.
         additions: what else is said about answers.
@@ -55,7 +58,7 @@ class Engine:
         observers: Sequence[InferenceObserver],
         limits: Limits,
         workers: int,
-        max_waiting: int = 128,
+        bounds: Bounds = _BOUNDS,
         explain_workers: int = 1,
         clock: Callable[[], float] = time.monotonic,
         additions: Sequence[Addition] = (),
@@ -69,12 +72,15 @@ class Engine:
         self.online = True
         counting = (self.statistics, self.trends)
         self._answering = Answering(self.registry, limits, observers, counting, additions, keeper)
-        self._worker_count = workers
         self._workers = Workers(workers, "inference")
         self._explanations = ExplanationWorkers(explain_workers)
-        self._places = workers + max_waiting
-        self._taken = 0
-        self._lock = threading.Lock()
+        self._admission = Admission(
+            workers,
+            bounds,
+            own_bound=self.registry.own_bound,
+            several=lambda: self.registry.several,
+            expected_wait=self._workers.expected_wait,
+        )
 
     @property
     def unready(self) -> str:
@@ -95,17 +101,17 @@ class Engine:
     @property
     def busy(self) -> bool:
         """Whether any request is being answered or waits."""
-        return self._taken + self._explanations.taken > 0
+        return self._admission.in_hand + self._explanations.taken > 0
 
     @property
     def in_flight(self) -> int:
         """Requests that are being answered or wait."""
-        return self._taken
+        return self._admission.in_hand
 
     @property
     def waiting(self) -> int:
         """Those of them that find all workers taken."""
-        return max(0, self._taken - self._worker_count)
+        return self._admission.waiting
 
     async def exchange(
         self,
@@ -125,19 +131,16 @@ class Engine:
         Raises:
             InferenceError: whatever went wrong; nothing else leaves this method but cancellation.
         """
-        story = self._admitted(caller, model_name)
+        story, turn = self._admitted(caller, model_name)
         try:
-            work = self._workers.submit(self._answering.exchange, story, decode, encode)
+            work = self._workers.submit_for(turn, partial(self._answering.exchange, story, decode, encode))
         except RuntimeError:
+            self._admission.leave(turn)
             error = InferenceError(ErrorKind.MODEL_NOT_READY, "The server is stopping")
             raise self.refused(caller, error, model_name) from None
         # The place is kept until the worker is done, even when the sender has gone: the worker is what is scarce.
-        with self._lock:
-            self._taken += 1
-        try:
-            answer = await asyncio.wrap_future(work)
-        finally:
-            work.add_done_callback(lambda _: self._leave())
+        work.add_done_callback(lambda _: self._admission.leave(turn))
+        answer = await awaited(work, story, self._answering.tell)
         await _kept(story)
         return answer
 
@@ -162,8 +165,8 @@ class Engine:
             InferenceError: whatever went wrong; in place of the first piece for all that can be known by then, later
                 when the model fails on the way.
         """
-        story = self._admitted(caller, model_name)
-        async with aclosing(self._pumped(story, self._answering.pieces(story, decode))) as pieces:
+        story, turn = self._admitted(caller, model_name)
+        async with aclosing(self._pumped(story, turn, self._answering.pieces(story, decode))) as pieces:
             async for piece in pieces:
                 yield piece
 
@@ -192,9 +195,9 @@ class Engine:
         Raises:
             InferenceError: as `stream`.
         """
-        story = self._admitted(caller, model_name)
+        story, turn = self._admitted(caller, model_name)
         source = self._answering.parts(story, decode, encode, encode_piece)
-        async with aclosing(self._pumped(story, source)) as parts:
+        async with aclosing(self._pumped(story, turn, source)) as parts:
             async for part in parts:
                 yield part
 
@@ -255,28 +258,31 @@ class Engine:
         self._workers.close()
         self._explanations.close()
 
-    def _admitted(self, caller: Caller, model_name: str) -> Story:
-        if self._taken >= self._places:
-            message = f"The server has {self._taken} requests in hand and takes no more; try again later"
-            raise self.refused(caller, InferenceError(ErrorKind.OVERLOADED, message), model_name)
-        return Story(caller, model_name)
+    def _admitted(self, caller: Caller, model_name: str) -> tuple[Story, str]:
+        """The story of a request that has got a place, and the model in whose turn it waits.
 
-    def _leave(self) -> None:
-        with self._lock:
-            self._taken -= 1
+        Raises:
+            InferenceError: when there is no place for it, or no time.
+        """
+        # A name that a sender made up is not to be remembered.
+        turn = model_name if self.registry.knows(model_name) else ""
+        try:
+            deadline = self._admission.deadline(caller)
+            self._admission.admit(caller, turn, deadline)
+        except InferenceError as error:
+            raise self.refused(caller, error, model_name) from None
+        return Story(caller, model_name, deadline), turn
 
-    async def _pumped(self, story: Story, source: Generator[PartT]) -> AsyncGenerator[PartT]:
+    async def _pumped(self, story: Story, turn: str, source: Generator[PartT]) -> AsyncGenerator[PartT]:
         def ended(error: InferenceError | None) -> None:
             story.error = story.error or error
             self._answering.tell(story)
-            self._leave()
+            self._admission.leave(turn)
 
-        with self._lock:
-            self._taken += 1
-        pump = Pump(source, self._workers.submit, ended)
+        pump = Pump(source, partial(self._workers.submit_for, turn), ended, story.interest)
         pump.start()
         try:
-            while (part := await pump.take()) is not None:
+            while (part := await in_time(pump.take(), story.interest)) is not None:
                 yield part
             await _kept(story)
         finally:

@@ -1,6 +1,6 @@
 """What observers are told of every inference, whatever its protocol and its end."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
@@ -23,6 +23,9 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         base_id: the value of Chariot-Inference-Base-ID, when the platform sent one.
         trace: the sender's trace context, W3C's `traceparent` and `tracestate`, as far as they came.
         returned: headers (gRPC: trailing metadata) of the response by their names, filled while it is made.
+        timeout: seconds that the sender waits at most, None where it did not say; not a number for what it said that is
+            none.
+        gone: ends when the sender has left, None where leaving cancels whatever waits for the answer anyway.
     """
 
     protocol: str
@@ -30,6 +33,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     base_id: str | None = None
     trace: Mapping[str, str] = {}
     returned: dict[str, str] = {}
+    timeout: float | None = None
+    gone: Callable[[], Awaitable[None]] | None = None
 
 
 class InferenceEvent(msgspec.Struct, frozen=True, kw_only=True):

@@ -95,6 +95,16 @@ class Registry:
         waiting = [each for each in wanted if each.state is not ModelState.READY]
         return "; ".join(f"{each.source.name}/{each.source.version}: {each.reason}" for each in waiting)
 
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one model."""
+        return len(self._models) > 1
+
+    def own_bound(self, name: str) -> int | None:
+        """How many requests may wait for a model, where the settings of any of its versions say so."""
+        own = [each.source.settings.max_waiting for each in self._models.get(name, {}).values()]
+        return max((each for each in own if each is not None), default=None)
+
     def knows(self, name: str) -> bool:
         """Whether a model has the name, in whatever state."""
         return name in self._models

@@ -7,6 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 import msgspec
 
 from app.engine.description import ModelDescription
+from app.engine.interest import check_interest
 from app.engine.streaming import Place, TextStream
 from app.settings.model import ModelError
 from tasks.exchange.error import ErrorKind, InferenceError
@@ -275,6 +276,7 @@ class BoundServable(Generic[InputT, PredictionT]):
         return Answered(outputs=outputs, batch_size=len(items), timings=timings, data=data), groups, predictions
 
     def _predict(self, items: Sequence[InputT]) -> Sequence[PredictionT]:
+        check_interest()
         try:
             predictions = self._model(items)
         except InferenceError:

@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from functools import cached_property
 
 from app.engine.events import Caller, InferenceEvent
+from app.engine.interest import Interest
 from app.engine.registry import Registration
 from app.engine.servable import Answered, Timings
 from metadata.entry import PARAMETER, read_metadata
@@ -21,10 +22,13 @@ class Story:
     Args:
         caller: where it comes from.
         model_name: the model it is addressed to, as far as that is known.
+        deadline: until when its sender waits, on the clock of `time.monotonic`.
         explanation: whether it asks for reasons beside the answer.
     """
 
-    def __init__(self, caller: Caller, model_name: str, *, explanation: bool = False) -> None:
+    def __init__(
+        self, caller: Caller, model_name: str, deadline: float | None = None, *, explanation: bool = False
+    ) -> None:
         self.caller = caller
         self.explanation = explanation
         self.samples = 0
@@ -32,6 +36,7 @@ class Story:
         self.registration: Registration | None = None
         self.answered: Answered | None = None
         self.error: InferenceError | None = None
+        self.interest = Interest(deadline)
         self.kept: Future[None] | None = None
         self._model_name = model_name
         self._arrived = self._begun = time.perf_counter_ns()

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from app.engine.interest import Interest, check_interest, on_behalf_of
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.response import Prediction
 from tasks.task import TextPiece
@@ -142,6 +143,7 @@ class Pump(Generic[PieceT]):
         submit: hands a job to the workers; raises RuntimeError when they take none any more.
         ended: told once that the generator has come to its end, before the reader is: with the error that ended it, or
             with None.
+        interest: on whose behalf the generator is run.
         room: so many pieces may wait for the reader.
     """
 
@@ -150,11 +152,13 @@ class Pump(Generic[PieceT]):
         source: Generator[PieceT, Any, Any],
         submit: Callable[[Callable[[], None]], Future[None]],
         ended: Callable[[InferenceError | None], None],
+        interest: Interest | None = None,
         room: int = 32,
     ) -> None:
         self._source = source
         self._submit = submit
         self._ended = ended
+        self._interest = interest or Interest()
         self._room = room
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
@@ -221,7 +225,9 @@ class Pump(Generic[PieceT]):
             if left:
                 return self._finish(None)
             try:
-                piece = next(self._source)
+                with on_behalf_of(self._interest):
+                    check_interest()
+                    piece = next(self._source)
             except StopIteration:
                 return self._finish(None)
             except InferenceError as error:

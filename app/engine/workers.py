@@ -2,11 +2,15 @@
 
 import queue
 import threading
+import time
 import weakref
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
+
+from app.engine.turns import Turns
 
 __all__ = ("Workers", "waiting_elsewhere")
 
@@ -19,10 +23,12 @@ _here = threading.local()
 
 
 class Workers:
-    """Runs jobs in the order in which they come.
+    """Runs jobs, those for one model in the order in which they come, and those for several in fair turns.
 
     Args:
-        count: so many threads are at work at once. One that is `waiting_elsewhere` is not at work.
+        count: so many threads are at work at once. One that is `waiting_elsewhere` is not at work. As many more may be
+            at work for models of which no job is running, so that no model waits for the end of another's long job: the
+            operating system then shares the cores out.
         name: what the threads' names begin with.
     """
 
@@ -32,7 +38,15 @@ class Workers:
         weakref.finalize(self, self._crew.close)
 
     def submit(self, job: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
-        """Have `job` run by one of the threads.
+        """Have `job` run by one of the threads, for no model in particular.
+
+        Raises:
+            RuntimeError: when the workers take no more jobs.
+        """
+        return self.submit_for("", partial(job, *args, **kwargs))
+
+    def submit_for(self, model: str, job: Callable[[], T]) -> "Future[T]":
+        """Have `job` run by one of the threads in `model`'s turn.
 
         Raises:
             RuntimeError: when the workers take no more jobs.
@@ -43,14 +57,18 @@ class Workers:
             if not future.set_running_or_notify_cancel():
                 return
             try:
-                result = job(*args, **kwargs)
+                result = job()
             except BaseException as error:  # noqa: BLE001  it belongs to whoever waits for the job
                 future.set_exception(error)
             else:
                 future.set_result(result)
 
-        self._crew.add(work, future)
+        self._crew.add(model, work, future)
         return future
+
+    def expected_wait(self, model: str) -> float:
+        """Seconds that one more job for `model` is likely to wait, judged by what jobs took lately."""
+        return self._crew.expected_wait(model)
 
     def close(self) -> None:
         """Take no more jobs, and drop those that wait; those in hand are finished."""
@@ -82,25 +100,36 @@ class _Crew:
         self._count = count
         self._name = name
         self._lock = threading.Lock()
-        self._jobs: queue.SimpleQueue[tuple[_Work, Future[Any]] | None] = queue.SimpleQueue()
+        self._turns: Turns[tuple[_Work, Future[Any]]] = Turns()
+        # One for every job that waits, cancelled or not, and None for every thread that is to go home.
+        self._tickets: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
         self._bench: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._made = 0
         # Those that look for jobs or are at one: neither waiting elsewhere nor on the bench.
         self._active = 0
+        self._at_work = 0
         self._benched = 0
         self._closed = False
 
-    def add(self, work: _Work, future: Future[Any]) -> None:
+    def add(self, model: str, work: _Work, future: Future[Any]) -> None:
         with self._lock:
             if self._closed:
                 raise RuntimeError("The workers take no more jobs")
-            if self._active < self._count:
+            if self._active < self._count or (self._all_at_work and self._turns.is_idle(model)):
                 self._call_up()
-            self._jobs.put((work, future))
+            self._turns.add(model, (work, future))
+            self._tickets.put(True)
+
+    def expected_wait(self, model: str) -> float:
+        with self._lock:
+            if self._at_work + self._turns.waiting < self._count or self._turns.is_idle(model):
+                return 0.0
+            return self._turns.backlog / self._count
 
     def step_aside(self) -> None:
         with self._lock:
             self._active -= 1
+            self._at_work -= 1
             if self._active < self._count and not self._closed:
                 self._call_up()
 
@@ -108,18 +137,23 @@ class _Crew:
         # One too many may be at work until the first of them is done.
         with self._lock:
             self._active += 1
+            self._at_work += 1
 
     def close(self) -> None:
         with self._lock:
             if self._closed:
                 return
             self._closed = True
-            with suppress(queue.Empty):
-                while (waiting := self._jobs.get_nowait()) is not None:
-                    waiting[1].cancel()
+            while (waiting := self._turns.next()) is not None:
+                waiting[1][1].cancel()
             for _ in range(self._made):
-                self._jobs.put(None)
+                self._tickets.put(None)
                 self._bench.put(False)
+
+    @property
+    def _all_at_work(self) -> bool:
+        """Whether a job would have to wait, and one thread more is allowed."""
+        return self._active < 2 * self._count and self._at_work + self._turns.waiting >= self._active
 
     def _call_up(self) -> None:
         """One thread more that looks for jobs; to be called with the lock held."""
@@ -134,17 +168,28 @@ class _Crew:
 
     def _work(self) -> None:
         _here.crew = self
-        while self._is_wanted() and (taken := self._jobs.get()) is not None:
-            taken[0]()
+        while self._is_wanted() and self._tickets.get() is not None:
+            with self._lock:
+                taken = self._turns.next()
+                self._at_work += taken is not None
+            if taken is None:
+                continue
+            model, (work, future) = taken
+            began = time.perf_counter()
+            work()
+            spent = None if future.cancelled() else time.perf_counter() - began
             # What the job held is not to be kept until the next one.
-            del taken
+            del taken, work, future
+            with self._lock:
+                self._at_work -= 1
+                self._turns.done(model, spent)
 
     def _is_wanted(self) -> bool:
         """Wait on the bench while there are more threads than may be at work; False when there is no more work."""
         if self._active <= self._count:
             return True
         with self._lock:
-            if self._active <= self._count:
+            if self._active <= self._count or self._turns.has_idle_model_waiting:
                 return True
             self._active -= 1
             self._benched += 1

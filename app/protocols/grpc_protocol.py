@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias, cast
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 
+from app.engine.admission import RETRY_AFTER
 from app.engine.engine import Engine
 from app.engine.events import Caller
 from app.protocols.caller import BASE_ID_HEADER, REQUEST_ID_HEADER, TRACE_HEADERS
@@ -20,6 +21,9 @@ __all__ = ("Call", "GrpcProtocol", "Handler", "call_ended", "caller_of_call", "m
 # Quoted, because grpc's classes are generic to type checkers alone.
 Call: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
+
+_PUSHBACK = "grpc-retry-pushback-ms"
+"""How clients that retry are told to wait (gRPC's proposal A6)."""
 
 _LONGEST_DETAILS = 2000
 """Bytes of UTF-8. Details travel percent-encoded in headers, which clients begin to refuse at 8 KiB altogether."""
@@ -52,12 +56,28 @@ def caller_of_call(context: Call, protocol: str) -> Caller:
     metadata = metadata_of(context)
     request_id = metadata.get(REQUEST_ID_HEADER) or str(uuid.uuid4())
     base_id = metadata.get(BASE_ID_HEADER)
-    returned = [(REQUEST_ID_HEADER, request_id)]
+    returned = {REQUEST_ID_HEADER: request_id}
     if base_id:
-        returned.append((BASE_ID_HEADER, base_id))
-    context.set_trailing_metadata(tuple(returned))
+        returned[BASE_ID_HEADER] = base_id
     trace = {name: metadata[name] for name in TRACE_HEADERS if name in metadata}
-    return Caller(protocol=protocol, request_id=request_id, base_id=base_id, trace=trace)
+    caller = Caller(
+        protocol=protocol,
+        request_id=request_id,
+        base_id=base_id,
+        trace=trace,
+        returned=returned,
+        timeout=context.time_remaining(),
+    )
+    _return_headers(context, caller)
+    return caller
+
+
+def _return_headers(context: Call, caller: Caller) -> None:
+    """Put what the sender is to be told into the trailing metadata, as far as that is known by now."""
+    returned = dict(caller.returned)
+    if RETRY_AFTER in returned:
+        returned[_PUSHBACK] = str(int(returned.pop(RETRY_AFTER)) * 1000)
+    context.set_trailing_metadata(tuple(returned.items()))
 
 
 def unary(protocol: str, answer: Callable[[bytes, Caller], Awaitable[bytes]]) -> Handler:
@@ -66,7 +86,9 @@ def unary(protocol: str, answer: Callable[[bytes, Caller], Awaitable[bytes]]) ->
     async def handle(data: bytes, context: Call) -> bytes:
         caller = caller_of_call(context, protocol)
         try:
-            return await answer(data, caller)
+            answered = await answer(data, caller)
+            _return_headers(context, caller)
+            return answered
         except Exception as error:  # noqa: BLE001  grpc would tell the sender whatever it is
             failure = error
         return await call_ended(context, caller, failure)
@@ -80,6 +102,7 @@ async def call_ended(context: Call, caller: Caller, failure: Exception) -> bytes
         _logger.error("call failed", exc_info=failure, extra={"request_id": caller.request_id})
         message = f"Something went wrong in the server; its log tells what, under request {caller.request_id}"
         failure = InferenceError(ErrorKind.INTERNAL, message)
+    _return_headers(context, caller)
     details = str(failure).encode(errors="replace")
     if len(details) > _LONGEST_DETAILS:
         details = details[:_LONGEST_DETAILS] + b"..."

@@ -22,6 +22,9 @@ def http_status(kind: ErrorKind) -> int:
             return 413
         case ErrorKind.OVERLOADED:
             return 429
+        case ErrorKind.CANCELLED:
+            # No status of RFC 9110 is for a sender who is gone and reads none; this is nginx's.
+            return 499
         case ErrorKind.MODEL_FAILED | ErrorKind.INTERNAL:
             return 500
         case ErrorKind.MODEL_NOT_READY:
@@ -55,5 +58,7 @@ def grpc_status(kind: ErrorKind) -> grpc.StatusCode:
             return grpc.StatusCode.UNAVAILABLE
         case ErrorKind.DEADLINE_EXCEEDED:
             return grpc.StatusCode.DEADLINE_EXCEEDED
+        case ErrorKind.CANCELLED:
+            return grpc.StatusCode.CANCELLED
         case _:
             assert_never(kind)

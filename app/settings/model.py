@@ -96,6 +96,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         implementation: of a Python model, its class as ``module:Class``.
         arguments: what that class is constructed with, by name.
         instances: so many objects of it are made, each with a thread of its own.
+        max_waiting: so many requests for it may wait for a worker; the next one is refused at once.
         timeout_seconds: a call of its ``predict`` may take so long.
         load_timeout_seconds: making such an object and loading it may take so long.
     """
@@ -117,6 +118,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     implementation: str | None = None
     arguments: Mapping[str, object] = {}
     instances: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
+    max_waiting: Annotated[int, msgspec.Meta(ge=0)] | None = None
     timeout_seconds: Seconds = 60.0
     load_timeout_seconds: Seconds = 600.0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from cyclopts.types import PositiveFloat, PositiveInt
+from cyclopts.types import NonNegativeInt, PositiveFloat, PositiveInt
 from cyclopts.validators import Number
 
 __all__ = ("ModelOptions", "ServerSettings", "SettingsError")
@@ -105,6 +105,15 @@ class ServerSettings:
     max_waiting: Annotated[PositiveInt, _environment("CHARIOTEER_MAX_WAITING")] = 128
     """Requests that may wait for a worker; the next one is refused with 429."""
 
+    max_waiting_each: Annotated[NonNegativeInt | None, _environment("CHARIOTEER_MAX_WAITING_EACH")] = None
+    """So many of them may be for one model; half of them when absent and there is more than one model."""
+
+    max_queue_seconds: Annotated[PositiveFloat | None, _environment("CHARIOTEER_MAX_QUEUE_SECONDS")] = None
+    """A request that is likely to wait longer for a worker is refused with 429; however long when absent."""
+
+    request_timeout: Annotated[PositiveFloat, _environment("CHARIOTEER_REQUEST_TIMEOUT")] = 300.0
+    """Seconds after which a request is given up with 504; its sender may give it less, never more."""
+
     explain_workers: Annotated[PositiveInt, _environment("CHARIOTEER_EXPLAIN_WORKERS")] = 1
     """Threads that make explanations, beside the others and at a lower priority."""
 
@@ -114,8 +123,8 @@ class ServerSettings:
     max_explanation_seconds: Annotated[PositiveFloat, _environment("CHARIOTEER_MAX_EXPLANATION_SECONDS")] = 30.0
     """Seconds after which an explanation makes do with the samples that it has."""
 
-    page: Annotated[bool, _environment("CHARIOTEER_PAGE")] = True
-    """Whether to show the metrics page to browsers, at /."""
+    page: Annotated[bool | None, _environment("CHARIOTEER_PAGE")] = None
+    """Whether to show the page to browsers, at /; when absent, only where the server listens on a loopback address."""
 
     drain_timeout: Annotated[PositiveInt, _environment("CHARIOTEER_DRAIN_TIMEOUT")] = 30
     """Seconds that requests in flight are given to finish when the server is told to stop."""

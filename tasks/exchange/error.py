@@ -20,6 +20,7 @@ class ErrorKind(StrEnum):
     TOO_LARGE = "too_large"
     OVERLOADED = "overloaded"
     DEADLINE_EXCEEDED = "deadline_exceeded"
+    CANCELLED = "cancelled"
     UNAUTHENTICATED = "unauthenticated"
     MODEL_FAILED = "model_failed"
     INTERNAL = "internal"

@@ -20,6 +20,7 @@ _HTTP = {
     "UNAUTHENTICATED": 401,
     "UNIMPLEMENTED": 501,
     "UNAVAILABLE": 503,
+    "CANCELLED": 499,
     "DEADLINE_EXCEEDED": 504,
 }
 
@@ -41,6 +42,8 @@ def code_name(kind: ErrorKind) -> str:
             return "INTERNAL"
         case ErrorKind.MODEL_NOT_READY:
             return "UNAVAILABLE"
+        case ErrorKind.CANCELLED:
+            return "CANCELLED"
         case ErrorKind.DEADLINE_EXCEEDED:
             return "DEADLINE_EXCEEDED"
         case _:

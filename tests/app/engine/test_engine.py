@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from app.engine.admission import Bounds
 from app.engine.engine import Engine
 from app.engine.events import Addition, Caller, InferenceEvent, InferenceObserver, Keeper
 from app.engine.registry import Registry
@@ -50,7 +51,7 @@ class Clumsy:
 def running(
     *observers: InferenceObserver,
     workers: int = 2,
-    max_waiting: int = 32,
+    bounds: Bounds | None = None,
     additions: Sequence[Addition] = (),
     keeper: Keeper | None = None,
 ) -> Generator[Engine]:
@@ -66,7 +67,7 @@ def running(
         observers,
         Limits(max_inputs=8),
         workers,
-        max_waiting,
+        bounds or Bounds(),
         additions=additions,
         keeper=keeper,
     )
@@ -347,7 +348,7 @@ def test_a_request_that_finds_no_place_is_refused_at_once() -> None:
         held.set()
         await asyncio.gather(*calls, return_exceptions=True)
 
-    with running(seen, workers=1, max_waiting=1) as engine:
+    with running(seen, workers=1, bounds=Bounds(max_waiting=1)) as engine:
         asyncio.run(run(engine))
         assert not engine.busy
     assert [event.outcome for event in seen.events] == [ErrorKind.OVERLOADED, None, None]

@@ -80,7 +80,7 @@ def running(slow: Slow | None = None, seen: Seen | None = None, **limits: Any) -
     for each in sources:
         registry.load(each, load)
     observers = [seen] if seen else []
-    engine = Engine(Repository(registry, lambda: sources, load), observers, Limits(**limits), workers=1, max_waiting=8)
+    engine = Engine(Repository(registry, lambda: sources, load), observers, Limits(**limits), workers=1)
     try:
         yield engine
     finally:

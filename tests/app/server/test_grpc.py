@@ -61,6 +61,7 @@ def test_every_kind_of_error_has_a_status() -> None:
         ErrorKind.TOO_LARGE: "INVALID_ARGUMENT",
         ErrorKind.OVERLOADED: "RESOURCE_EXHAUSTED",
         ErrorKind.DEADLINE_EXCEEDED: "DEADLINE_EXCEEDED",
+        ErrorKind.CANCELLED: "CANCELLED",
         ErrorKind.UNAUTHENTICATED: "UNAUTHENTICATED",
         ErrorKind.MODEL_FAILED: "INTERNAL",
         ErrorKind.INTERNAL: "INTERNAL",
