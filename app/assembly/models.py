@@ -58,7 +58,9 @@ def load(source: ModelSource) -> Servable:
         ModelError: with a sentence for its owner.
     """
     with _explained(source):
-        return _runtime(source).load(source)
+        servable = _runtime(source).load(source)
+    batching = source.settings.batching
+    return servable.batched(batching.max_size, batching.max_delay_ms / 1000) if batching.max_size > 1 else servable
 
 
 @contextmanager

@@ -103,5 +103,4 @@ async def in_time(coming: Coroutine[Any, Any, T], interest: Interest) -> T:
             return await coming
     except TimeoutError:
         interest.expire()
-        interest.check()
-        raise
+        raise interest.loss or TimeoutError from None

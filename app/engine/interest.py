@@ -2,14 +2,24 @@
 
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 from tasks.exchange.error import ErrorKind, InferenceError
 
-__all__ = ("Interest", "check_interest", "on_behalf_of")
+__all__ = ("Interest", "JointInterest", "check_interest", "current_interest", "on_behalf_of")
 
 _here = threading.local()
+
+
+class AnyInterest(Protocol):
+    """Whether there is interest in an answer."""
+
+    @property
+    def loss(self) -> InferenceError | None:
+        """Why nobody waits any more; None while somebody does."""
+        ...
 
 
 class Interest:
@@ -48,20 +58,30 @@ class Interest:
             return InferenceError(ErrorKind.DEADLINE_EXCEEDED, "The time that the request was given is over")
         return None
 
-    def check(self) -> None:
-        """Go on only while somebody waits.
 
-        Raises:
-            InferenceError: the `loss`.
-        """
-        if (loss := self.loss) is not None:
-            raise loss
+class JointInterest:
+    """The interest of several in the same work, which ends when the last of them loses it.
+
+    Args:
+        interests: theirs; None of whoever asks for ever.
+    """
+
+    __slots__ = ("_interests",)
+
+    def __init__(self, interests: Sequence[AnyInterest | None]) -> None:
+        self._interests = interests
+
+    @property
+    def loss(self) -> InferenceError | None:
+        """Why none of them waits any more; None while one does."""
+        losses = [each.loss if each is not None else None for each in self._interests]
+        return losses[0] if losses and all(losses) else None
 
 
 @contextmanager
-def on_behalf_of(interest: Interest) -> Generator[None]:
+def on_behalf_of(interest: AnyInterest) -> Generator[None]:
     """What this thread does inside is done for `interest`."""
-    before: Interest | None = getattr(_here, "interest", None)
+    before = current_interest()
     _here.interest = interest
     try:
         yield
@@ -75,6 +95,11 @@ def check_interest() -> None:
     Raises:
         InferenceError: CANCELLED or DEADLINE_EXCEEDED.
     """
-    interest: Interest | None = getattr(_here, "interest", None)
-    if interest is not None:
-        interest.check()
+    interest = current_interest()
+    if interest is not None and (loss := interest.loss) is not None:
+        raise loss
+
+
+def current_interest() -> AnyInterest | None:
+    """On whose behalf this thread works, None for nobody's in particular."""
+    return getattr(_here, "interest", None)

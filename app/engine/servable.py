@@ -2,10 +2,13 @@
 
 import time
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar, cast
+from copy import copy
+from functools import partial
+from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 import msgspec
 
+from app.engine.batching import BatchingModel
 from app.engine.description import ModelDescription
 from app.engine.interest import check_interest
 from app.engine.streaming import Place, TextStream
@@ -114,6 +117,15 @@ class Servable(Protocol):
         """The parameters that its inputs may carry."""
         ...
 
+    def batched(self, max_size: int, max_delay: float, /) -> Self:
+        """The same, gathering the inputs of several requests into one call of the model.
+
+        Args:
+            max_size: inputs of one call.
+            max_delay: seconds that the first request waits for others.
+        """
+        ...
+
     def answer(self, request: InferenceRequest, limits: Limits, /) -> Answered:
         """Answer every input of `request`.
 
@@ -183,7 +195,7 @@ class BoundServable(Generic[InputT, PredictionT]):
         except InferenceError as error:
             raise ModelError(f"model-settings.json: {error}") from None
         self._task = task
-        self._model = model
+        self._model = self._gathered = model
         self._defaults = defaults
         self._streaming = cast("StreamingTask[InputT, PredictionT]", task) if isinstance(task, StreamingTask) else None
         self.streams = self._streaming is not None
@@ -192,8 +204,14 @@ class BoundServable(Generic[InputT, PredictionT]):
         self.parameters_type = task.parameters_type
         self.outputs = task.outputs
 
+    def batched(self, max_size: int, max_delay: float) -> Self:
+        """The same, gathering the inputs of several requests (`BatchingModel`); streams and explanations do not."""
+        servable = copy(self)
+        servable._gathered = BatchingModel(self._model, max_size, max_delay)
+        return servable
+
     def answer(self, request: InferenceRequest, limits: Limits, /) -> Answered:
-        return self._answer(request, limits)[0]
+        return self._answer(request, limits, self._gathered)[0]
 
     def find(self, request: InferenceRequest, limits: Limits, label: str | None, most: int, /) -> Findings:
         if not isinstance(self._task, ExplainableTask):
@@ -201,13 +219,13 @@ class BoundServable(Generic[InputT, PredictionT]):
             message = f"Model {request.model_name!r} ({task_type}) gives no answers that a part of a picture explains"
             raise InferenceError(ErrorKind.UNSUPPORTED, message)
         task = cast("ExplainableTask[InputT, PredictionT]", self._task)
-        answered, groups, predictions = self._answer(request, limits)
+        answered, groups, predictions = self._answer(request, limits, self._model)
         raw = iter(predictions)
         subjects = [
             [
                 Subject(
                     task=self._task,
-                    model=self._predict,
+                    model=partial(_predicted, self._model),
                     item=item,
                     targets=task.targets(next(raw), cast("PredictionT", refined), label, most),
                 )
@@ -224,7 +242,7 @@ class BoundServable(Generic[InputT, PredictionT]):
         for group in groups:
             for index, item in enumerate(group.items):
                 began = time.perf_counter_ns()
-                (prediction,) = self._predict([item])
+                (prediction,) = _predicted(self._model, [item])
                 modelled = time.perf_counter_ns()
                 refined = self._task.refine(item, prediction)
                 output = InferenceOutput(name=group.name, predictions=[refined], parameters=group.parameters)
@@ -251,14 +269,14 @@ class BoundServable(Generic[InputT, PredictionT]):
         return TextStream(stream, places, decoded - started, self._streaming.gather)
 
     def _answer(
-        self, request: InferenceRequest, limits: Limits
+        self, request: InferenceRequest, limits: Limits, model: Model[InputT, PredictionT]
     ) -> tuple[Answered, Sequence[InputGroup[InputT]], Sequence[PredictionT]]:
         """The answer, and what it was made of."""
         started = time.perf_counter_ns()
         groups = self._task.decode(request, self._defaults, limits)
         items = [item for group in groups for item in group.items]
         decoded = time.perf_counter_ns()
-        predictions = self._predict(items)
+        predictions = _predicted(model, items)
         modelled = time.perf_counter_ns()
         refined = iter([self._task.refine(item, each) for item, each in zip(items, predictions, strict=True)])
         outputs = [
@@ -275,15 +293,16 @@ class BoundServable(Generic[InputT, PredictionT]):
         timings = Timings(decode=decoded - started, model=modelled - decoded, refine=time.perf_counter_ns() - modelled)
         return Answered(outputs=outputs, batch_size=len(items), timings=timings, data=data), groups, predictions
 
-    def _predict(self, items: Sequence[InputT]) -> Sequence[PredictionT]:
-        check_interest()
-        try:
-            predictions = self._model(items)
-        except InferenceError:
-            raise
-        except Exception as error:
-            raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {error}") from error
-        if len(predictions) != len(items):
-            message = f"The model answered {len(predictions)} of {len(items)} inputs"
-            raise InferenceError(ErrorKind.MODEL_FAILED, message)
-        return predictions
+
+def _predicted(model: Model[InputT, PredictionT], items: Sequence[InputT]) -> Sequence[PredictionT]:
+    check_interest()
+    try:
+        predictions = model(items)
+    except InferenceError:
+        raise
+    except Exception as error:
+        raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {error}") from error
+    if len(predictions) != len(items):
+        message = f"The model answered {len(predictions)} of {len(items)} inputs"
+        raise InferenceError(ErrorKind.MODEL_FAILED, message)
+    return predictions

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from app.engine.turns import Turns
 
-__all__ = ("Workers", "waiting_elsewhere")
+__all__ = ("Workers", "has_company", "waiting_elsewhere")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -93,6 +93,12 @@ def waiting_elsewhere() -> Generator[None]:
         crew.step_back()
 
 
+def has_company() -> bool:
+    """Whether jobs other than this thread's are being done or wait. No in a thread that is no worker."""
+    crew: _Crew | None = getattr(_here, "crew", None)
+    return crew is not None and crew.has_company
+
+
 class _Crew:
     """The threads, and the jobs that wait for them."""
 
@@ -149,6 +155,10 @@ class _Crew:
             for _ in range(self._made):
                 self._tickets.put(None)
                 self._bench.put(False)
+
+    @property
+    def has_company(self) -> bool:
+        return self._at_work + self._turns.waiting > 1
 
     @property
     def _all_at_work(self) -> bool:

@@ -11,6 +11,7 @@ from tasks.task import TaskType
 
 __all__ = (
     "SETTINGS_FILE",
+    "BatchingSettings",
     "ModelError",
     "ModelSettings",
     "ModelSource",
@@ -75,6 +76,18 @@ class TransformersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     compile: bool = False
 
 
+class BatchingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How inputs of several requests are gathered into one call of the model. `charioteer tune` finds what pays.
+
+    Attributes:
+        max_size: inputs of one call; 1 for no gathering.
+        max_delay_ms: milliseconds that the first request waits for others.
+    """
+
+    max_size: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
+    max_delay_ms: Annotated[float, msgspec.Meta(ge=0, le=1000)] = 2.0
+
+
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the owner of a model declares about it. A name that is not listed here is refused, because it is a typo.
 
@@ -96,6 +109,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         implementation: of a Python model, its class as ``module:Class``.
         arguments: what that class is constructed with, by name.
         instances: so many objects of it are made, each with a thread of its own.
+        batching: how inputs of several requests are gathered into one call; not at all when absent.
         max_waiting: so many requests for it may wait for a worker; the next one is refused at once.
         timeout_seconds: a call of its ``predict`` may take so long.
         load_timeout_seconds: making such an object and loading it may take so long.
@@ -118,6 +132,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     implementation: str | None = None
     arguments: Mapping[str, object] = {}
     instances: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
+    batching: BatchingSettings = BatchingSettings()
     max_waiting: Annotated[int, msgspec.Meta(ge=0)] | None = None
     timeout_seconds: Seconds = 60.0
     load_timeout_seconds: Seconds = 600.0

@@ -160,3 +160,41 @@ def test_workers_that_nobody_uses_any_more_go_home() -> None:
     assert not thread.is_alive()
     assert known() is None
     assert ended.is_set()
+
+
+def test_a_model_does_not_wait_for_the_end_of_anothers_long_jobs() -> None:
+    workers, slow = Workers(2, "w"), Gate()
+    jobs = [workers.submit_for("slow", slow.pass_through) for _ in range(5)]
+    slow.await_begun(2)
+    for _ in range(20):
+        assert workers.submit_for("fast", lambda: "at once").result(SECONDS) == "at once"
+    assert not slow.begun.acquire(timeout=0.05)
+    slow.open.set()
+    for each in jobs:
+        each.result(SECONDS)
+    workers.close()
+
+
+def test_threads_beyond_the_workers_are_as_many_again_at_most() -> None:
+    workers, gate = Workers(2, "w"), Gate()
+    jobs = [workers.submit_for(f"model-{index}", gate.pass_through) for index in range(10)]
+    gate.await_begun(4)
+    assert not gate.begun.acquire(timeout=0.05)
+    gate.open.set()
+    assert {each.result(SECONDS) for each in jobs} <= {"w-1", "w-2", "w-3", "w-4"}
+    workers.close()
+
+
+def test_what_a_job_waits_is_judged_by_earlier_ones() -> None:
+    workers, gate = Workers(1, "w"), Gate()
+    assert workers.expected_wait("a") == 0
+    workers.submit_for("a", lambda: gate.open.wait(0.02)).result(SECONDS)
+    running = workers.submit_for("a", gate.pass_through)
+    gate.await_begun(1)
+    waiting = [workers.submit_for("a", lambda: None) for _ in range(3)]
+    assert workers.expected_wait("a") >= 0.06
+    assert workers.expected_wait("other") == 0
+    gate.open.set()
+    for each in (running, *waiting):
+        each.result(SECONDS)
+    workers.close()

@@ -1,0 +1,157 @@
+"""Work ends when nobody waits for it any more."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from app.engine.engine import Engine
+from app.engine.events import Caller
+from app.engine.interest import Interest, check_interest, on_behalf_of
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.request import InferenceRequest
+from tests.app.engine.test_engine import Seen, name_of, request, running
+
+
+def test_interest_is_lost_by_leaving_and_by_time() -> None:
+    assert Interest().loss is None
+    assert Interest(time.monotonic() + 60).loss is None
+    late, left, expired = Interest(time.monotonic() - 1), Interest(), Interest(time.monotonic() + 60)
+    left.leave()
+    expired.expire()
+    kinds = [each.loss.kind for each in (late, left, expired) if each.loss]
+    assert kinds == [ErrorKind.DEADLINE_EXCEEDED, ErrorKind.CANCELLED, ErrorKind.DEADLINE_EXCEEDED]
+
+
+def test_a_thread_asks_on_whose_behalf_it_works() -> None:
+    check_interest()
+    outer, inner = Interest(), Interest()
+    inner.leave()
+    with on_behalf_of(outer):
+        with on_behalf_of(inner), pytest.raises(InferenceError, match="sender left"):
+            check_interest()
+        check_interest()
+    check_interest()
+
+
+class Held:
+    """Requests that are decoded when they are let."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Semaphore(0)
+        self.let = threading.Event()
+        self.count = 0
+
+    def decode(self) -> InferenceRequest:
+        self.count += 1
+        self.begun.release()
+        assert self.let.wait(60)
+        return request()
+
+
+def caller(timeout: float | None = None, gone: Callable[[], Awaitable[None]] | None = None) -> Caller:
+    return Caller(protocol="test", request_id="1", returned={}, timeout=timeout, gone=gone)
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    while not happened():
+        await asyncio.sleep(0.001)
+
+
+def outcomes(seen: Seen) -> list[ErrorKind | None]:
+    return sorted((event.outcome for event in seen.events), key=str)
+
+
+def test_a_request_whose_time_is_over_is_answered_so_and_the_worker_stops_at_its_next_step() -> None:
+    seen, held = Seen(), Held()
+
+    async def run(engine: Engine) -> None:
+        with pytest.raises(InferenceError) as caught:
+            await engine.exchange(caller(timeout=0.05), "detector", held.decode, name_of)
+        assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
+        assert engine.in_flight == 1
+        held.let.set()
+        await until(lambda: engine.in_flight == 0)
+
+    with running(seen, workers=1) as engine:
+        asyncio.run(run(engine))
+    (event,) = seen.events
+    assert event.outcome is ErrorKind.DEADLINE_EXCEEDED
+    assert event.timings.model == 0
+
+
+@pytest.mark.parametrize("how", ["time", "gone", "cancelled"])
+def test_a_request_that_waits_is_dropped_without_a_worker(how: str) -> None:
+    seen, held, waiting = Seen(), Held(), Held()
+    expected = ErrorKind.DEADLINE_EXCEEDED if how == "time" else ErrorKind.CANCELLED
+
+    async def run(engine: Engine) -> None:
+        left = asyncio.Event()
+
+        async def gone() -> None:
+            await left.wait()
+
+        first = asyncio.create_task(engine.exchange(caller(), "detector", held.decode, name_of))
+        await until(lambda: held.count == 1)
+        sender = caller(timeout=0.05 if how == "time" else None, gone=gone if how == "gone" else None)
+        second = asyncio.create_task(engine.exchange(sender, "detector", waiting.decode, name_of))
+        await until(lambda: engine.in_flight == 2)
+        if how == "gone":
+            left.set()
+        if how == "cancelled":
+            second.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await second
+        else:
+            with pytest.raises(InferenceError) as caught:
+                await second
+            assert caught.value.kind is expected
+        assert engine.in_flight == 1
+        held.let.set()
+        assert await first == "detector"
+
+    with running(seen, workers=1) as engine:
+        asyncio.run(run(engine))
+    assert waiting.count == 0
+    assert outcomes(seen) == [None, expected]
+
+
+def test_work_that_is_under_way_when_its_sender_leaves_does_not_reach_the_model() -> None:
+    seen, held = Seen(), Held()
+
+    async def run(engine: Engine) -> None:
+        left = asyncio.Event()
+
+        async def gone() -> None:
+            await left.wait()
+
+        call = asyncio.create_task(engine.exchange(caller(gone=gone), "detector", held.decode, name_of))
+        await until(lambda: held.count == 1)
+        left.set()
+        with pytest.raises(InferenceError, match="sender left"):
+            await call
+        held.let.set()
+        await until(lambda: engine.in_flight == 0)
+
+    with running(seen, workers=1) as engine:
+        asyncio.run(run(engine))
+    assert [event.outcome for event in seen.events] == [ErrorKind.CANCELLED]
+    assert seen.events[0].timings.model == 0
+
+
+def test_an_answer_in_time_is_not_disturbed() -> None:
+    seen = Seen()
+
+    async def forever() -> None:
+        await asyncio.Event().wait()
+
+    async def run(engine: Engine) -> None:
+        for _ in range(20):
+            assert await engine.exchange(caller(60, forever), "detector", request, name_of) == "detector"
+        assert len(asyncio.all_tasks()) == 1
+
+    with running(seen) as engine:
+        asyncio.run(run(engine))
+    assert [event.outcome for event in seen.events] == [None] * 20
