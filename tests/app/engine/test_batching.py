@@ -129,7 +129,7 @@ def test_a_request_of_more_than_a_batch_is_one_by_itself() -> None:
 
 def test_a_request_whose_sender_has_left_is_left_out() -> None:
     held = Held()
-    model = BatchingModel(held, 2, LONG)
+    model = BatchingModel(held, 2, 0.05)
     gone = Interest()
 
     def ask_for_nobody() -> list[str]:
@@ -139,8 +139,8 @@ def test_a_request_whose_sender_has_left_is_left_out() -> None:
     with occupied() as workers:
         first = [ask(workers, model, text) for text in "ab"]
         assert held.begun.acquire(timeout=SECONDS)
-        nobody = workers.submit_for("m", ask_for_nobody)
         gone.leave()
+        nobody = workers.submit_for("m", ask_for_nobody)
         later = [ask(workers, model, text) for text in "cd"]
         held.let.set()
         assert [each.result(SECONDS) for each in (*first, *later)] == [["a"], ["b"], ["c"], ["d"]]
