@@ -36,6 +36,8 @@ def sources(options: ModelOptions) -> Sequence[ModelSource]:
     else:
         found = discover(options.model_dir or FIXTURE_MODELS)
     found = [msgspec.structs.replace(source, allow_code=options.allow_code) for source in found]
+    if options.device is not None:
+        found = [_on_devices(source, options.device) for source in found]
     if options.score_threshold is None:
         return found
     return [_with_default(source, "score_threshold", options.score_threshold) for source in found]
@@ -90,6 +92,14 @@ def _runtime(source: ModelSource) -> Runtime:
     if wanted is not None:
         raise ModelError(f"{source.folder}: runtime: Expected one of {names}, got {wanted!r}")
     raise ModelError(f"{source.file or source.folder} is not a model of any runtime here ({names})")
+
+
+def _on_devices(source: ModelSource, devices: tuple[str, ...]) -> ModelSource:
+    own = source.settings.onnxruntime
+    if own.devices is not None:
+        return source
+    settings = msgspec.structs.replace(source.settings, onnxruntime=msgspec.structs.replace(own, devices=devices))
+    return msgspec.structs.replace(source, settings=settings)
 
 
 def _with_default(source: ModelSource, name: str, value: object) -> ModelSource:

@@ -1,7 +1,7 @@
 """A task bound to a model of it, its generic types closed over."""
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import Any, Generic, Protocol, Self, TypeVar, cast
@@ -178,6 +178,7 @@ class BoundServable(Generic[InputT, PredictionT]):
         model: a model of that task.
         description: what is known of the model.
         defaults: request parameters that the model's settings give, under the request's own.
+        detail: `Limits.detail` of the model, where its settings ask for it. Explanations see all there is to see.
 
     Raises:
         ModelError: when the defaults are not what the task takes.
@@ -189,6 +190,7 @@ class BoundServable(Generic[InputT, PredictionT]):
         model: Model[InputT, PredictionT],
         description: ModelDescription,
         defaults: Mapping[str, object],
+        detail: Callable[[int, int], float] | None = None,
     ) -> None:
         try:
             read_parameters(task.parameters_type, defaults)
@@ -197,6 +199,7 @@ class BoundServable(Generic[InputT, PredictionT]):
         self._task = task
         self._model = self._gathered = model
         self._defaults = defaults
+        self._detail = detail
         self._streaming = cast("StreamingTask[InputT, PredictionT]", task) if isinstance(task, StreamingTask) else None
         self.streams = self._streaming is not None
         self.description = description
@@ -211,7 +214,7 @@ class BoundServable(Generic[InputT, PredictionT]):
         return servable
 
     def answer(self, request: InferenceRequest, limits: Limits, /) -> Answered:
-        return self._answer(request, limits, self._gathered)[0]
+        return self._answer(request, self._bounds(limits), self._gathered)[0]
 
     def find(self, request: InferenceRequest, limits: Limits, label: str | None, most: int, /) -> Findings:
         if not isinstance(self._task, ExplainableTask):
@@ -237,7 +240,7 @@ class BoundServable(Generic[InputT, PredictionT]):
 
     def answer_singly(self, request: InferenceRequest, limits: Limits, /) -> Generator[Answered]:
         started = time.perf_counter_ns()
-        groups = self._task.decode(request, self._defaults, limits)
+        groups = self._task.decode(request, self._defaults, self._bounds(limits))
         decoded = time.perf_counter_ns() - started
         for group in groups:
             for index, item in enumerate(group.items):
@@ -267,6 +270,9 @@ class BoundServable(Generic[InputT, PredictionT]):
         decoded = time.perf_counter_ns()
         stream = self._streaming.stream(items, self._model)
         return TextStream(stream, places, decoded - started, self._streaming.gather)
+
+    def _bounds(self, limits: Limits) -> Limits:
+        return msgspec.structs.replace(limits, detail=self._detail) if self._detail else limits
 
     def _answer(
         self, request: InferenceRequest, limits: Limits, model: Model[InputT, PredictionT]

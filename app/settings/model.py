@@ -15,6 +15,7 @@ __all__ = (
     "ModelError",
     "ModelSettings",
     "ModelSource",
+    "OnnxRuntimeSettings",
     "PreprocessingSettings",
     "TransformersSettings",
     "read_json_file",
@@ -47,6 +48,8 @@ class PreprocessingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
         mean: then this is subtracted, a number for each of R, G, B.
         std: then divided by this, a number for each of R, G, B.
         channel_order: the order of the channels that the model was trained with.
+        reduced_decode: whether JPEGs are decoded at a half, a quarter or an eighth of their sides where the model sees
+            no more of them, which costs less and changes answers a little.
         channels_last: whether the input is [batch, height, width, 3], where its shape does not tell.
     """
 
@@ -58,6 +61,7 @@ class PreprocessingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     mean: tuple[float, float, float] | None = None
     std: tuple[Divisor, Divisor, Divisor] | None = None
     channel_order: Literal["RGB", "BGR"] | None = None
+    reduced_decode: bool = False
     channels_last: bool | None = None
 
 
@@ -74,6 +78,22 @@ class TransformersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     device: Annotated[str, msgspec.Meta(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = "auto"
     dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
     compile: bool = False
+
+
+class OnnxRuntimeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where and how the `onnxruntime` runtime runs a model's graphs.
+
+    Attributes:
+        devices: `cpu`, `cuda:0`, `tensorrt:0`, `openvino:GPU` or `coreml`, as far as the ONNX Runtime that is installed
+            has them; `auto` is the best of them. Of several, each call takes the one that has least to do. Where none
+            is named it is what the server was told.
+        instances: so many copies of the model on each device.
+        threads: of one call on a processor. More than one pays where requests are few, and costs where they are many.
+    """
+
+    devices: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=64)] | None = None
+    instances: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
+    threads: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
 
 
 class BatchingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -105,6 +125,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         default: whether the bare ``/infer`` path means this model.
         preprocessing: how pixels become its input.
         parameters: defaults of request parameters, such as score_threshold.
+        onnxruntime: where and how ONNX Runtime runs it.
         transformers: where and how torch runs it.
         implementation: of a Python model, its class as ``module:Class``.
         arguments: what that class is constructed with, by name.
@@ -128,6 +149,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     default: bool = False
     preprocessing: PreprocessingSettings = PreprocessingSettings()
     parameters: Mapping[str, object] = {}
+    onnxruntime: OnnxRuntimeSettings = OnnxRuntimeSettings()
     transformers: TransformersSettings = TransformersSettings()
     implementation: str | None = None
     arguments: Mapping[str, object] = {}

@@ -13,31 +13,39 @@ from numpy.typing import NDArray
 
 from tasks.exchange.error import ErrorKind, InferenceError, brief, invalid
 from tasks.exchange.tensor import Datatype, Tensor
+from tasks.vision.header import image_size
 
 __all__ = ("Image", "check_size", "decode_image", "images_from_tensor", "raw_size")
 
+
+_JPEG_START = b"\xff\xd8"
+_SHRINKING = {2: cv2.IMREAD_REDUCED_GRAYSCALE_2, 4: cv2.IMREAD_REDUCED_GRAYSCALE_4, 8: cv2.IMREAD_REDUCED_GRAYSCALE_8}
+"""OpenCV's flags for a fraction of the sides; what they say of colours is replaced."""
 
 _TIFF_STARTS = (b"II*\0", b"MM\0*")
 
 
 class Image(msgspec.Struct, frozen=True, eq=False):
-    """An upright picture. Every box and contour of its answer is in pixels of this array.
+    """An upright picture. Every box and contour of its answer is in pixels of the whole picture.
 
     Attributes:
-        pixels: (height, width, 3) uint8, RGB, EXIF orientation applied.
+        pixels: (height, width, 3) uint8, RGB, EXIF orientation applied; smaller where the picture was decoded at a
+            fraction of its size.
+        full: (height, width) of the picture where that is so.
     """
 
     pixels: NDArray[np.uint8]
+    full: tuple[int, int] | None = None
 
     @property
     def height(self) -> int:
         """Rows."""
-        return self.pixels.shape[0]
+        return self.full[0] if self.full else self.pixels.shape[0]
 
     @property
     def width(self) -> int:
         """Columns."""
-        return self.pixels.shape[1]
+        return self.full[1] if self.full else self.pixels.shape[1]
 
 
 def check_size(width: int, height: int, max_pixels: int) -> None:
@@ -53,15 +61,21 @@ def check_size(width: int, height: int, max_pixels: int) -> None:
         raise InferenceError(ErrorKind.TOO_LARGE, message)
 
 
-def decode_image(data: bytes) -> Image:
+def decode_image(data: bytes, shrink: int = 1) -> Image:
     """Decode any still image that OpenCV knows: first frame, 8 bits a channel, alpha dropped, EXIF orientation applied.
 
     The size is not checked here: `tasks.vision.header.image_size` tells it before anything is decoded.
+
+    Args:
+        data: the encoded file.
+        shrink: 1, 2, 4 or 8: a JPEG is decoded at that fraction of its sides, which costs less.
 
     Raises:
         InferenceError: INVALID_REQUEST when the bytes are not a whole image.
     """
     pixels: Any = None
+    if shrink > 1 and data.startswith(_JPEG_START):
+        return _shrunk(data, shrink)
     with contextlib.suppress(cv2.error):
         pixels = _tiff_with_alpha(data)
         if pixels is None:
@@ -69,6 +83,18 @@ def decode_image(data: bytes) -> Image:
     if pixels is None:
         raise invalid("The image cannot be decoded: it is truncated or damaged, or its pixels are of an unusual kind")
     return Image(pixels)
+
+
+def _shrunk(data: bytes, shrink: int) -> Image:
+    pixels: Any = None
+    with contextlib.suppress(cv2.error):
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), _SHRINKING[shrink] | cv2.IMREAD_COLOR_RGB)
+    if pixels is None:
+        return decode_image(data)
+    width, height = image_size(data)
+    # libjpeg rounds up; the header's sides are those before the picture is turned upright.
+    upright = pixels.shape[:2] == (-(-height // shrink), -(-width // shrink))
+    return Image(pixels, (height, width) if upright else (width, height))
 
 
 def raw_size(tensor: Tensor) -> tuple[int, int, int, int]:

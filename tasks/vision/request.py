@@ -18,6 +18,8 @@ __all__ = ("IMAGE_INPUT", "PixelBudget", "check_count", "image_groups", "read_im
 IMAGE_INPUT = TensorSpec(name="image", datatype=Datatype.BYTES, shape=(-1,))
 """How tasks of images declare their input: any number of encoded images."""
 
+_FRACTIONS = (8, 4, 2)
+
 ItemT = TypeVar("ItemT")
 ParametersT = TypeVar("ParametersT", bound=SelectionParameters)
 
@@ -45,6 +47,14 @@ class PixelBudget:
             most = self._limits.max_request_pixels
             message = f"Expected images of at most {most:,} pixels in one request, got more with this one"
             raise InferenceError(ErrorKind.TOO_LARGE, message)
+
+    def shrink(self, width: int, height: int) -> int:
+        """The fraction of its sides at which an encoded image may be decoded: 1, 2, 4 or 8."""
+        detail = self._limits.detail
+        if detail is None:
+            return 1
+        smaller = detail(width, height)
+        return next((each for each in _FRACTIONS if each <= smaller), 1)
 
 
 def image_groups(
@@ -101,8 +111,9 @@ def read_images(tensor: InputTensor, budget: PixelBudget, path: str) -> list[Ima
     for index, element in enumerate(tensor.elements):
         try:
             data = element.binary()
-            budget.spend(*image_size(data))
-            images.append(decode_image(data))
+            size = image_size(data)
+            budget.spend(*size)
+            images.append(decode_image(data, budget.shrink(*size)))
         except InferenceError as error:
             raise error.under(f"{path}.data[{index}]") from None
     return images

@@ -58,6 +58,10 @@ class ImageGraph:
         self.height = preprocessing.height
         self.width = preprocessing.width
 
+    def detail(self, width: int, height: int) -> float:
+        """How much smaller than a picture of this size the graph sees it; 1 where its input follows the picture."""
+        return self._batcher.detail(width, height) if self._elastic is None else 1.0
+
     def answers(self, images: Sequence[Image]) -> Iterator[RawAnswer]:
         """One answer for each picture, in order, computed batch by batch as they are asked for.
 

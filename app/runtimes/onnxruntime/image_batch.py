@@ -40,6 +40,12 @@ class ImageBatcher:
             for each in self._channels
         ]
 
+    def detail(self, width: int, height: int) -> float:
+        """How much smaller than a picture of this size, in pixels, the graph sees it."""
+        wanted = self._preprocessing
+        fitted = fit((height, width), (wanted.height, wanted.width), wanted.resize, wanted.shorter_side)
+        return min((width - 2 * fitted.cut_x) / fitted.width, (height - 2 * fitted.cut_y) / fitted.height)
+
     def prepare(
         self, images: Sequence[Image], count: int, frame: tuple[int, int] | None = None
     ) -> tuple[NDArray[Any], list[Placement]]:
@@ -59,15 +65,18 @@ class ImageBatcher:
         for image, planes in zip(images, batch, strict=False):
             shorter_side = wanted.shorter_side if frame is None else min(frame)
             fitted = fit((image.height, image.width), (height, width), wanted.resize, shorter_side)
-            self._write(image.pixels, fitted, planes)
+            self._write(image, fitted, planes)
             placements.append(fitted.placement)
         ordered = np.ascontiguousarray(batch.transpose(0, 2, 3, 1)) if self._channels_last else batch
         return ordered.astype(self._dtype, copy=False), placements
 
-    def _write(self, pixels: NDArray[np.uint8], fitted: Fit, planes: NDArray[Any]) -> None:
+    def _write(self, image: Image, fitted: Fit, planes: NDArray[Any]) -> None:
         """Resize one picture and write its normalised pixels, and the fill around them, into (3, height, width)."""
-        wanted = self._preprocessing
-        kept = pixels[fitted.cut_y : pixels.shape[0] - fitted.cut_y, fitted.cut_x : pixels.shape[1] - fitted.cut_x]
+        wanted, pixels = self._preprocessing, image.pixels
+        cut_x, cut_y = fitted.cut_x, fitted.cut_y
+        if image.full:
+            cut_x, cut_y = cut_x * pixels.shape[1] // image.width, cut_y * pixels.shape[0] // image.height
+        kept = pixels[cut_y : pixels.shape[0] - cut_y, cut_x : pixels.shape[1] - cut_x]
         # Padded pictures are resized as Ultralytics, YOLOX and PaddleOCR do, plainly. Pillow, behind most others,
         # smoothes when it shrinks.
         resized = _resize(kept, fitted.width, fitted.height, smooth=wanted.resize in ("crop", "stretch"))

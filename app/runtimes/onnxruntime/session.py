@@ -5,6 +5,7 @@ import importlib
 import math
 import os
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.settings.model import ModelError
+from app.runtimes.onnxruntime.binding import run_bound
+from app.runtimes.onnxruntime.devices import CPU, Device, device_called
+from app.settings.model import ModelError, OnnxRuntimeSettings
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.tensor import Datatype, TensorSpec
 
-__all__ = ("PROVIDERS", "Session")
+__all__ = ("Session",)
 
-PROVIDERS = ("CPUExecutionProvider",)
-"""Execution providers in order of preference."""
+_ON_CPU = OnnxRuntimeSettings()
 
 _BFLOAT16 = "tensor(bfloat16)"
 _BFLOAT16_NUMBER = 16
@@ -55,11 +57,11 @@ _DATATYPES = {
 
 
 class Session:
-    """One graph, one thread for each call, callable from several threads at once.
+    """One graph, callable from several threads at once. A call runs on whichever of its instances has least to do.
 
     Args:
         file: the ``.onnx`` file; external data is looked for beside it.
-        providers: execution providers in order of preference.
+        settings: where and how it runs.
 
     Attributes:
         file: the file it was made from.
@@ -71,25 +73,23 @@ class Session:
         ModelError: when the file is missing, empty, no ONNX file, cut short, or needs what ONNX Runtime does not have.
     """
 
-    def __init__(self, file: Path, providers: Sequence[str] = PROVIDERS) -> None:
+    def __init__(self, file: Path, settings: OnnxRuntimeSettings = _ON_CPU) -> None:
         _check_file(file)
         # The framework costs 50 MB and a tenth of a second, which a server without ONNX models should not pay.
         framework = _framework()
-        options = framework.SessionOptions()
-        # Requests are the unit of parallelism: threads inside a call would only fight for the same cores.
-        options.intra_op_num_threads = 1
-        options.inter_op_num_threads = 1
-        options.execution_mode = framework.ExecutionMode.ORT_SEQUENTIAL
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.log_severity_level = _SEVERITY_ERROR
-        try:
-            self._session: Any = framework.InferenceSession(str(file), options, providers=list(providers))
-        except Exception as error:  # noqa: BLE001  the framework's exceptions have no common base, and all mean this
-            raise ModelError(f"{file} cannot be loaded: {_first_line(error)}") from None
+        available = framework.get_available_providers()
+        devices = [device_called(name, available) for name in settings.devices or (CPU.name,)]
+        self._instances = [
+            _instance(framework, file, device, settings.threads)
+            for device in devices
+            for _ in range(settings.instances)
+        ]
+        self._lock = threading.Lock()
+        first: Any = self._instances[0].session
         self.file = file
-        self.inputs = tuple(_spec(file, "input", each) for each in self._session.get_inputs())
-        self.outputs = tuple(_spec(file, "output", each) for each in self._session.get_outputs())
-        self.metadata: Mapping[str, str] = dict(self._session.get_modelmeta().custom_metadata_map)
+        self.inputs = tuple(_spec(file, "input", each) for each in first.get_inputs())
+        self.outputs = tuple(_spec(file, "output", each) for each in first.get_outputs())
+        self.metadata: Mapping[str, str] = dict(first.get_modelmeta().custom_metadata_map)
         self._framework = framework
         self._has_bfloat = any(each.datatype is Datatype.BF16 for each in (*self.inputs, *self.outputs))
         self._names = [each.name for each in self.outputs]
@@ -100,14 +100,30 @@ class Session:
         Raises:
             InferenceError: MODEL_FAILED with the framework's reason.
         """
+        if len(self._instances) == 1:
+            return self._run(self._instances[0], feeds, names or self._names)
+        with self._lock:
+            instance = min(self._instances, key=lambda each: each.calls)
+            instance.calls += 1
+        try:
+            return self._run(instance, feeds, names or self._names)
+        finally:
+            with self._lock:
+                instance.calls -= 1
+
+    def _run(
+        self, instance: "_Instance", feeds: Mapping[str, NDArray[Any]], names: Sequence[str]
+    ) -> list[NDArray[Any]]:
         try:
             if self._has_bfloat:
-                return self._run_values(feeds, names)
-            return self._session.run(names or self._names, feeds)
+                return self._run_values(instance.session, feeds, names)
+            if instance.memory is not None:
+                return run_bound(instance.session, instance.memory, self._framework.OrtValue, feeds, names)
+            return instance.session.run(names, feeds)
         except Exception as error:
             raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {_first_line(error)}") from error
 
-    def _run_values(self, feeds: Mapping[str, NDArray[Any]], names: Sequence[str] | None) -> list[NDArray[Any]]:
+    def _run_values(self, session: Any, feeds: Mapping[str, NDArray[Any]], names: Sequence[str]) -> list[NDArray[Any]]:
         bits = {each.name for each in self.inputs if each.datatype is Datatype.BF16}
         make: Any = self._framework.OrtValue
         values = {
@@ -116,7 +132,39 @@ class Session:
             else make.ortvalue_from_numpy(np.ascontiguousarray(array))
             for name, array in feeds.items()
         }
-        return [_array(value) for value in self._session.run_with_ort_values(names or self._names, values)]
+        return [_array(value) for value in session.run_with_ort_values(names, values)]
+
+
+class _Instance:
+    """ONNX Runtime's own session, and how many calls of it are under way."""
+
+    def __init__(self, session: Any, memory: tuple[str, int] | None) -> None:
+        self.session = session
+        self.memory = memory
+        self.calls = 0
+
+
+def _instance(framework: Any, file: Path, device: Device, threads: int) -> _Instance:
+    options = framework.SessionOptions()
+    # Requests are the unit of parallelism: more threads inside a call would fight for the same cores under load.
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.execution_mode = framework.ExecutionMode.ORT_SEQUENTIAL
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = _SEVERITY_ERROR
+    try:
+        session = framework.InferenceSession(
+            str(file),
+            options,
+            providers=list(device.providers),
+            provider_options=[dict(each) for each in device.options],
+        )
+    except Exception as error:  # noqa: BLE001  the framework's exceptions have no common base, and all mean this
+        raise ModelError(f"{file} cannot be loaded: {_first_line(error)}") from None
+    # Where a provider cannot start, the framework goes on without it and says so in its log only.
+    if device.providers[0] not in session.get_providers():
+        raise ModelError(f"{file} cannot be loaded on {device.name!r}: {device.providers[0]} could not be started")
+    return _Instance(session, device.memory)
 
 
 def _array(value: Any) -> NDArray[Any]:

@@ -21,7 +21,7 @@ def inspect_single_graph(source: ModelSource) -> ModelDescription:
     Raises:
         ModelError: when it cannot be understood.
     """
-    session = Session(locate_graph(source))
+    session = Session(locate_graph(source), source.settings.onnxruntime)
     if _is_served_as_it_is(source, session):
         return describe_tensor_model(source, session)
     return inspect_model(source, session).description
@@ -33,7 +33,7 @@ def load_single_graph(source: ModelSource) -> Servable:
     Raises:
         ModelError: when it cannot be understood, or cannot answer.
     """
-    session = Session(locate_graph(source))
+    session = Session(locate_graph(source), source.settings.onnxruntime)
     if _is_served_as_it_is(source, session):
         return bind_tensor_model(source, session)
     return bind_vision_model(source, inspect_model(source, session))

@@ -75,4 +75,5 @@ def _bind(
         model([blank])
     except InferenceError as error:
         raise ModelError(f"{source.folder}: the model cannot answer a blank image: {error.message}") from None
-    return BoundServable(task, model, inspection.description, source.settings.parameters)
+    detail = inspection.graph.detail if source.settings.preprocessing.reduced_decode else None
+    return BoundServable(task, model, inspection.description, source.settings.parameters, detail)

@@ -165,3 +165,30 @@ def test_pixels_can_be_written_to_by_nobody_else() -> None:
 def test_the_colours_under_the_alpha_of_a_tiff_are_kept() -> None:
     pixels = np.full((4, 4, 4), (200, 100, 50, 0), np.uint8)
     assert decode_image(encoded(pixels, "TIFF")).pixels[0, 0].tolist() == [200, 100, 50]
+
+
+@pytest.mark.parametrize("shrink", [2, 4, 8])
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+@pytest.mark.parametrize("size", [(640, 480), (643, 481)])
+def test_a_jpeg_may_be_decoded_at_a_fraction_of_its_size(shrink: int, orientation: int, size: tuple[int, int]) -> None:
+    exif = PIL.Image.Exif()
+    exif[ORIENTATION] = orientation
+    data = written(PIL.Image.fromarray(scene(*size)), "JPEG", quality=95, exif=exif)
+    whole, small = decode_image(data), decode_image(data, shrink)
+    assert (small.width, small.height) == (whole.width, whole.height)
+    rows, columns = small.pixels.shape[:2]
+    assert (rows, columns) == (-(-whole.height // shrink), -(-whole.width // shrink))
+    expected = cv2.resize(whole.pixels, (columns, rows), interpolation=cv2.INTER_AREA)
+    assert np.abs(small.pixels.astype(int) - expected).mean() < 2 * shrink
+
+
+def test_other_formats_are_decoded_whole() -> None:
+    data = written(PIL.Image.fromarray(scene()), "PNG")
+    image = decode_image(data, 4)
+    assert image.full is None
+    np.testing.assert_array_equal(image.pixels, scene())
+
+
+def test_a_damaged_jpeg_is_refused_whatever_its_size() -> None:
+    with pytest.raises(InferenceError, match="cannot be decoded"):
+        decode_image(b"\xff\xd8\xff\xe0 nothing more", 2)
