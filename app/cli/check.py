@@ -26,7 +26,7 @@ from tasks.exchange.tensor import BytesTensor
 from tasks.text.request import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
 
-__all__ = ("check",)
+__all__ = ("check", "shapes")
 
 _LONGEST_ANSWER = 120
 _TEXT = "On a good day in May, 3 ships left Dover."
@@ -50,7 +50,7 @@ def check(
     from app.assembly.discovery import discover
     from app.assembly.models import load
 
-    picture = image.read_bytes() if image else _shapes()
+    picture = image.read_bytes() if image else shapes()
     printed, failures = console(), 0
     for source in discover(path):
         try:
@@ -97,7 +97,7 @@ def _tried(source: ModelSource, servable: Servable, picture: bytes) -> str:
     return f"Tried on one {what}, {count} in {milliseconds:.0f} ms: {escape(shown)}"
 
 
-def _shapes() -> bytes:
+def shapes() -> bytes:
     """A PNG of a few shapes on grey, 640 by 480 pixels."""
     pixels = np.full((480, 640, 3), 60, np.uint8)
     cv2.rectangle(pixels, (80, 100), (280, 300), (230, 40, 40), cv2.FILLED)

@@ -1,0 +1,24 @@
+"""``charioteer tune``."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from app.cli.tune import tune
+
+MODELS = Path(__file__).parents[3] / "fixtures" / "models"
+
+
+def test_the_best_is_shown_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = shutil.copytree(MODELS / "classifier", tmp_path / "classifier")
+    tune(folder, batches=(1, 2), threads=(1,), seconds=0.05)
+    shown = capsys.readouterr().out
+    assert "best" in shown
+    assert "--write puts the best into model-settings.json" in shown
+    before = sorted(each.name for each in folder.iterdir())
+    tune(folder, batches=(1,), threads=(1,), seconds=0.05, write=True)
+    assert "Written to" in capsys.readouterr().out
+    assert sorted({*before, "model-settings.json"}) == sorted(each.name for each in folder.iterdir())
+    assert "batching" not in json.loads((folder / "model-settings.json").read_text())
