@@ -38,7 +38,7 @@ def caller_of(request: Request[Any, Any, Any], protocol: str) -> Caller:
         base_id=headers.get(BASE_ID_HEADER),
         trace=trace,
         returned=returned,
-        timeout=_seconds(headers.get(TIMEOUT_HEADER) or headers.get(_MESH_TIMEOUT_HEADER)),
+        timeout=_seconds(headers.get(TIMEOUT_HEADER, headers.get(_MESH_TIMEOUT_HEADER))),
         gone=partial(_departure, request),
     )
 

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.interest import check_interest
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.text.generation import SamplingParameters
 
@@ -29,8 +30,10 @@ class Sampler:
             logits: (vocabulary,), the model's scores of every token.
 
         Raises:
-            InferenceError: MODEL_FAILED when the scores are not numbers.
+            InferenceError: MODEL_FAILED when the scores are not numbers; CANCELLED or DEADLINE_EXCEEDED when nobody
+                waits for the text any more.
         """
+        check_interest()
         best = int(np.argmax(logits))
         if not np.isfinite(logits[best]):
             raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: it scores a token with {logits[best]}")

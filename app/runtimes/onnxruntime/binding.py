@@ -1,4 +1,4 @@
-"""Calls whose inputs are copied to a device's memory once, and whose outputs come back once (ONNX Runtime's IOBinding)."""
+"""Calls whose inputs are copied to a device once, and whose outputs come back once (ONNX Runtime's IOBinding)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from app.engine.interest import check_interest
 from app.engine.workers import waiting_elsewhere
 from tasks.exchange.error import ErrorKind, InferenceError
 
@@ -23,6 +24,8 @@ __all__ = ("Gone", "Instance", "Instances", "LateError", "Lease", "told")
 T = TypeVar("T")
 
 _LONGEST_TEXT = 400
+_SECONDS_BETWEEN_LOOKS = 0.25
+"""Whether the sender of a request that waits is still there."""
 _WAITING_FOR_EACH = 32
 """So many requests may wait for each object: a model that is slow is not to fill the server's own waiting room."""
 
@@ -256,6 +259,7 @@ class Instances:
             while True:
                 if self._closed:
                     raise InferenceError(ErrorKind.MODEL_NOT_READY, "The model was unloaded")
+                self._check_interest()
                 if self._free:
                     return self._free.pop()
                 now = time.monotonic()
@@ -269,7 +273,15 @@ class Instances:
                 if self._waiting >= len(self._all) * _WAITING_FOR_EACH:
                     message = f"{self._waiting} requests wait for the model, and it takes no more; try again later"
                     raise InferenceError(ErrorKind.OVERLOADED, message)
-                self._wait(min(until, hope) - now)
+                self._wait(min(until - now, hope - now, _SECONDS_BETWEEN_LOOKS))
+
+    def _check_interest(self) -> None:
+        try:
+            check_interest()
+        except InferenceError:
+            # Whoever else waits was not told of the object that is left.
+            self._changed.notify()
+            raise
 
     def _wait(self, seconds: float) -> None:
         self._waiting += 1
