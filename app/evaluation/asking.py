@@ -1,0 +1,198 @@
+"""Asking a server about one image, over any of the HTTP protocols, and reading records out of its answer.
+
+It shares no code with the server, so that any engine can be asked.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+from urllib.parse import quote
+
+import httpx
+import msgspec
+import pybase64
+
+from app.evaluation.collecting import AskingError
+from app.evaluation.dataset import Item
+from app.evaluation.journal import Records
+
+__all__ = ("HTTP_PROTOCOLS", "HttpAsker", "read_elements", "records_of_tensors")
+
+_TRIES = 5
+_WAIT_S = 0.2
+_BUSY = frozenset({429, 503})
+_LONGEST_REASON = 300
+
+
+class _Exchange(msgspec.Struct, frozen=True):
+    """How one protocol asks and answers.
+
+    Attributes:
+        path: of an inference, by the model's name; an empty name is that of the only model.
+        request: the content type and the body, or the query, of an image and parameters.
+        records: out of the answer.
+        takes_parameters: whether there is a place for them.
+        needs_model: whether the path names the model.
+    """
+
+    path: Callable[[str], str]
+    request: Callable[[bytes, Mapping[str, object]], Mapping[str, Any]]
+    records: Callable[[Any], Any]
+    takes_parameters: bool = True
+    needs_model: bool = True
+
+
+class HttpAsker:
+    """Asks over HTTP. A server that is busy is asked again, a few times.
+
+    Args:
+        client: with its timeout and headers; used from several threads.
+        url: of the server; the protocol's paths are appended.
+        protocol: one of `HTTP_PROTOCOLS`.
+        model: its name there.
+        parameters: of every request; the question of an item is added.
+    """
+
+    def __init__(
+        self, client: httpx.Client, url: str, protocol: str, model: str, parameters: Mapping[str, object]
+    ) -> None:
+        self._client = client
+        self._exchange = HTTP_PROTOCOLS[protocol]
+        self._url = url.rstrip("/") + self._exchange.path(quote(model, safe=""))
+        self._parameters = parameters
+
+    def __call__(self, item: Item, data: bytes) -> Records:
+        """The records for one image.
+
+        Raises:
+            AskingError: saying what came instead.
+        """
+        parameters = {**self._parameters, **({"prompts": [item.question]} if item.question else {})}
+        response = self._answer(self._exchange.request(data, parameters))
+        if response.status_code != 200:
+            raise AskingError(f"HTTP {response.status_code}: {_reason(response)}")
+        try:
+            found: object = self._exchange.records(msgspec.json.decode(response.content))
+            return msgspec.convert(found, list[dict[str, object]])
+        except (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            body = _cut(response.text)
+            raise AskingError(f"The answer has no records ({type(error).__name__}: {error}): {body}") from None
+
+    def _answer(self, request: Mapping[str, Any]) -> httpx.Response:
+        for attempt in range(_TRIES):
+            try:
+                response = self._client.post(self._url, **request)
+            except httpx.HTTPError as error:
+                shown = httpx.URL(self._url).copy_with(userinfo=b"")
+                raise AskingError(f"{shown}: {str(error) or type(error).__name__}") from None
+            if response.status_code not in _BUSY or attempt == _TRIES - 1:
+                return response
+            time.sleep(_WAIT_S * 2**attempt)
+        raise AssertionError
+
+
+def read_elements(data: Any) -> Any:
+    """The records of the only image in an output: a list of them, or of one list of them, or of one text of JSON."""
+    if len(data) == 1 and not isinstance(data[0], Mapping):
+        return msgspec.json.decode(data[0]) if isinstance(data[0], str | bytes) else data[0]
+    return data
+
+
+def records_of_tensors(tensors: Mapping[str, Any]) -> list[dict[str, object]]:
+    """Records of one image from the tensors of KServe V2's table, without the dimension of images.
+
+    Raises:
+        LookupError: when they are others.
+    """
+    if "answers" in tensors:
+        pairs = zip(tensors["prompts"], tensors["answers"], strict=True)
+        return [{"prompt": prompt, "answer": answer} for prompt, answer in pairs]
+    labels, scores = cast("Sequence[str]", tensors["labels"]), cast("Sequence[float]", tensors["scores"])
+    count = tensors.get("num_detections", tensors.get("num_classes", len(labels)))
+    records: list[dict[str, object]] = [
+        {"label": label, "score": score} for label, score in list(zip(labels, scores, strict=True))[:count]
+    ]
+    if "contours" in tensors:
+        for record, contour in zip(records, tensors["contours"], strict=False):
+            record["contour"] = msgspec.json.decode(contour)
+    if "boxes" in tensors:
+        for record, box in zip(records, tensors["boxes"], strict=False):
+            names = ("xmin", "ymin", "xmax", "ymax") if len(box) == 4 else ("cx", "cy", "w", "h", "r")
+            record.update(zip(names, box, strict=True))
+    return records
+
+
+def _text(data: bytes) -> str:
+    return pybase64.b64encode(data).decode()
+
+
+def _v2_body(data: bytes, parameters: Mapping[str, object]) -> Mapping[str, Any]:
+    told = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [_text(data)], "parameters": parameters}
+    return {"json": {"inputs": [told]}}
+
+
+def _chariot_path(model: str) -> str:
+    return f"/v2/models/m-{model.lower().removeprefix('m-')}/infer" if model else "/infer"
+
+
+def _rows(data: bytes, parameters: Mapping[str, object]) -> Mapping[str, Any]:
+    return {"json": {"instances": [{"image": {"b64": _text(data)}, "parameters": parameters}]}}
+
+
+def _bare_rows(data: bytes, parameters: Mapping[str, object]) -> Mapping[str, Any]:
+    prompts = {"prompts": parameters["prompts"]} if "prompts" in parameters else {}
+    return {"json": {"instances": [{"image": {"b64": _text(data)}, **prompts}]}}
+
+
+def _query(data: bytes, parameters: Mapping[str, object]) -> Mapping[str, Any]:
+    """In `gmap`, because a body of bytes has its parameters in the URL, which is short."""
+    told = {"image.parameters": msgspec.json.encode(parameters).decode()}
+    return {"json": {"gmap": {"s_b": {"image": _text(data)}, "s_s": told}}}
+
+
+HTTP_PROTOCOLS: Mapping[str, _Exchange] = {
+    "chariot-v2-kserve": _Exchange(
+        _chariot_path, _v2_body, lambda answer: read_elements(answer["outputs"][0]["data"]), needs_model=False
+    ),
+    "chariot-v2": _Exchange(
+        _chariot_path,
+        lambda data, parameters: {"json": {"input": _text(data), "parameters": parameters}},
+        lambda answer: answer["output"],
+        needs_model=False,
+    ),
+    "v2": _Exchange(
+        lambda model: f"/v2/models/{model}/infer",
+        _v2_body,
+        lambda answer: read_elements(answer["outputs"][0]["data"]),
+    ),
+    "v1": _Exchange(lambda model: f"/v1/models/{model}:predict", _rows, lambda answer: answer["predictions"][0]),
+    "tensorflow-serving": _Exchange(
+        lambda model: f"/v1/models/{model}:predict",
+        _bare_rows,
+        lambda answer: records_of_tensors(answer["predictions"][0]),
+        takes_parameters=False,
+    ),
+    "grps": _Exchange(
+        lambda model: f"/grps/v1/infer/predict?model={model}" if model else "/grps/v1/infer/predict",
+        _query,
+        lambda answer: msgspec.json.decode(answer["gmap"]["s_s"]["image"]),
+        needs_model=False,
+    ),
+}
+"""By the names that ``charioteer conform`` has for them."""
+
+
+def _reason(response: httpx.Response) -> str:
+    """The sentence of a refusal, wherever the protocol puts it."""
+    try:
+        body = msgspec.json.decode(response.content, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        return _cut(response.text)
+    status: object = body.get("status")
+    inner = cast("Mapping[str, object]", status).get("msg") if isinstance(status, Mapping) else None
+    told = next((body[name] for name in ("error", "detail", "message") if name in body), inner)
+    return _cut(str(told or response.text))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]} ..."

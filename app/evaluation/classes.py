@@ -1,0 +1,164 @@
+"""Classification, measured by valor-lite."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.evaluation.answers import Answered
+from app.evaluation.extras import needed
+from app.evaluation.report import Confusion, Figure, Measures, Mistake, Table
+from app.evaluation.slices import NO_VALUE
+
+__all__ = ("measure_classes",)
+
+_NONE = "(nothing)"
+"""The class of an image that the model gave none."""
+_TOP = 5
+_EXAMPLES = 5
+
+
+def measure_classes(answered: Sequence[Answered], slices: Sequence[str] = ()) -> Measures:
+    """Measure the best class of each image, and how its score separates it from the others.
+
+    Args:
+        answered: with labels of the dataset.
+        slices: keys of metadata.
+
+    Raises:
+        EvaluationError: when the extra is not installed.
+    """
+    if not answered:
+        return Measures(figures=_figures(dict.fromkeys(_TITLES)), notes=("Nothing was answered: nothing to measure.",))
+    values, classes, confusion = _measured(answered)
+    tables = [classes]
+    if slices:
+        tables.append(_slices(answered, slices))
+    notes: list[str] = []
+    if values["roc_auc"] is None:
+        notes.append("ROC AUC needs the scores of the same two or more classes for every image: not told.")
+    if silent := sum(not each.found for each in answered):
+        notes.append(f"{silent} images were given no class; they count as wrong, as {_NONE}.")
+    return Measures(
+        figures=_figures(values),
+        tables=tuple(tables),
+        confusion=confusion,
+        mistakes=_mistakes(answered),
+        notes=tuple(notes),
+    )
+
+
+_TITLES = {
+    "accuracy": "accuracy",
+    "top5_accuracy": "accuracy of the best five",
+    "precision": "precision, mean of the classes",
+    "recall": "recall, mean of the classes",
+    "f1": "F1, mean of the classes",
+    "roc_auc": "ROC AUC, mean of the classes",
+}
+
+
+def _figures(values: Mapping[str, float | None]) -> tuple[Figure, ...]:
+    return tuple(Figure(name=name, title=title, value=values[name]) for name, title in _TITLES.items())
+
+
+def _measured(answered: Sequence[Answered]) -> tuple[Mapping[str, float | None], Table, Confusion]:
+    valor = needed("valor_lite.classification")
+    loader = valor.Loader.in_memory()
+    loader.add_data([_classification(valor, str(index), each) for index, each in enumerate(answered)])
+    evaluator = loader.finalize()
+    metrics = {kind.value: values for kind, values in evaluator.compute_precision_recall().items()}
+    rates = {
+        name: {each.parameters["label"]: each.value for each in metrics[name]} for name in ("Precision", "Recall", "F1")
+    }
+    support = Counter(each.item.label for each in answered)
+    labels = sorted(support)
+    areas = _areas(evaluator, answered)
+    rows = [
+        (label, support[label], *(rates[name][label] for name in rates), areas.get(label) if areas else None)
+        for label in labels
+    ]
+    values = {
+        "accuracy": float(metrics["Accuracy"][0].value),
+        "top5_accuracy": sum(_within(each, _TOP) for each in answered) / len(answered),
+        "precision": _mean([rates["Precision"][label] for label in labels]),
+        "recall": _mean([rates["Recall"][label] for label in labels]),
+        "f1": _mean([rates["F1"][label] for label in labels]),
+        "roc_auc": _mean([areas[label] for label in labels if label in areas]),
+    }
+    columns = ("class", "images", "precision", "recall", "F1", "ROC AUC")
+    (matrix,) = evaluator.compute_confusion_matrix()
+    return values, Table(title="Classes", columns=columns, rows=tuple(rows)), _confusion(matrix.value, answered)
+
+
+def _classification(valor: Any, uid: str, answered: Answered) -> Any:
+    # valor-lite refuses an image without a class; it would otherwise be missing from the accuracy.
+    found = {each.label: each.score for each in reversed(answered.found)} or {_NONE: 1.0}
+    return valor.Classification(
+        uid=uid, groundtruth=answered.item.label, predictions=[*found], scores=[*found.values()]
+    )
+
+
+def _areas(evaluator: Any, answered: Sequence[Answered]) -> Mapping[str, float]:
+    """The area under the curve of each class that is true of some images and not of others, where it can be told."""
+    scored = {frozenset(found.label for found in each.found) for each in answered}
+    if len(scored) != 1 or len(next(iter(scored))) < 2:
+        return {}
+    support = Counter(each.item.label for each in answered)
+    (labels,) = scored
+    metrics = {kind.value: values for kind, values in evaluator.compute_rocauc().items()}
+    found = {each.parameters["label"]: float(each.value) for each in metrics["ROCAUC"]}
+    return {label: found[label] for label, count in support.items() if label in labels and count < len(answered)}
+
+
+def _confusion(value: Mapping[str, Any], answered: Sequence[Answered]) -> Confusion:
+    matrix = value["confusion_matrix"]
+    true, taken = ({each.item.label for each in answered}, {_best(each) for each in answered})
+    labels = tuple(sorted(true | taken))
+    examples: dict[str, list[str]] = {}
+    for each in answered:
+        best = _best(each)
+        if best != each.item.label:
+            examples.setdefault(f"{each.item.label} -> {best}", []).append(each.item.id)
+    return Confusion(
+        labels=labels,
+        counts=tuple(tuple(matrix[truth][found] for found in labels) for truth in labels),
+        examples={cell: tuple(names[:_EXAMPLES]) for cell, names in examples.items()},
+    )
+
+
+def _slices(answered: Sequence[Answered], slices: Sequence[str]) -> Table:
+    """Each slice by an evaluation of its own: valor-lite divides the accuracy of a filtered one by all images."""
+    rows: list[tuple[str | float | int | None, ...]] = []
+    for key in slices:
+        for value in sorted({each.item.metadata.get(key, NO_VALUE) for each in answered}):
+            part = [each for each in answered if each.item.metadata.get(key, NO_VALUE) == value]
+            values, _, _ = _measured(part)
+            rows.append((f"{key} = {value}", len(part), *(values[name] for name in _TITLES)))
+    columns = ("slice", "images", "accuracy", "top 5", "precision", "recall", "F1", "ROC AUC")
+    return Table(title="Slices", columns=columns, rows=tuple(rows))
+
+
+def _mistakes(answered: Sequence[Answered]) -> tuple[Mistake, ...]:
+    found: list[Mistake] = []
+    for each in answered:
+        best = max(each.found, key=lambda one: one.score, default=None)
+        if best is None:
+            found.append(Mistake(answered=each, badness=1, why=f"{each.item.label}, nothing was found"))
+        elif best.label != each.item.label:
+            own = max((one.score for one in each.found if one.label == each.item.label), default=0.0)
+            why = f"{each.item.label} ({own:.2f}) was taken for {best.label} ({best.score:.2f})"
+            found.append(Mistake(answered=each, badness=best.score - own, why=why))
+    return tuple(sorted(found, key=lambda each: -each.badness))
+
+
+def _best(answered: Answered) -> str:
+    return max(answered.found, key=lambda each: each.score).label if answered.found else _NONE
+
+
+def _within(answered: Answered, count: int) -> bool:
+    best = sorted(answered.found, key=lambda each: -each.score)[:count]
+    return answered.item.label in (each.label for each in best)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,1 @@
+"""One module for each format that labels are written in."""

@@ -1,0 +1,128 @@
+"""Answers as they come, a line of JSON each, so that an evaluation that was stopped can go on."""
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+
+import msgspec
+
+from app.evaluation.extras import EvaluationError
+
+__all__ = ("Header", "Journal", "Told", "journal")
+
+Records = Sequence[Mapping[str, object]]
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line: what the answers are of.
+
+    Attributes:
+        charioteer: the version that wrote the file.
+        dataset: `fingerprint` of the dataset.
+        source: who answered, and with which parameters.
+    """
+
+    charioteer: str
+    dataset: str
+    source: Mapping[str, object]
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """Every other line.
+
+    Attributes:
+        id: of the item.
+        digest: SHA-256 of its image file, in hexadecimal.
+        records: what was answered.
+    """
+
+    id: str
+    digest: str
+    records: Records
+
+
+class Journal:
+    """Appends answers from several threads, each in one write.
+
+    Args:
+        path: the file, which has its header.
+        known: what it had when it was opened, by the id of the item.
+    """
+
+    def __init__(self, path: Path, known: Mapping[str, Told]) -> None:
+        self.known = known
+        self._file = path.open("ab", buffering=0)
+        self._lock = Lock()
+
+    def add(self, told: Told) -> None:
+        """Write an answer down."""
+        line = msgspec.json.encode(told) + b"\n"
+        with self._lock:
+            self._file.write(line)
+
+    def close(self) -> None:
+        """Write no more."""
+        self._file.close()
+
+
+@contextmanager
+def journal(path: Path, header: Header, *, fresh: bool = False) -> Generator[Journal]:
+    """The journal at `path`, made when there is none. A last line that was not finished is taken off.
+
+    Args:
+        path: the file.
+        header: what is to be evaluated.
+        fresh: whether what is there is thrown away.
+
+    Raises:
+        EvaluationError: when what is there is of something else.
+    """
+    known: Mapping[str, Told] = {}
+    if path.is_file() and path.stat().st_size and not fresh:
+        known = _read(path, header)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(msgspec.json.encode(header) + b"\n")
+    opened = Journal(path, known)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def _read(path: Path, header: Header) -> Mapping[str, Told]:
+    content = path.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    first, *lines = whole.splitlines() or [b""]
+    _check(path, first, header)
+    known: dict[str, Told] = {}
+    for number, line in enumerate(lines, 2):
+        try:
+            told = msgspec.json.decode(line, type=Told)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise EvaluationError(f"{path}:{number}: Expected an answer: {error}; --fresh begins anew") from None
+        known[told.id] = told
+    if len(whole) < len(content):
+        with path.open("r+b") as file:
+            file.truncate(len(whole))
+    return known
+
+
+def _check(path: Path, line: bytes, header: Header) -> None:
+    try:
+        found = msgspec.json.decode(line, type=Header)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise EvaluationError(
+            f"{path}: Expected answers of an evaluation, got something else; --fresh replaces it"
+        ) from None
+    if found.dataset != header.dataset:
+        raise EvaluationError(
+            f"{path} has answers about another dataset, or this one has other images by now; --fresh begins anew"
+        )
+    same = msgspec.json.encode(header.source, order="sorted")
+    if msgspec.json.encode(found.source, order="sorted") != same:
+        changed = sorted(
+            key for key in {*found.source, *header.source} if found.source.get(key) != header.source.get(key)
+        )
+        raise EvaluationError(f"{path} has answers with another {', '.join(changed)}; --fresh begins anew")

@@ -1,0 +1,1 @@
+"""A report, as terminals, programs and browsers read it."""

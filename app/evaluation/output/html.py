@@ -1,0 +1,82 @@
+"""A report as one page that needs nothing else: curves, tables, confusion, and the worst images."""
+
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from app import __version__
+from app.evaluation.output.charts import svg_chart
+from app.evaluation.output.pictures import svg_picture
+from app.evaluation.output.table import in_words
+from app.evaluation.report import Confusion, Report
+
+__all__ = ("html_report",)
+
+_MOST_LABELS = 25
+"""A larger matrix is not drawn; its largest cells are listed as well."""
+_MOST_CELLS = 30
+_MOST_FAILURES = 50
+
+
+def html_report(report: Report, worst: int = 24) -> bytes:
+    """The page. Labels, names and answers are escaped: they are shown, never run.
+
+    Args:
+        report: what was found.
+        worst: so many images with mistakes are drawn.
+    """
+    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
+        Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
+    )
+    measures = report.measures
+    return template.render(
+        report=report,
+        version=__version__,
+        figures=[(each.name, each.title, in_words(each.value)) for each in measures.figures],
+        tables=measures.tables,
+        charts=[(each.title, svg_chart(each)) for each in measures.charts],
+        matrix=_matrix(measures.confusion),
+        cells=_cells(measures.confusion),
+        worst=[(each, svg_picture(each)) for each in measures.mistakes[:worst]],
+        mistakes=len(measures.mistakes),
+        failures=list(report.failures.items())[:_MOST_FAILURES],
+        words=in_words,
+    ).encode()
+
+
+def _matrix(confusion: Confusion | None) -> dict[str, Any] | None:
+    """Rows of cells, each with its count and its share of the row."""
+    if confusion is None or not 1 <= len(confusion.labels) <= _MOST_LABELS:
+        return None
+    missed = confusion.missed or None
+    rows: list[tuple[str, list[tuple[int, float]]]] = []
+    for index, (label, counts) in enumerate(zip(confusion.labels, confusion.counts, strict=True)):
+        own = [*counts, missed[index]] if missed else [*counts]
+        total = sum(own) or 1
+        rows.append((label, [(count, count / total) for count in own]))
+    if confusion.extra:
+        total = sum(confusion.extra) or 1
+        rows.append(("nothing", [(count, count / total) for count in confusion.extra]))
+    columns = [*confusion.labels, *(["missed"] if missed else [])]
+    return {"columns": columns, "rows": rows, "objects": missed is not None}
+
+
+def _cells(confusion: Confusion | None) -> list[tuple[str, str, int, str]]:
+    """The largest cells off the diagonal: truth, what was found, how often, and some images."""
+    if confusion is None:
+        return []
+    labels = confusion.labels
+    cells = [
+        (truth, found, confusion.counts[row][column])
+        for row, truth in enumerate(labels)
+        for column, found in enumerate(labels)
+        if row != column
+    ]
+    cells += [(label, "", count) for label, count in zip(labels, confusion.missed, strict=False)]
+    cells += [("", label, count) for label, count in zip(labels, confusion.extra, strict=False)]
+    largest = sorted((cell for cell in cells if cell[2]), key=lambda cell: -cell[2])[:_MOST_CELLS]
+    return [
+        (truth or "nothing", found or "missed", count, ", ".join(confusion.examples.get(f"{truth} -> {found}", ())))
+        for truth, found, count in largest
+    ]

@@ -1,0 +1,98 @@
+"""Images with what is right, wrong and missing drawn over them, as SVG around a small JPEG."""
+
+from collections.abc import Sequence
+
+import cv2
+import pybase64
+from markupsafe import Markup
+
+from app.evaluation.answers import Found
+from app.evaluation.dataset import LabelledObject, Ring
+from app.evaluation.report import Mistake
+from tasks.exchange.error import InferenceError
+from tasks.vision.image import decode_image
+
+__all__ = ("svg_picture",)
+
+_SIDE = 480
+_QUALITY = 78
+_MOST_PIXELS = 200_000_000
+_LETTERS = 24
+"""Labels are so high that as many squares of that height fit across a picture."""
+_BREADTH = 0.65
+"""Of a letter, as a share of its height: the widest that a page will have."""
+
+
+def svg_picture(mistake: Mistake) -> Markup | None:
+    """The image of a mistake, and the objects on it; None where it cannot be shown."""
+    item, found = mistake.answered.item, mistake.answered.found
+    if item.width * item.height > _MOST_PIXELS:
+        return None
+    try:
+        pixels = decode_image(item.image.read_bytes()).pixels
+    except (OSError, InferenceError):
+        return None
+    height, width = pixels.shape[:2]
+    shrink = min(1.0, _SIDE / max(width, height))
+    if shrink < 1:
+        size = max(1, round(width * shrink)), max(1, round(height * shrink))
+        pixels = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+    quality = [cv2.IMWRITE_JPEG_QUALITY, _QUALITY]
+    encoded = cv2.imencode(".jpg", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), quality)[1]
+    data = pybase64.b64encode(encoded.tobytes()).decode()
+    shapes = [
+        *(
+            _shape("missed", item.objects[place].label, _truth_rings(item.objects[place]), width, height)
+            for place in mistake.missed
+        ),
+        *(
+            _shape(kind, f"{found[place].label} {found[place].score:.2f}", _rings(found[place]), width, height)
+            for kind, places in (("right", mistake.right), ("wrong", mistake.wrong))
+            for place in places
+        ),
+    ]
+    return Markup(
+        '<svg class="picture" viewBox="0 0 {} {}" role="img" aria-label="{}">'
+        '<image href="data:image/jpeg;base64,{}" width="{}" height="{}"/>{}</svg>'
+    ).format(width, height, mistake.why, data, width, height, Markup("").join(shapes))
+
+
+def _shape(kind: str, text: str, rings: Sequence[Ring], width: int, height: int) -> Markup:
+    rings = [ring for ring in rings if ring]
+    if not rings:
+        return Markup("")
+    path = "".join("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in ring) + "Z" for ring in rings)
+    letter = width / _LETTERS
+    left, y = _place_of_label(kind, rings[0], letter)
+    x = max(0.0, min(left, width - _BREADTH * letter * len(text)))
+    y = min(max(letter, y), height - letter / 4)
+    return Markup(
+        '<g class="{}"><path class="halo" d="{}"/><path d="{}"/>'
+        '<text x="{:.1f}" y="{:.1f}" style="font-size: {:.1f}px">{}</text></g>'
+    ).format(kind, path, path, x, y, letter, text)
+
+
+def _place_of_label(kind: str, ring: Ring, letter: float) -> tuple[float, float]:
+    if kind == "missed":
+        # Below, because a finding of the same object has its label above.
+        left, bottom = max(ring, key=lambda point: (point[1], -point[0]))
+        return left, bottom + 1.25 * letter
+    left, top = min(ring, key=lambda point: (point[1], point[0]))
+    return left, top - letter / 4
+
+
+def _truth_rings(truth: LabelledObject) -> Sequence[Ring]:
+    return truth.rings or _outline(truth.box, truth.corners)
+
+
+def _rings(found: Found) -> Sequence[Ring]:
+    return found.rings or _outline(found.box, found.corners)
+
+
+def _outline(box: tuple[float, float, float, float] | None, corners: Ring | None) -> Sequence[Ring]:
+    if corners is not None:
+        return (corners,)
+    if box is None:
+        return ()
+    left, top, right, bottom = box
+    return (((left, top), (right, top), (right, bottom), (left, bottom)),)

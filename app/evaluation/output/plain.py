@@ -1,0 +1,51 @@
+"""A report as plain values, which JSON is made of."""
+
+from typing import Any
+
+import msgspec
+
+from app import __version__
+from app.evaluation.report import Mistake, Report
+
+__all__ = ("json_report", "plain")
+
+_MOST_MISTAKES = 100
+
+
+def plain(report: Report) -> dict[str, Any]:
+    """The whole report, without pictures. Of images with mistakes there are the worst hundred."""
+    measures = report.measures
+    return {
+        "charioteer": __version__,
+        "task": report.task.value,
+        "dataset": report.dataset,
+        "format": report.format,
+        "source": report.source,
+        "images": report.images,
+        "measured": report.measured,
+        "figures": {each.name: each.value for each in measures.figures},
+        "tables": [
+            {"title": each.title, "rows": [dict(zip(each.columns, row, strict=True)) for row in each.rows]}
+            for each in measures.tables
+        ],
+        "charts": msgspec.to_builtins(measures.charts),
+        "confusion": msgspec.to_builtins(measures.confusion),
+        "mistakes": [_mistake(each) for each in measures.mistakes[:_MOST_MISTAKES]],
+        "failures": dict(report.failures),
+        "notes": list(report.notes),
+    }
+
+
+def json_report(report: Report) -> bytes:
+    """`plain` as JSON."""
+    return msgspec.json.format(msgspec.json.encode(plain(report)))
+
+
+def _mistake(mistake: Mistake) -> dict[str, Any]:
+    objects, found = mistake.answered.item.objects, mistake.answered.found
+    return {
+        "id": mistake.answered.item.id,
+        "why": mistake.why,
+        "missed": [{"label": objects[place].label, "place": objects[place].place} for place in mistake.missed],
+        "wrong": [{"label": found[place].label, "score": found[place].score} for place in mistake.wrong],
+    }

@@ -1,0 +1,125 @@
+"""Answers to questions: exact match, token F1 and ANLS, each against the best of the right answers.
+
+Exact match and F1 are those of SQuAD (Rajpurkar et al. 2016): texts are compared in lower case, without punctuation and
+without English articles. ANLS is that of ST-VQA (Biten et al. 2019): 1 less the edit distance as a share of the longer
+text, or 0 where that share is a half or more.
+"""
+
+import re
+import string
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from app.evaluation.answers import Answered
+from app.evaluation.report import Figure, Measures, Mistake, Table
+from app.evaluation.slices import NO_VALUE
+
+__all__ = ("anls", "edit_distance", "exact_match", "measure_texts", "token_f1")
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_FAR = 0.5
+_TITLES = {"exact_match": "exact match", "f1": "token F1", "anls": "ANLS"}
+
+
+def measure_texts(answered: Sequence[Answered], slices: Sequence[str] = ()) -> Measures:
+    """The mean of each measure, over all questions and over slices of them.
+
+    Args:
+        answered: questions with their right answers.
+        slices: keys of metadata.
+    """
+    scores = [_scores(each) for each in answered]
+    tables: list[Table] = []
+    if slices:
+        rows: list[tuple[str | float | int | None, ...]] = []
+        for key in slices:
+            values = [each.item.metadata.get(key, NO_VALUE) for each in answered]
+            for value in sorted(set(values)):
+                part = [score for score, own in zip(scores, values, strict=True) if own == value]
+                rows.append((f"{key} = {value}", len(part), *_means(part)))
+        tables.append(Table(title="Slices", columns=("slice", "questions", *_TITLES.values()), rows=tuple(rows)))
+    means = _means(scores)
+    mistakes = [
+        Mistake(
+            answered=each,
+            badness=1 - f1 + (1 - near) / 2,
+            why=f"{each.item.question} Right: {' / '.join(each.item.answers)}. Answered: {each.answer or '(nothing)'}",
+        )
+        for each, (exact, f1, near) in zip(answered, scores, strict=True)
+        if exact < 1
+    ]
+    return Measures(
+        figures=tuple(
+            Figure(name=name, title=title, value=mean)
+            for (name, title), mean in zip(_TITLES.items(), means, strict=True)
+        ),
+        tables=tuple(tables),
+        mistakes=tuple(sorted(mistakes, key=lambda each: -each.badness)),
+        notes=("Exact match and F1 look past case, punctuation and English articles, as SQuAD's do; ANLS past case.",),
+    )
+
+
+def exact_match(answer: str, right: Sequence[str]) -> float:
+    """1 when `answer` says the same as one of the right ones."""
+    return float(any(_plain(answer) == _plain(each) for each in right))
+
+
+def token_f1(answer: str, right: Sequence[str]) -> float:
+    """The harmonic mean of precision and recall of words, against the best of the right answers."""
+    return max(_f1(_plain(answer).split(), _plain(each).split()) for each in right)
+
+
+def anls(answer: str, right: Sequence[str]) -> float:
+    """How near `answer` is to the nearest of the right ones, letter by letter."""
+    return max(_nearness(_folded(answer), _folded(each)) for each in right)
+
+
+def edit_distance(one: str, other: str) -> int:
+    """How many letters have to be put in, taken out or changed (Levenshtein)."""
+    codes = np.array([ord(letter) for letter in other], np.int64)
+    places = np.arange(len(other) + 1)
+    row = places.copy()
+    for index, letter in enumerate(one, 1):
+        changed = np.minimum(row[1:] + 1, row[:-1] + (codes != ord(letter)))
+        row = np.concatenate([[index], changed])
+        # A letter put in costs one more than the place before: a running minimum once that slope is taken off.
+        row = np.minimum.accumulate(row - places) + places
+    return int(row[-1])
+
+
+def _scores(answered: Answered) -> tuple[float, float, float]:
+    answer, right = answered.answer, answered.item.answers
+    return exact_match(answer, right), token_f1(answer, right), anls(answer, right)
+
+
+def _means(scores: Sequence[tuple[float, float, float]]) -> tuple[float | None, ...]:
+    return tuple(sum(values) / len(scores) for values in zip(*scores, strict=True)) if scores else (None, None, None)
+
+
+def _plain(text: str) -> str:
+    return " ".join(_ARTICLES.sub(" ", _folded(text).translate(_PUNCTUATION)).split())
+
+
+def _folded(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", text).lower().split())
+
+
+def _f1(answer: Sequence[str], right: Sequence[str]) -> float:
+    if not answer or not right:
+        return float(answer == right)
+    shared = sum((Counter(answer) & Counter(right)).values())
+    return 2 * shared / (len(answer) + len(right))
+
+
+def _nearness(one: str, other: str) -> float:
+    longer = max(len(one), len(other))
+    if not longer:
+        return 1.0
+    if abs(len(one) - len(other)) / longer >= _FAR:
+        return 0.0
+    share = edit_distance(one, other) / longer
+    return 1 - share if share < _FAR else 0.0

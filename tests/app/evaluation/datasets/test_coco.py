@@ -1,0 +1,186 @@
+"""COCO's JSON: what it means, and what is said of what is wrong with it."""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pycocotools import mask as oracle
+
+from app.evaluation.datasets.reading import DatasetOptions, read_dataset
+from app.evaluation.datasets.run_lengths import mask_of_run_lengths
+from app.evaluation.extras import EvaluationError
+from app.evaluation.shapes import area
+from tasks.task import TaskType
+from tests.app.evaluation.datasets_made import annotation, coco
+
+
+def test_boxes(tmp_path: Path) -> None:
+    coco(tmp_path, [annotation(), annotation(2, category_id=2, image_id=2)])
+    dataset = read_dataset(tmp_path)
+    assert (dataset.format, dataset.labels) == ("coco", ("cat", "dog"))
+    assert dataset.tasks == (TaskType.OBJECT_DETECTION,)
+    first, second = dataset.items
+    assert first.objects[0].box == (10, 8, 30, 24)
+    assert (first.width, first.height) == (64, 48)
+    assert first.metadata == {"camera": "north"}
+    assert second.metadata == {"camera": "south", "frame": "7"}
+    assert first.objects[0].place.endswith("instances.json: annotations[0]")
+
+
+def test_polygons_are_parts_and_crowds_are_ignored(tmp_path: Path) -> None:
+    parts = [[0, 0, 10, 0, 10, 10, 0, 10], [5, 5, 15, 5, 15, 15, 5, 15]]
+    runs = {"size": [48, 64], "counts": [48 * 10, 48 * 4, 48 * 50]}
+    coco(tmp_path, [annotation(segmentation=parts), annotation(2, segmentation=runs, iscrowd=1)])
+    dataset = read_dataset(tmp_path)
+    assert dataset.tasks == (TaskType.IMAGE_SEGMENTATION, TaskType.OBJECT_DETECTION)
+    outlined, crowd = dataset.items[0].objects
+    assert area(outlined, TaskType.IMAGE_SEGMENTATION).area == 175
+    assert area(outlined, TaskType.OBJECT_DETECTION).area == 320
+    assert (outlined.ignored, crowd.ignored) == (False, True)
+    # From pixel centre to pixel centre: 4 columns are 3 wide.
+    assert area(crowd, TaskType.IMAGE_SEGMENTATION).area == 3 * 47
+    assert any("1 crowds" in note for note in dataset.notes)
+
+
+def test_an_outline_without_a_box_has_the_box_around_it(tmp_path: Path) -> None:
+    coco(tmp_path, [annotation(bbox=None, segmentation=[[2, 3, 10, 3, 10, 9]])])
+    assert read_dataset(tmp_path).items[0].objects[0].box == (2, 3, 10, 9)
+
+
+@given(data=st.data())
+def test_run_lengths_are_those_of_pycocotools(data: st.DataObject) -> None:
+    height, width = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 12))
+    bits = data.draw(st.lists(st.booleans(), min_size=height * width, max_size=height * width))
+    mask = np.asfortranarray(np.array(bits, np.uint8).reshape(height, width))
+    encoded: Any = oracle.encode(mask)
+    np.testing.assert_array_equal(mask_of_run_lengths(encoded["counts"].decode(), height, width), mask)
+
+
+def test_long_runs_are_those_of_pycocotools() -> None:
+    mask = np.zeros((700, 900), np.uint8, order="F")
+    mask[100:650, 30:880] = 1
+    mask[200:300, 400:500] = 0
+    encoded: Any = oracle.encode(mask)
+    np.testing.assert_array_equal(mask_of_run_lengths(encoded["counts"].decode(), 700, 900), mask)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"bbox": [1, 2, 3]}, r"annotations\[0\]: bbox: Expected left, top, width and height, got \[1, 2, 3\]"),
+        ({"bbox": [1, 2, float("nan"), 4]}, "Expected JSON"),
+        ({"bbox": [1, 2, None, 4]}, "Expected a finite number, got None"),
+        ({"bbox": [1, 2, "3x", 4]}, "Expected a finite number, got '3x'"),
+        ({"bbox": [1, 2, -3, 4]}, "not negative"),
+        ({"bbox": None}, "Expected a bbox or a segmentation, got neither"),
+        ({"image_id": 9}, "image_id: Expected the id of an image, got 9"),
+        ({"image_id": [1]}, "image_id: Expected the id of an image"),
+        ({"category_id": 9}, "category_id: Expected the id of a category, got 9"),
+        ({"category_id": {}}, "category_id: Expected the id of a category"),
+        ({"segmentation": [[1, 2, 3]]}, r"segmentation\[0\]: Expected x and y of three or more points"),
+        ({"segmentation": [[1, 2, 3, 4, 5, None]]}, "Expected a finite number"),
+        ({"segmentation": "x"}, "Expected polygons or run lengths"),
+        ({"segmentation": {"size": [9, 9], "counts": []}}, "size: Expected that of the image, 48 and 64, got 9 and 9"),
+        ({"segmentation": {"size": [0, 9], "counts": []}}, "size: Expected height and width"),
+        ({"segmentation": {"size": [48, 64], "counts": [1, 2]}}, "Expected runs of 3072 pixels together, got 3"),
+        ({"segmentation": {"size": [48, 64], "counts": [-1, 3073]}}, "Expected runs"),
+        ({"segmentation": {"size": [48, 64], "counts": "~~"}}, "Expected whole numbers|Expected runs"),
+        ({"segmentation": {"size": [48, 64], "counts": [2**63, 2**63]}}, "Expected runs"),
+        ({"segmentation": {"size": [48, 64], "counts": "o" * 99}}, "a number without end"),
+        ({"segmentation": {"size": [48, 64], "counts": 7}}, "Expected a list of lengths"),
+    ],
+)
+def test_bad_annotations_are_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    coco(tmp_path, [annotation(**changes)])
+    with pytest.raises(EvaluationError, match=said):
+        read_dataset(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"images": [{"id": 1, "file_name": "a.jpg"}] * 2}, r"images\[1\]: Expected each id and file_name once"),
+        ({"images": [{"id": 1, "file_name": "c.jpg"}]}, "c.jpg: there is no such file"),
+        ({"images": [{"id": 1}]}, "Expected an id and a file_name"),
+        ({"images": []}, "Expected labelled images as coco, got none"),
+        ({"images": 7}, "Expected images, annotations and categories"),
+        (
+            {"categories": [{"id": 1, "name": "a"}, {"id": 1, "name": "b"}]},
+            r"categories\[1\]: Expected each id and name",
+        ),
+        ({"categories": [{"id": "1", "name": "a"}]}, r"categories\[0\]: Expected an id, a whole number"),
+    ],
+)
+def test_bad_files_are_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    coco(tmp_path, [], **changes)
+    with pytest.raises(EvaluationError, match=said):
+        read_dataset(tmp_path)
+
+
+def test_repeated_annotations_are_named(tmp_path: Path) -> None:
+    coco(tmp_path, [annotation(), annotation()])
+    with pytest.raises(EvaluationError, match=r"annotations\[1\]: id: Expected each id once, got 1 again"):
+        read_dataset(tmp_path)
+
+
+def test_all_that_is_wrong_is_told_at_once_or_left_out(tmp_path: Path) -> None:
+    path = coco(tmp_path, [annotation(), *(annotation(number, bbox=[1]) for number in range(2, 20))])
+    with pytest.raises(EvaluationError) as caught:
+        read_dataset(path)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "18 labels or images cannot be used:"
+    assert lines[-2:] == ["  and 8 more", "--skip-bad leaves them out"]
+    dataset = read_dataset(path, DatasetOptions(skip_bad=True))
+    assert len(dataset.items[0].objects) == 1
+    assert len(dataset.notes) == 11
+
+
+def test_objects_without_area_are_left_out_and_told(tmp_path: Path) -> None:
+    coco(tmp_path, [annotation(bbox=[1, 2, 0, 4]), annotation(2, bbox=[], segmentation=[[1, 1, 2, 2, 3, 3]])])
+    dataset = read_dataset(tmp_path)
+    assert dataset.items[0].objects == ()
+    assert "2 objects without area were left out" in dataset.notes[0]
+
+
+def test_images_are_looked_for_where_coco_puts_them(tmp_path: Path) -> None:
+    path = coco(tmp_path, [annotation()])
+    (tmp_path / "images").rename(tmp_path / "val2017")
+    moved = path.rename(path.with_name("instances_val2017.json"))
+    assert read_dataset(moved).items[0].image == tmp_path / "val2017" / "a.jpg"
+    (tmp_path / "val2017").rename(tmp_path / "elsewhere")
+    assert len(read_dataset(moved, DatasetOptions(images=tmp_path / "elsewhere")).items) == 2
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = ("id", "image_id", "category_id", "bbox", "segmentation", "iscrowd", "size", "counts", "file_name", "name")
+RECORD = st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=6)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=20)
+@given(
+    annotations=st.lists(RECORD, max_size=3),
+    images=st.lists(RECORD, max_size=2),
+    categories=st.lists(RECORD, max_size=2),
+    odd=RECORD,
+)
+def test_whatever_stands_there_is_a_sentence_or_a_dataset(
+    tmp_path: Path, annotations: Any, images: Any, categories: Any, odd: Any
+) -> None:
+    good = [{"id": 1, "file_name": "a.jpg"}]
+    path = coco(
+        tmp_path,
+        [*annotations, annotation(99, **{key: value for key, value in odd.items() if key != "name"})],
+        images=[*good, *images],
+        categories=[{"id": 1, "name": "cat"}, *categories],
+    )
+    with contextlib.suppress(EvaluationError):
+        read_dataset(path)
+    assert read_dataset(path, DatasetOptions(skip_bad=True)).items[0].id == "a.jpg"

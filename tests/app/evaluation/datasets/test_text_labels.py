@@ -1,0 +1,250 @@
+"""YOLO's and DOTA's lines, folders of images, and questions."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from app.evaluation.datasets.reading import DatasetOptions, read_dataset
+from app.evaluation.extras import EvaluationError
+from tasks.task import TaskType
+from tests.app.evaluation.datasets_made import coco, dota, image_folder, questions, yolo
+from tests.app.evaluation.made import write_picture
+
+TURNED = "0 0.25 0.25 0.5 0.25 0.5 0.5 0.25 0.5"
+CORNERS = "10 10 30 10 30 20 10 20 ship 0"
+
+
+def test_yolo_boxes_are_pixels(tmp_path: Path) -> None:
+    yolo(tmp_path, {"a": "0 0.5 0.5 0.25 0.5\n1 0.25 0.25 0.5 0.5\n", "b": ""})
+    dataset = read_dataset(tmp_path)
+    assert (dataset.tasks, dataset.labels) == ((TaskType.OBJECT_DETECTION,), ("cat", "dog"))
+    first, second = dataset.items
+    assert [(each.label, each.box) for each in first.objects] == [("cat", (24, 12, 40, 36)), ("dog", (0, 0, 32, 24))]
+    assert first.objects[1].place == f"{tmp_path / 'labels' / 'val' / 'a.txt'}:2"
+    assert (first.id, second.objects) == ("images/val/a.jpg", ())
+
+
+def test_four_corners_are_turned_boxes_unless_told_otherwise(tmp_path: Path) -> None:
+    yolo(tmp_path, {"a": TURNED})
+    dataset = read_dataset(tmp_path)
+    assert dataset.tasks == (TaskType.ORIENTED_OBJECT_DETECTION,)
+    assert dataset.items[0].objects[0].corners == ((16, 12), (32, 12), (32, 24), (16, 24))
+    told = read_dataset(tmp_path, DatasetOptions(task=TaskType.IMAGE_SEGMENTATION))
+    assert told.items[0].objects[0].rings == (((16, 12), (32, 12), (32, 24), (16, 24)),)
+
+
+def test_polygons(tmp_path: Path) -> None:
+    yolo(tmp_path, {"a": TURNED + "\n1 0 0 0.5 0 0.5 0.5"})
+    dataset = read_dataset(tmp_path)
+    assert dataset.tasks == (TaskType.IMAGE_SEGMENTATION, TaskType.OBJECT_DETECTION)
+    assert dataset.items[0].objects[1].box == (0, 0, 32, 24)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("0 0.5 0.5 0.25", r"a\.txt:1: Expected a class and 4 numbers of a box.*got 3 numbers"),
+        ("0 0.5 0.5 0.2 0.2 0.1", "got 5 numbers"),
+        ("0 0.5 0.5 0.2 0.2\n\n7 0.5 0.5 0.2 0.2", r"a\.txt:3: Expected a class from 0 to 1, got '7'"),
+        ("x 0.5 0.5 0.2 0.2", "Expected a class from 0 to 1, got 'x'"),
+        ("0 0.5 nan 0.2 0.2", r"a\.txt:1: Expected a finite number, got 'nan'"),
+        ("0 0.5 0.5 200 200", "Expected fractions of the image"),
+        ("0 0.5 0.5 0.2 0.2\n" + TURNED, "Expected every line to be of IMAGE_SEGMENTATION, got a box"),
+        ("0 0.5 0.5 1e999 0.2", "Expected a finite number"),
+    ],
+)
+def test_bad_yolo_lines_are_named(tmp_path: Path, lines: str, said: str) -> None:
+    yolo(tmp_path, {"a": lines})
+    with pytest.raises(EvaluationError, match=said):
+        read_dataset(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("described", "said"),
+    [
+        ("val: images/val\nnames: {0: cat, 2: dog}", "names: Expected a list"),
+        ("val: images/val\nnames: [cat, cat]", "Expected each name once"),
+        ("val: images/val", "names: Expected a list"),
+        ("names: [cat]", "Expected a split"),
+        ("val: nowhere\nnames: [cat]", "Expected a folder of images"),
+        ("[1", "Expected YAML"),
+        ("7", "Expected names and splits"),
+    ],
+)
+def test_bad_yolo_descriptions_are_named(tmp_path: Path, described: str, said: str) -> None:
+    yolo(tmp_path, {"a": ""}, described)
+    with pytest.raises(EvaluationError, match=said):
+        read_dataset(tmp_path)
+
+
+def test_splits_of_yolo(tmp_path: Path) -> None:
+    yolo(tmp_path, {"a": ""}, "train: images/train\nval: list.txt\nnames: [cat]")
+    write_picture(tmp_path / "images" / "train" / "t.jpg")
+    (tmp_path / "list.txt").write_text("images/val/a.jpg\n")
+    assert [each.id for each in read_dataset(tmp_path).items] == ["images/val/a.jpg"]
+    assert [each.id for each in read_dataset(tmp_path, DatasetOptions(split="train")).items] == ["images/train/t.jpg"]
+
+
+def test_dota(tmp_path: Path) -> None:
+    dota(tmp_path, {"a": f"imagesource:GoogleEarth\ngsd:0.5\n{CORNERS}\n1 1 5 1 5 5 1 5 harbor 1\n", "b": ""})
+    dataset = read_dataset(tmp_path)
+    assert (dataset.tasks, dataset.labels) == ((TaskType.ORIENTED_OBJECT_DETECTION,), ("harbor", "ship"))
+    ship, harbor = dataset.items[0].objects
+    assert (ship.corners, ship.ignored, harbor.ignored) == (((10, 10), (30, 10), (30, 20), (10, 20)), False, True)
+    assert dataset.items[0].metadata == {"imagesource": "GoogleEarth", "gsd": "0.5"}
+    assert any("1 difficult" in note for note in dataset.notes)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("1 2 3 4 ship 0", r"a\.txt:1: Expected 8 coordinates, a category and 0 or 1 for difficult, got 6 words"),
+        ("gsd:1\n10 10 30 10 30 20 10 nan ship 0", r"a\.txt:2: Expected a finite number, got 'nan'"),
+        ("10 10 30 10 30 20 10 20 ship hard", "Expected 0 or 1 for difficult, got 'hard'"),
+    ],
+)
+def test_bad_dota_lines_are_named(tmp_path: Path, lines: str, said: str) -> None:
+    dota(tmp_path, {"a": lines})
+    with pytest.raises(EvaluationError, match=said):
+        read_dataset(tmp_path)
+
+
+def test_images_and_labels_of_dota_go_in_pairs(tmp_path: Path) -> None:
+    dota(tmp_path, {"a": CORNERS})
+    (tmp_path / "labelTxt" / "orphan.txt").write_text(CORNERS)
+    write_picture(tmp_path / "images" / "bare.png")
+    with pytest.raises(EvaluationError) as caught:
+        read_dataset(tmp_path)
+    assert "orphan.txt: there is no image of that name" in str(caught.value)
+    assert "bare.png: there are no labels" in str(caught.value)
+
+
+def test_folders_are_classes(tmp_path: Path) -> None:
+    image_folder(tmp_path, {"cat": 2, "dog": 1, "none": 0})
+    (tmp_path / "cat" / "notes.txt").write_text("not a picture")
+    (tmp_path / "metadata.csv").write_text("file_name,camera,hour\ncat/0.jpg,north,7\n1.jpg,south,\n")
+    dataset = read_dataset(tmp_path)
+    assert (dataset.format, dataset.labels) == ("image-folder", ("cat", "dog"))
+    assert [(each.id, each.label) for each in dataset.items] == [
+        ("cat/0.jpg", "cat"),
+        ("cat/1.jpg", "cat"),
+        ("dog/0.jpg", "dog"),
+    ]
+    assert [dict(each.metadata) for each in dataset.items] == [
+        {"camera": "north", "hour": "7"},
+        {"camera": "south"},
+        {},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("metadata.csv", "file_name,a\n0.jpg,1,2\n", r"metadata\.csv:2: Expected as many values"),
+        ("metadata.csv", "a,b\n1,2\n", r"metadata\.csv:2: Expected the image's name"),
+        (
+            "metadata.jsonl",
+            '{"file_name": "0.jpg"}\n{"file_name": "0.jpg"}',
+            r"metadata\.jsonl:2: Expected each image once",
+        ),
+        ("metadata.jsonl", "[]", r"metadata\.jsonl:1: Expected a JSON object"),
+        ("metadata.csv", b"\xff\xfe", "Expected text in UTF-8"),
+    ],
+)
+def test_bad_metadata_is_named(tmp_path: Path, name: str, content: str | bytes, said: str) -> None:
+    image_folder(tmp_path, {"cat": 1})
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(EvaluationError, match=said):
+        read_dataset(tmp_path)
+
+
+def test_pictures_that_are_none_are_named(tmp_path: Path) -> None:
+    image_folder(tmp_path, {"cat": 1})
+    (tmp_path / "cat" / "broken.jpg").write_bytes(b"no picture")
+    (tmp_path / "cat" / "empty.png").write_bytes(b"")
+    with pytest.raises(EvaluationError, match=r"broken\.jpg: Expected an encoded image.*\n.*empty\.png"):
+        read_dataset(tmp_path)
+    assert len(read_dataset(tmp_path, DatasetOptions(skip_bad=True)).items) == 1
+
+
+def test_sizes_are_of_the_upright_picture(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    (tmp_path / "cat").mkdir()
+    Image.new("RGB", (60, 40)).save(tmp_path / "cat" / "0.jpg", exif=exif)
+    (found,) = read_dataset(tmp_path).items
+    assert (found.width, found.height) == (40, 60)
+
+
+def test_questions(tmp_path: Path) -> None:
+    questions(
+        tmp_path,
+        [
+            {"image": "a.jpg", "question": "What?", "answers": ["star", "a star"], "kind": "shape", "n": 3},
+            "",
+            {"id": 7, "image": "a.jpg", "question": "How many?", "answer": "one"},
+        ],
+    )
+    dataset = read_dataset(tmp_path)
+    assert (dataset.format, dataset.tasks) == ("vqa", (TaskType.IMAGE_TEXT_TO_TEXT,))
+    assert [(each.id, each.question, each.answers) for each in dataset.items] == [
+        ("a.jpg#1", "What?", ("star", "a star")),
+        ("7", "How many?", ("one",)),
+    ]
+    assert dataset.items[0].metadata == {"kind": "shape", "n": "3"}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({"question": "What?", "answer": "x"}, r"questions\.jsonl:1: image: Expected a file name, got None"),
+        ({"image": "a.jpg", "answer": "x"}, "question: Expected a text"),
+        ({"image": "a.jpg", "question": " ", "answer": "x"}, "question: Expected a text"),
+        ({"image": "a.jpg", "question": "What?"}, "Expected answer"),
+        ({"image": "a.jpg", "question": "What?", "answers": []}, "Expected answer"),
+        ({"image": "a.jpg", "question": "What?", "answers": ["x", 1]}, "Expected answer"),
+        ({"image": "b.jpg", "question": "What?", "answer": "x"}, r"b\.jpg: there is no such file"),
+        ("{", r"questions\.jsonl:1: Expected a JSON object"),
+        ("[]", r"questions\.jsonl:1: Expected a JSON object"),
+    ],
+)
+def test_bad_questions_are_named(tmp_path: Path, line: Any, said: str) -> None:
+    with pytest.raises(EvaluationError, match=said):
+        read_dataset(questions(tmp_path, [line]))
+
+
+def test_repeated_questions_are_named(tmp_path: Path) -> None:
+    line = {"id": 1, "image": "a.jpg", "question": "What?", "answer": "x"}
+    with pytest.raises(EvaluationError, match=r"questions\.jsonl:2: id: Expected each id once, got '1' again"):
+        read_dataset(questions(tmp_path, [line, line]))
+
+
+def test_what_is_no_dataset(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "README.md"):
+        if path.suffix:
+            path.write_text("hello")
+        with pytest.raises(EvaluationError, match="got none of them"):
+            read_dataset(path)
+    with pytest.raises(EvaluationError, match="there is no such file or folder"):
+        read_dataset(tmp_path / "nowhere")
+    with pytest.raises(EvaluationError, match="as coco it cannot be read"):
+        read_dataset(tmp_path, DatasetOptions(format="coco"))
+    with pytest.raises(EvaluationError, match="as dota it cannot be read"):
+        read_dataset(tmp_path / "README.md", DatasetOptions(format="dota"))
+
+
+def test_several_files_of_labels_are_a_question(tmp_path: Path) -> None:
+    path = coco(tmp_path, [])
+    path.with_name("other.json").write_bytes(path.read_bytes())
+    with pytest.raises(
+        EvaluationError, match=r"got annotations/instances\.json, annotations/other\.json; name the one"
+    ):
+        read_dataset(tmp_path)
+
+
+def test_a_task_that_the_labels_are_not_of(tmp_path: Path) -> None:
+    image_folder(tmp_path, {"cat": 1})
+    with pytest.raises(EvaluationError, match="Expected labels of OBJECT_DETECTION, got image-folder labels"):
+        read_dataset(tmp_path, DatasetOptions(task=TaskType.OBJECT_DETECTION))

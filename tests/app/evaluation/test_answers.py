@@ -1,0 +1,89 @@
+"""Records into findings, labels into the dataset's."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.evaluation.answers import read_records, task_of
+from app.evaluation.extras import EvaluationError
+from app.evaluation.label_map import mapped, read_label_map, unknown_labels
+from tasks.task import TaskType
+from tests.app.evaluation.made import boxes, item
+
+BOX = {"label": "cat", "score": 0.5, "xmin": 1, "ymin": 2, "xmax": 3.0, "ymax": 4}
+TURNED = {"label": "cat", "score": 0.5, "cx": 0.5, "cy": 0.5, "w": 0.1, "h": 0.1, "r": 0}
+SEGMENT = {"label": "cat", "score": 0.5, "contour": [[{"x": 0, "y": 0}, {"x": 4, "y": 0}, {"x": 4, "y": 4}]]}
+
+
+@pytest.mark.parametrize(
+    ("records", "task"),
+    [
+        ([], None),
+        ([{"label": "a", "score": 1}], TaskType.IMAGE_CLASSIFICATION),
+        ([BOX], TaskType.OBJECT_DETECTION),
+        ([TURNED], TaskType.ORIENTED_OBJECT_DETECTION),
+        ([SEGMENT], TaskType.IMAGE_SEGMENTATION),
+        ([{"prompt": "?", "answer": "a"}], TaskType.IMAGE_TEXT_TO_TEXT),
+    ],
+)
+def test_the_task_is_known_by_the_fields(records: Sequence[Any], task: TaskType | None) -> None:
+    assert task_of(records) == task
+
+
+def test_findings() -> None:
+    (found,) = read_records([BOX], item(), TaskType.OBJECT_DETECTION).found
+    assert (found.label, found.score, found.box) == ("cat", 0.5, (1, 2, 3, 4))
+    (found,) = read_records([SEGMENT], item(), TaskType.IMAGE_SEGMENTATION).found
+    assert found.rings == (((0, 0), (4, 0), (4, 4)),)
+    (found,) = read_records([TURNED], item(size=(100, 50)), TaskType.ORIENTED_OBJECT_DETECTION).found
+    assert found.corners is not None
+    assert [round(value, 9) for point in found.corners for value in point] == [45, 22.5, 55, 22.5, 55, 27.5, 45, 27.5]
+
+
+@pytest.mark.parametrize(
+    ("record", "task", "said"),
+    [
+        ({**BOX, "xmin": float("nan")}, TaskType.OBJECT_DETECTION, "xmin: Expected a finite number, got nan"),
+        ({**BOX, "xmin": 10**400}, TaskType.OBJECT_DETECTION, "xmin: Expected a finite number, got 1000"),
+        ({**BOX, "ymax": None}, TaskType.OBJECT_DETECTION, "ymax: Expected a finite number, got None"),
+        ({**BOX, "xmax": True}, TaskType.OBJECT_DETECTION, "xmax: Expected a finite number, got True"),
+        ({**BOX, "score": 7}, TaskType.OBJECT_DETECTION, "score: Expected a number within 0..1, got 7"),
+        ({**BOX, "score": "x"}, TaskType.OBJECT_DETECTION, "score: Expected a finite number, got 'x'"),
+        ({**BOX, "label": 1}, TaskType.OBJECT_DETECTION, "label: Expected a text, got 1"),
+        ({**TURNED, "r": float("inf")}, TaskType.ORIENTED_OBJECT_DETECTION, "r: Expected a finite number"),
+        ({**SEGMENT, "contour": 3}, TaskType.IMAGE_SEGMENTATION, "contour: Expected a list of lists of points"),
+        ({**SEGMENT, "contour": [[1]]}, TaskType.IMAGE_SEGMENTATION, "contour: Expected a point with x and y"),
+        ({"answer": 1}, TaskType.IMAGE_TEXT_TO_TEXT, "Expected one answer to the question"),
+    ],
+)
+def test_what_cannot_be_read_is_named(record: dict[str, Any], task: TaskType, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        read_records([record], item(), task)
+
+
+def test_labels_are_mapped_and_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "map.json"
+    path.write_text('{"feline": "cat", "person": null}')
+    names = read_label_map(path, ["cat", "dog"])
+    box = (0.0, 0.0, 1.0, 1.0)
+    answered = mapped(boxes([], [("feline", 0.9, box), ("person", 0.8, box), ("dog", 0.7, box)]), names)
+    assert [each.label for each in answered.found] == ["cat", "dog"]
+    assert unknown_labels([answered], ["cat"]) == {"dog": 1}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"a": "yak"}', "'yak' is no label of the dataset; it has cat, dog"),
+        ('{"a": 1}', "Expected the dataset's label, or null"),
+        ("[]", "Expected the dataset's label, or null"),
+        ("{", "Expected JSON"),
+    ],
+)
+def test_bad_maps_are_named(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "map.json"
+    path.write_text(content)
+    with pytest.raises(EvaluationError, match=said):
+        read_label_map(path, ["cat", "dog"])
