@@ -35,8 +35,8 @@ check: $(VENV)/.check ## lint, types, import contracts, spelling, dead links
 format: $(VENV)/.check ## format the code
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
 
-bench: $(VENV)/.test ## measure what the server adds to the work itself
-	@$(BIN)/python benchmarks/overhead.py
+bench: $(VENV)/.test ## measure the server, its protocols and others (half an hour)
+	@$(BIN)/python -m benchmarks.serving --write
 
 bench-explanations: $(VENV)/.fixtures ## compare explanations with random maps on generated scenes (minutes)
 	@$(BIN)/python -m benchmarks.explanations
@@ -44,6 +44,8 @@ bench-explanations: $(VENV)/.fixtures ## compare explanations with random maps o
 proto: $(VENV)/.test ## compile the gRPC protocols' descriptors again
 	@for name in inference grps; do $(BIN)/python -m grpc_tools.protoc -Iproto \
 		--descriptor_set_out=app/protocols/pb/$$name.binpb app/protocols/pb/$$name.proto || exit 1; done
+	@for name in open_inference grps; do $(BIN)/python -m grpc_tools.protoc -Iproto \
+		--descriptor_set_out=app/conformance/messages/$$name.binpb app/conformance/messages/$$name.proto || exit 1; done
 
 fixtures: $(VENV)/.fixtures ## train the fixture models again (up to half an hour)
 	@$(BIN)/python -m fixtures.train

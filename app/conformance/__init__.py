@@ -1,1 +1,1 @@
-"""Whether any engine keeps a protocol: asked from outside over HTTP, clause by clause."""
+"""Whether any engine keeps a protocol: asked from outside, over HTTP or gRPC, clause by clause."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import httpx
 
 from app.conformance.clause import Clause, FaultError, Finding, InapplicableError, Level, Need, UntestedError, Verdict
-from app.conformance.probe import BudgetSpentError, NotJsonError, Probe, Target
+from app.conformance.probe import BudgetSpentError, LateError, NotJsonError, Probe, Target
 from app.conformance.protocols import Protocol
 
-__all__ = ("Report", "UnreachableError", "held_against")
+__all__ = ("Holding", "Report", "UnreachableError", "held_against")
 
 _MOST_EXCHANGES = 3
 """As many exchanges are kept for a finding: the last ones, which decided it."""
@@ -62,6 +62,70 @@ class Report:
         ]
 
 
+class Holding:
+    """An engine that is held against a protocol, each clause when it is asked for.
+
+    Args:
+        protocol: with its clauses, those first that others require.
+        probe: asks the engine.
+    """
+
+    def __init__(self, protocol: Protocol, probe: Probe) -> None:
+        self.protocol = protocol
+        self.probe = probe
+        self._clauses = {each.id: each for each in protocol.clauses}
+        self._findings: dict[str, Finding] = {}
+        self._broken: dict[str, str] = {}
+
+    def reach(self) -> None:
+        """See whether anything answers.
+
+        Raises:
+            UnreachableError: the engine does not answer at all.
+        """
+        try:
+            if self.probe.caller:
+                self.probe.caller.reach()
+            else:
+                self.probe.get("/")
+        except (LateError, httpx.TransportError, httpx.InvalidURL) as error:
+            raise UnreachableError(f"{self.probe.target.url}: {error or type(error).__name__}") from None
+        except httpx.HTTPError:
+            pass  # Something answers, if strangely; the clauses will say how.
+
+    def finding(self, clause: Clause) -> Finding:
+        """What is found of one clause, once; those that it requires are looked at before it."""
+        if clause.id not in self._findings:
+            for each in clause.requires:
+                self.finding(self._clauses[each])
+            self._findings[clause.id] = self._look(clause)
+        return self._findings[clause.id]
+
+    def report(self, told: Callable[[Clause], None] | None = None) -> Report:
+        """What is found of every clause; `told` hears of each before it is looked at."""
+        for clause in self.protocol.clauses:
+            if told:
+                told(clause)
+            self.finding(clause)
+        return Report(
+            protocol=self.protocol.name,
+            target=self.probe.target,
+            task_type=_task_type(self.protocol, self.probe),
+            findings=[self._findings[each.id] for each in self.protocol.clauses],
+            requests=self.probe.sent,
+        )
+
+    def _look(self, clause: Clause) -> Finding:
+        if roots := [self._broken[each] for each in clause.requires if each in self._broken]:
+            self._broken[clause.id] = roots[0]
+            reason = f"{roots[0]} failed"
+            return Finding(clause=clause, verdict=Verdict.NOT_TESTED, reason=reason, exchanges=())
+        found = _found(clause, self.probe)
+        if found.verdict is Verdict.FAILED:
+            self._broken[clause.id] = clause.id
+        return found
+
+
 def held_against(protocol: Protocol, probe: Probe, told: Callable[[Clause], None] | None = None) -> Report:
     """Check every clause of `protocol`.
 
@@ -73,32 +137,9 @@ def held_against(protocol: Protocol, probe: Probe, told: Callable[[Clause], None
     Raises:
         UnreachableError: the engine does not answer at all.
     """
-    try:
-        probe.get("/")
-    except (httpx.TransportError, httpx.InvalidURL) as error:
-        raise UnreachableError(f"{probe.target.url}: {error or type(error).__name__}") from None
-    except httpx.HTTPError:
-        pass  # Something answers, if strangely; the clauses will say how.
-    findings: dict[str, Finding] = {}
-    broken: dict[str, str] = {}
-    for clause in protocol.clauses:
-        if told:
-            told(clause)
-        if roots := [broken[each] for each in clause.requires if each in broken]:
-            reason = f"{roots[0]} failed"
-            findings[clause.id] = Finding(clause=clause, verdict=Verdict.NOT_TESTED, reason=reason, exchanges=())
-            broken[clause.id] = roots[0]
-            continue
-        findings[clause.id] = found = _found(clause, probe)
-        if found.verdict is Verdict.FAILED:
-            broken[clause.id] = clause.id
-    return Report(
-        protocol=protocol.name,
-        target=probe.target,
-        task_type=_task_type(protocol, probe),
-        findings=list(findings.values()),
-        requests=probe.sent,
-    )
+    holding = Holding(protocol, probe)
+    holding.reach()
+    return holding.report(told)
 
 
 def _found(clause: Clause, probe: Probe) -> Finding:
@@ -112,7 +153,7 @@ def _found(clause: Clause, probe: Probe) -> Finding:
         verdict, reason = Verdict.NOT_APPLICABLE, str(error)
     except (FaultError, NotJsonError) as error:
         verdict, reason = Verdict.FAILED, str(error)
-    except httpx.HTTPError as error:
+    except (LateError, httpx.HTTPError) as error:
         verdict, reason = Verdict.FAILED, f"No answer: {error or type(error).__name__}"
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         # Nobody foresees every answer: one that cannot be judged must not keep the other clauses from being.
@@ -125,5 +166,5 @@ def _task_type(protocol: Protocol, probe: Probe) -> str | None:
         return probe.target.task_type
     try:
         return protocol.task_type(probe)
-    except (UntestedError, BudgetSpentError, NotJsonError, httpx.HTTPError):
+    except (UntestedError, BudgetSpentError, LateError, NotJsonError, httpx.HTTPError):
         return None

@@ -119,7 +119,7 @@ def _not_a_list(probe: Probe) -> None:
 
 def _error_body(probe: Probe) -> None:
     for exchange in (probe.get(f"/v1/models/{UNKNOWN}"), predict(probe, {"instances": 1})):
-        if exchange.ok:
+        if not exchange.refused:
             continue
         why = exchange.object().get("error")
         if not isinstance(why, str) or not why:

@@ -10,6 +10,7 @@ from app.conformance.clause import Clause, FaultError, InapplicableError, Level,
 from app.conformance.probe import Exchange, Probe
 from app.conformance.quoting import brief
 from app.conformance.tensors import (
+    DATATYPES,
     answered,
     expect_error,
     expect_status,
@@ -23,8 +24,6 @@ from app.conformance.tensors import (
 
 __all__ = ("CLAUSES",)
 
-_NUMBERS = ("UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "BF16", "FP32", "FP64")
-_DATATYPES = (*_NUMBERS, "BOOL", "BYTES")
 _UNKNOWN = "conform-unknown"
 
 
@@ -109,7 +108,7 @@ def _model_metadata(probe: Probe) -> None:
 def _datatypes(probe: Probe) -> None:
     found = _metadata(probe)
     for spec in (*found["inputs"], *found["outputs"]):
-        if spec["datatype"] not in _DATATYPES:
+        if spec["datatype"] not in DATATYPES:
             raise FaultError(
                 f"Expected a datatype of the table, got {brief(spec['datatype'])} of {brief(spec['name'])}"
             )
@@ -206,7 +205,7 @@ def _unknown_model(probe: Probe) -> None:
 
 def _error_body(probe: Probe) -> None:
     for exchange in (probe.get(f"/v2/models/{_UNKNOWN}"), _infer(probe, {"inputs": []})):
-        if exchange.ok:
+        if not exchange.refused:
             continue
         said_why = exchange.object().get("error")
         if not isinstance(said_why, str) or not said_why:

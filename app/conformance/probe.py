@@ -1,16 +1,16 @@
-"""Asking an engine over HTTP, a bounded number of times, and remembering what it said."""
+"""Asking an engine over HTTP or gRPC, a bounded number of times, and remembering what it said."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 import msgspec
 
 from app.conformance.pictures import Picture
 
-__all__ = ("BudgetSpentError", "Exchange", "NotJsonError", "Probe", "Target")
+__all__ = ("BudgetSpentError", "Caller", "Exchange", "LateError", "NotJsonError", "Probe", "Target")
 
 _TOO_LONG = 8_000_000
 """More of an answer than this is not read: no answer to the probe's pictures is as large."""
@@ -24,13 +24,41 @@ class BudgetSpentError(Exception):
     """As many requests were sent, or were left without an answer, as may be."""
 
 
+class LateError(Exception):
+    """A call over gRPC had no answer in time."""
+
+
 class NotJsonError(Exception):
     """An answer is not the JSON that its reader needs."""
 
 
+class Caller(Protocol):
+    """Calls methods of an engine over gRPC."""
+
+    def reach(self) -> None:
+        """Wait until there is a connection.
+
+        Raises:
+            LateError: there is none in time.
+        """
+        ...
+
+    def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, Sequence[bytes]]:
+        """The number of the status, its text, and the messages of the answer.
+
+        Raises:
+            LateError: no answer in time.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request as it was sent and the answer as it came; header names are in lower case."""
+    """A request as it was sent and the answer as it came; header names are in lower case.
+
+    Of a call over gRPC, the method is gRPC, the status is that of the call (0 is OK), and the bodies are the messages
+    in protobuf's JSON.
+    """
 
     method: str
     path: str
@@ -102,11 +130,13 @@ class Probe:
         client: with its timeout and its headers.
         target: what is tested.
         max_requests: after so many, `BudgetSpentError`.
+        caller: for the protocols over gRPC.
     """
 
     client: httpx.Client
     target: Target
     max_requests: int = 400
+    caller: Caller | None = None
     sent: int = 0
     unanswered: int = 0
     exchanges: list[Exchange] = field(default_factory=list[Exchange])
@@ -138,7 +168,25 @@ class Probe:
             httpx.HTTPError: no answer.
         """
         sent_headers = dict(headers or {})
-        key = (method, path, tuple(sorted(sent_headers.items())), body)
+
+        def ask() -> Exchange:
+            try:
+                answer = self._exchanged(method, path, sent_headers, body)
+            except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
+                # Some servers close a connection behind an error without saying so: that is no answer to this request.
+                answer = self._exchanged(method, path, sent_headers, body)
+            return Exchange(method, path, sent_headers, body, *answer)
+
+        return self.asked((method, path, tuple(sorted(sent_headers.items())), body), ask, fresh=fresh)
+
+    def asked(self, key: tuple[object, ...], ask: Callable[[], Exchange], *, fresh: bool = False) -> Exchange:
+        """What `ask` brings, or brought when it was last asked for by `key`; it is kept as evidence.
+
+        Raises:
+            BudgetSpentError: enough were sent.
+            LateError: no answer in time, over gRPC.
+            httpx.HTTPError: no answer, over HTTP.
+        """
         exchange = None if fresh else self._known.get(key)
         if exchange is None:
             if self.sent >= self.max_requests:
@@ -147,11 +195,10 @@ class Probe:
                 raise BudgetSpentError(f"{self.unanswered} requests had no answer in time, which is as many as may be")
             self.sent += 1
             try:
-                status, answer_headers, answer = self._exchanged(method, path, sent_headers, body)
-            except httpx.TimeoutException:
+                exchange = ask()
+            except (httpx.TimeoutException, LateError):
                 self.unanswered += 1
                 raise
-            exchange = Exchange(method, path, sent_headers, body, status, answer_headers, answer)
             self._known[key] = exchange
         self.exchanges.append(exchange)
         return exchange

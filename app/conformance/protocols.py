@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from app.conformance import kserve_v1, open_inference_v2, tensorflow_serving
+from app.conformance import kserve_v1, open_inference_grpc, open_inference_v2, tensorflow_serving
 from app.conformance.chariot import v2, v2_kserve
 from app.conformance.chariot.envelope import LOOKING
-from app.conformance.clause import Clause
+from app.conformance.clause import Clause, Need
+from app.conformance.grps import rest, rpc
 from app.conformance.probe import Probe
 
 __all__ = ("PROTOCOLS", "Protocol")
@@ -14,17 +15,34 @@ __all__ = ("PROTOCOLS", "Protocol")
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """A protocol, its clauses, and how an engine that speaks it shows what its model does."""
+    """A protocol.
+
+    Args:
+        name: as it is asked for.
+        clauses: those first that others require.
+        task_type: how an engine that speaks it shows what its model does; none where answers do not show it.
+        rpc: whether it is spoken over gRPC.
+    """
 
     name: str
     clauses: Sequence[Clause]
     task_type: Callable[[Probe], str | None] | None = None
+    rpc: bool = False
+
+    @property
+    def needs(self) -> Sequence[Need]:
+        """Whom the clauses speak of."""
+        named = {need for clause in self.clauses for need in clause.needed_for}
+        return [need for need in Need if need in named]
 
 
 PROTOCOLS = (
     Protocol("chariot-v2-kserve", v2_kserve.CLAUSES, LOOKING.task_type),
     Protocol("chariot-v2", v2.CLAUSES, v2.LOOKING.task_type),
     Protocol("v2", open_inference_v2.CLAUSES),
+    Protocol("v2-grpc", open_inference_grpc.CLAUSES, rpc=True),
     Protocol("v1", kserve_v1.CLAUSES),
     Protocol("tensorflow-serving", tensorflow_serving.CLAUSES),
+    Protocol("grps", rest.CLAUSES),
+    Protocol("grps-grpc", rpc.CLAUSES, rpc=True),
 )

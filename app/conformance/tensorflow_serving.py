@@ -205,7 +205,7 @@ def _bad_base64(probe: Probe) -> None:
 
 def _error_body(probe: Probe) -> None:
     for exchange in (probe.get(f"/v1/models/{UNKNOWN}"), predict(probe, {"conform": []})):
-        if exchange.ok:
+        if not exchange.refused:
             continue
         why = exchange.object().get("error")
         if not isinstance(why, str) or not why:

@@ -11,12 +11,18 @@ from app.conformance.probe import Exchange, NotJsonError, Probe
 from app.conformance.quoting import brief
 
 __all__ = (
+    "DATATYPES",
     "PICTURES",
     "TEXT", "answered", "expect_error", "expect_status", "flattened", "is_list", "is_object", "listed_model",
     "made_up",
     "means_text", "said",
 )  # fmt: skip
 
+DATATYPES = (
+    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "BF16", "FP32", "FP64",
+    "BYTES",
+)  # fmt: skip
+"""Those of V2's table, and BF16, which its text and its servers have."""
 TEXT = "What is in the picture?"
 _MOST_ELEMENTS = 4_000_000
 PICTURES = tuple(base64.b64encode(each.data).decode() for each in OWN_PICTURES)

@@ -8,6 +8,8 @@ import xml.etree.ElementTree as ET
 
 from app.conformance.clause import Finding, Level, Verdict
 from app.conformance.holding import Report
+from app.conformance.output.plain import plain
+from app.conformance.output.words import evidence, readers_of
 
 __all__ = ("junit_report",)
 
@@ -21,23 +23,36 @@ def junit_report(report: Report) -> bytes:
     counts = {"tests": str(len(report.findings)), "failures": str(failed), "errors": "0", "skipped": str(skipped)}
     suites = ET.Element("testsuites", counts)
     suite = ET.SubElement(suites, "testsuite", {"name": f"{report.protocol} {_clean(report.target.url)}", **counts})
+    _properties(suite, report)
     for finding in report.findings:
-        _case(suite, report.protocol, finding)
+        _case(suite, report, finding)
     return ET.tostring(suites, encoding="utf-8", xml_declaration=True)
 
 
-def _case(suite: ET.Element, protocol: str, finding: Finding) -> None:
+def _properties(suite: ET.Element, report: Report) -> None:
+    said = plain(report)
+    properties = ET.SubElement(suite, "properties")
+    for name in ("schema", "charioteer", "url", "model", "task_type", "requests"):
+        if said[name] is not None:
+            ET.SubElement(properties, "property", {"name": name, "value": _clean(str(said[name]))})
+    for need, found in said["features"].items():
+        ET.SubElement(properties, "property", {"name": need, "value": "works" if found["works"] else "would not work"})
+
+
+def _case(suite: ET.Element, report: Report, finding: Finding) -> None:
     clause = finding.clause
-    case = ET.SubElement(
-        suite, "testcase", {"classname": protocol, "name": f"{clause.id} {clause.sentence}", "time": "0"}
-    )
+    name = f"{clause.id} {clause.sentence}"
+    case = ET.SubElement(suite, "testcase", {"classname": report.protocol, "name": name, "time": "0"})
     if finding.verdict is Verdict.PASSED:
         return
     if finding.verdict is Verdict.FAILED and clause.level is Level.MUST:
         failure = ET.SubElement(case, "failure", {"type": clause.level, "message": _clean(finding.reason)})
-        failure.text = _clean(f"{clause.sentence}\n{clause.source}\n{finding.reason}")
+        lines = (clause.sentence, clause.source, finding.reason, readers_of(finding, report.needs))
+        shown = "\n\n".join(map(evidence, finding.exchanges))
+        failure.text = _clean("\n".join(line for line in (*lines, "", shown) if line))
         return
-    ET.SubElement(case, "skipped", {"message": _clean(f"{clause.level} {finding.verdict}: {finding.reason}")})
+    reason = f"{clause.level} {finding.verdict}: {finding.reason}"
+    ET.SubElement(case, "skipped", {"message": _clean(" ".join([reason, readers_of(finding, report.needs)]).strip())})
 
 
 def _clean(text: str) -> str:

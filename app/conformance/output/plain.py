@@ -7,16 +7,19 @@ import msgspec
 from app import __version__
 from app.conformance.clause import Finding, Level, Need, Verdict
 from app.conformance.holding import Report
+from app.conformance.output.words import cut, readable_by, readers_of
 from app.conformance.probe import Exchange
 
-__all__ = ("feature", "json_report", "plain")
+__all__ = ("SCHEMA", "feature", "json_report", "plain")
 
-_LONGEST_BODY = 2000
+SCHEMA = "charioteer.conformance/1"
+"""The form of the JSON report: the number grows when a field changes its meaning or goes, not when one comes."""
 
 
 def plain(report: Report) -> dict[str, Any]:
     """The whole report. Bodies of requests and answers are cut; headers given for the engine's gate are not in it."""
     return {
+        "schema": SCHEMA,
         "charioteer": __version__,
         "protocol": report.protocol,
         "url": report.target.url,
@@ -29,7 +32,7 @@ def plain(report: Report) -> dict[str, Any]:
             level.value: {verdict.value: report.counted(verdict, level) for verdict in Verdict} for level in Level
         },
         "features": {need.value: feature(report, need) for need in report.needs},
-        "findings": [_finding(each) for each in report.findings],
+        "findings": [_finding(report, each) for each in report.findings],
     }
 
 
@@ -44,7 +47,7 @@ def feature(report: Report, need: Need) -> dict[str, Any]:
     return {"works": not failing, "failed": list(failing), "not_tested": list(untested)}
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(report: Report, finding: Finding) -> dict[str, Any]:
     clause = finding.clause
     return {
         "id": clause.id,
@@ -53,7 +56,9 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "sentence": clause.sentence,
         "source": clause.source,
         "needed_for": [each.value for each in clause.needed_for],
+        "readable_by": {need.value: still for need, still in readable_by(finding, report.needs).items()},
         "reason": finding.reason,
+        "readers": readers_of(finding, report.needs),
         "exchanges": [_exchange(each) for each in finding.exchanges],
     }
 
@@ -64,16 +69,11 @@ def _exchange(exchange: Exchange) -> dict[str, Any]:
             "method": exchange.method,
             "path": exchange.path,
             "headers": dict(exchange.sent_headers),
-            "body": _cut(exchange.sent),
+            "body": cut(exchange.sent),
         },
         "response": {
             "status": exchange.status,
             "headers": dict(exchange.headers),
-            "body": _cut(exchange.body),
+            "body": cut(exchange.body),
         },
     }
-
-
-def _cut(body: bytes) -> str:
-    text = body[:_LONGEST_BODY].decode(errors="replace")
-    return text if len(body) <= _LONGEST_BODY else f"{text} ... ({len(body)} bytes)"

@@ -7,6 +7,7 @@ from rich.table import Table
 from app.conformance.clause import Level, Need, Verdict
 from app.conformance.holding import Report
 from app.conformance.output.plain import feature
+from app.conformance.output.words import readers_of
 
 __all__ = ("print_report",)
 
@@ -29,7 +30,7 @@ def print_report(report: Report, console: Console, *, everything: bool = False) 
         for finding in report.findings:
             if finding.verdict is verdict:
                 clause = finding.clause
-                said = clause.sentence if not finding.reason else f"{clause.sentence}\n{finding.reason}"
+                said = "\n".join(filter(None, (clause.sentence, finding.reason, readers_of(finding, report.needs))))
                 colour = _COLOURS[verdict]
                 needed_for = ", ".join(clause.needed_for)
                 table.add_row(clause.id, clause.level, f"[{colour}]{verdict}[/{colour}]", escape(said), needed_for)
@@ -53,5 +54,5 @@ def _in_words(report: Report, need: Need) -> str:
     if said["failed"]:
         return f"[red]would not work[/red]: {', '.join(said['failed'])} failed"
     if said["not_tested"]:
-        return f"works as far as was tested; {', '.join(said['not_tested'])} were not"
+        return f"works as far as was tested; not tested: {', '.join(said['not_tested'])}"
     return "[green]works[/green]"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.app.conformance.tiny_engine import tiny_engine
 from tests.server_process import ROOT, serving
 
 pytestmark = pytest.mark.slow
@@ -42,7 +43,10 @@ def test_a_real_server_conforms(tmp_path: Path) -> None:
     [
         (("http://127.0.0.1:1",), "127.0.0.1:1"),
         (("engine.local",), "http://"),
+        ((), "the URL of an engine"),
         (("http://127.0.0.1:1", "--protocol", "soap"), "chariot-v2-kserve"),
+        (("http://127.0.0.1:1", "--protocol", "v2-grpc"), "grpc://"),
+        (("--list", "--all", "--protocol", "soap"), "chariot-v2-kserve"),
         (("http://127.0.0.1:1", "--header", "secret"), "Name: value"),
         (("http://127.0.0.1:1", "--image", "README.md"), "Expected an encoded image"),
         (("http://127.0.0.1:1", "--request", "README.md"), "--request"),
@@ -60,3 +64,29 @@ def test_an_engine_of_another_protocol_does_not_conform() -> None:
         done = conform(server.address)
     assert done.returncode == 1
     assert "storage: would not work: CV2K-001 failed" in done.stdout
+
+
+def test_a_real_server_conforms_over_grpc() -> None:
+    with serving("--model", "fixtures/models/detector") as server:
+        other = conform(server.address.replace("http", "grpc"), "--protocol", "grps-grpc", "--timeout", "1")
+        address = f"grpc://{server.grpc_address}"
+        done = [conform(address, "--protocol", name, "--model", "detector") for name in ("v2-grpc", "grps-grpc")]
+    assert [each.returncode for each in done] == [0, 0], [each.stdout + each.stderr for each in done]
+    assert "MUST: 19 passed, 0 failed, 0 not tested" in done[0].stdout
+    assert "MUST: 14 passed, 0 failed, 0 not tested" in done[1].stdout
+    assert other.returncode == 2
+    assert "Nothing speaks gRPC there within 1 seconds" in other.stderr
+
+
+def test_clauses_are_listed_without_an_engine() -> None:
+    done = conform("--list", "--all", "--protocol", "grps")
+    assert done.returncode == 0
+    assert "GRPS-001" in done.stdout
+
+
+def test_a_report_that_cannot_be_written_is_status_2(tmp_path: Path) -> None:
+    with tiny_engine() as url:
+        done = conform(url, "--protocol", "v1", "--json", tmp_path / "nowhere" / "report.json")
+    assert done.returncode == 2
+    assert "the report was not written" in done.stderr
+    assert "Traceback" not in done.stderr

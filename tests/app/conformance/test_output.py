@@ -2,7 +2,9 @@
 
 import io
 import json
+import re
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 
 import httpx
 import pytest
@@ -10,12 +12,14 @@ from rich.console import Console
 
 from app.conformance.clause import Clause, FaultError, InapplicableError, Level, Need, UntestedError
 from app.conformance.holding import Report, UnreachableError, held_against
+from app.conformance.output.clauses import print_clauses
 from app.conformance.output.html import html_report
 from app.conformance.output.junit import junit_report
 from app.conformance.output.plain import json_report
 from app.conformance.output.table import print_report
 from app.conformance.probe import Probe, Target
 from app.conformance.protocols import PROTOCOLS, Protocol
+from tests.server_process import ROOT
 
 HUGE = b'{"outputs":[{"name":"a","shape":[1],"datatype":"BYTES","data":[[{"label":"a","score":%s,"xmin":%s}]]}]}' % (
     b"9" * 400,
@@ -96,7 +100,7 @@ def test_only_a_must_that_fails_decides(index: int, conforms: bool) -> None:
 
 def test_json() -> None:
     said = json.loads(json_report(report()))
-    assert (said["protocol"], said["conforms"]) == ("x", False)
+    assert (said["schema"], said["protocol"], said["conforms"]) == ("charioteer.conformance/1", "x", False)
     assert said["counts"]["MUST"] == {"passed": 1, "failed": 2, "not tested": 4, "not applicable": 1}
     assert said["features"]["storage"] == {"works": False, "failed": ["X-1"], "not_tested": []}
     assert said["features"]["drift"] == {"works": True, "failed": [], "not_tested": []}
@@ -107,6 +111,14 @@ def test_json() -> None:
     assert b"secret" not in json_report(report())
 
 
+def test_who_could_still_read_answers() -> None:
+    said = {each["id"]: each["readable_by"] for each in json.loads(json_report(report()))["findings"]}
+    assert said["X-1"] == {"storage": False, "drift": True, "evaluation": True}
+    assert said["X-3"] == {"storage": True, "drift": True, "evaluation": True}
+    assert said["X-2"] == said["X-4"] == {}
+    assert json.loads(json_report(report(CLAUSES[7])))["findings"][0]["readable_by"] == {}
+
+
 def test_junit() -> None:
     (suite,) = ET.fromstring(junit_report(report()))
     assert {name: suite.get(name) for name in ("tests", "failures", "skipped", "errors")} == {
@@ -115,7 +127,15 @@ def test_junit() -> None:
         "skipped": "6",
         "errors": "0",
     }
-    assert [len(case) for case in suite] == [1, 0, 1, 1, 1, 1, 1, 1, 1]
+    properties, *cases = suite
+    assert [len(case) for case in cases] == [1, 0, 1, 1, 1, 1, 1, 1, 1]
+    told = {each.get("name"): each.get("value") for each in properties}
+    assert told["schema"] == "charioteer.conformance/1"
+    assert (told["storage"], told["drift"]) == ("would not work", "works")
+    failure = suite.findtext("testcase/failure") or ""
+    assert "Answers would not be read by storage; would still be read by drift, evaluation." in failure
+    assert "POST /infer" in failure
+    assert "-> 200" in failure
     assert len(suite.findall("testcase/failure")) == 2
     assert len(suite.findall("testcase/skipped")) == 6
 
@@ -135,6 +155,24 @@ def test_table() -> None:
     assert "<script>alert(1)</script> [bold]" in written.getvalue()
     assert "does not conform" in written.getvalue()
     assert "storage: would not work: X-1 failed" in written.getvalue()
+    assert "Answers would not be read by storage; would still be read by drift, evaluation." in written.getvalue()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: each.name)
+def test_clauses_are_listed(protocol: Protocol) -> None:
+    written = io.StringIO()
+    print_clauses(Console(file=written, width=160), protocol.name)
+    assert all(clause.id in written.getvalue() for clause in protocol.clauses)
+
+
+def test_the_document_has_the_figures_of_the_list() -> None:
+    written = io.StringIO()
+    print_clauses(Console(file=written, width=160))
+    listed = [re.findall(r"[\w-]+", line) for line in written.getvalue().splitlines() if line.startswith("│")]
+    assert len(listed) == len(PROTOCOLS)
+    document = (ROOT / "docs" / "conformance.md").read_text()
+    rows = re.findall(r"^\| `([\w-]+)`.* \| (\d+) \| (\d+) \| (\d+) \|$", document, re.MULTILINE)
+    assert [list(row) for row in rows] == listed
 
 
 def test_an_engine_that_hangs_is_not_asked_for_ever() -> None:
@@ -163,6 +201,34 @@ def test_an_engine_that_is_not_there() -> None:
         held_against(PROTOCOLS[0], Probe(client, Target(url="http://engine.local")))
 
 
+def test_a_connection_that_was_closed_is_opened_again() -> None:
+    failures = [httpx.RemoteProtocolError("Server disconnected"), httpx.ReadError("Connection reset by peer")]
+
+    def closed(_: httpx.Request) -> httpx.Response:
+        if failures:
+            raise failures.pop()
+        return httpx.Response(200)
+
+    with httpx.Client(transport=httpx.MockTransport(closed)) as client:
+        probe = Probe(client, Target(url="http://engine.local"))
+        with pytest.raises(httpx.RemoteProtocolError):
+            probe.get("/always")
+        assert probe.get("/once").ok
+
+
+class Answering:
+    """An engine that answers every call alike."""
+
+    def __init__(self, status: int, message: bytes) -> None:
+        self._answer = (status, "", [message])
+
+    def reach(self) -> None:
+        pass
+
+    def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, Sequence[bytes]]:
+        return self._answer
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: each.name)
 @pytest.mark.parametrize(
     "body",
@@ -170,9 +236,20 @@ def test_an_engine_that_is_not_there() -> None:
 )
 def test_no_answer_upsets_the_checker(protocol: Protocol, body: bytes) -> None:
     transport = httpx.MockTransport(lambda _: httpx.Response(200, content=body))
+    caller = Answering(0, body) if protocol.rpc else None
     with httpx.Client(transport=transport) as client:
-        found = held_against(protocol, Probe(client, Target(url="http://engine.local", model="m")))
+        found = held_against(protocol, Probe(client, Target(url="http://engine.local", model="m"), caller=caller))
     assert not found.conforms
+    assert all("could not be judged" not in each.reason for each in found.findings if not protocol.task_type)
+    assert json_report(found)
+
+
+@pytest.mark.parametrize("protocol", [each for each in PROTOCOLS if each.rpc], ids=lambda each: each.name)
+def test_an_engine_of_another_service_does_not_conform(protocol: Protocol) -> None:
+    with httpx.Client() as client:
+        found = held_against(protocol, Probe(client, Target(url="grpc://engine"), caller=Answering(12, b"")))
+    assert not found.conforms
+    assert "UNIMPLEMENTED" in found.findings[0].reason
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: each.name)

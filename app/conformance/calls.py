@@ -1,0 +1,156 @@
+"""Asking an engine over gRPC."""
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import grpc
+from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.json_format import MessageToJson
+from google.protobuf.message import DecodeError
+
+from app.conformance.clause import FaultError
+from app.conformance.messages import answer_class, is_streamed
+from app.conformance.probe import Exchange, LateError, Probe
+from app.conformance.quoting import brief
+
+__all__ = ("SCHEMES", "Call", "Channel", "call", "connected", "only_answer", "refusal")
+
+SCHEMES = ("grpc://", "grpcs://")
+"""What the URLs of engines begin with: in plain text, and with TLS."""
+
+_LONGEST_MESSAGE = 8_000_000
+_LONGEST_CONNECTING_S = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Exchange):
+    """An exchange over gRPC, with the messages of its answer; none where it was refused."""
+
+    answers: Sequence[Any]
+    unreadable: str
+    """Why the answer could not be read; empty where it could."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the status is OK."""
+        return self.status == 0
+
+    @property
+    def code(self) -> str:
+        """The name of the status."""
+        return self.headers["grpc-status"]
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A channel to an engine.
+
+    Args:
+        channel: that of grpc.
+        metadata: sent with each call.
+        timeout: seconds to wait for an answer.
+    """
+
+    channel: Any
+    metadata: Sequence[tuple[str, str]]
+    timeout: float
+
+    def reach(self) -> None:
+        seconds = min(self.timeout, _LONGEST_CONNECTING_S)
+        try:
+            grpc.channel_ready_future(self.channel).result(timeout=seconds)
+        except grpc.FutureTimeoutError:
+            raise LateError(f"Nothing speaks gRPC there within {seconds:g} seconds") from None
+
+    def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, Sequence[bytes]]:
+        kind = self.channel.unary_stream if streamed else self.channel.unary_unary
+        answers: list[bytes] = []
+        try:
+            answer = kind(path)(message, metadata=self.metadata, timeout=self.timeout)
+            answers.extend(answer if streamed else [answer])
+        except grpc.RpcError as error:
+            status: Any = error
+            if status.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise LateError(f"{path} had no answer within {self.timeout:g} seconds") from None
+            return status.code().value[0], str(status.details() or ""), answers
+        return 0, "", answers
+
+
+@contextmanager
+def connected(url: str, headers: Mapping[str, str], timeout: float) -> Generator[Channel]:
+    """A channel to the engine at `url`, which begins with one of `SCHEMES`; it is connected when it is first needed."""
+    parts = urlsplit(url)
+    options = [("grpc.max_receive_message_length", _LONGEST_MESSAGE), ("grpc.enable_http_proxy", 0)]
+    if parts.scheme == "grpcs":
+        channel = grpc.secure_channel(parts.netloc, grpc.ssl_channel_credentials(), options)
+    else:
+        channel = grpc.insecure_channel(parts.netloc, options)
+    try:
+        yield Channel(channel, [(name.lower(), value) for name, value in headers.items()], timeout)
+    finally:
+        channel.close()
+
+
+def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *, fresh: bool = False) -> Call:
+    """Call `method` of `service`; the same call is made once, unless it is to be `fresh`.
+
+    Raises:
+        BudgetSpentError: enough were made.
+        LateError: no answer in time.
+    """
+    path = f"/{service.full_name}/{method}"
+    sent = request.SerializeToString(deterministic=True)
+    streamed = is_streamed(service, method)
+    if probe.caller is None:
+        raise TypeError("a probe without a channel was asked to call")
+    caller = probe.caller
+
+    def ask() -> Call:
+        status, text, answers = caller.call(path, sent, streamed=streamed)
+        read, unreadable = _read(answer_class(service, method), answers)
+        body = "\n".join(map(_as_json, read)) if status == 0 and not unreadable else text or unreadable
+        headers = {"grpc-status": _name(status), **({"grpc-message": text} if text else {})}
+        return Call("gRPC", path, {}, _as_json(request).encode(), status, headers, body.encode(), read, unreadable)
+
+    return cast("Call", probe.asked(("gRPC", path, sent), ask, fresh=fresh))
+
+
+def only_answer(made: Call) -> Any:
+    """The message that a call was answered with.
+
+    Raises:
+        FaultError: it was refused, or there is no reading it.
+    """
+    if not made.ok:
+        raise FaultError(f"{made.path}: Expected OK, got {made.code} {brief(made.body)}")
+    if made.unreadable:
+        raise FaultError(f"{made.path}: {made.unreadable}")
+    return made.answers[0]
+
+
+def refusal(made: Call, *codes: str) -> None:
+    """Raise a `FaultError` where a call was not refused, with one of `codes` if any are given."""
+    if made.ok or (codes and made.code not in codes):
+        expected = " or ".join(codes) or "a status other than OK"
+        raise FaultError(f"{made.path}: Expected {expected}, got {made.code} {brief(made.body)}")
+
+
+def _read(kind: Any, answers: Sequence[bytes]) -> tuple[Sequence[Any], str]:
+    try:
+        return [kind.FromString(each) for each in answers], ""
+    except DecodeError as error:
+        return [], f"The answer is not a {kind.DESCRIPTOR.name}: {error}"
+
+
+def _as_json(message: Any) -> str:
+    try:
+        return MessageToJson(message, preserving_proto_field_name=True, indent=None)
+    except (ValueError, UnicodeError) as error:
+        return f"{message.DESCRIPTOR.name}, which cannot be shown: {error}"
+
+
+def _name(status: int) -> str:
+    return next((each.name for each in grpc.StatusCode if cast("Any", each.value)[0] == status), str(status))

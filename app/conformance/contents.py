@@ -1,0 +1,125 @@
+"""The elements of tensors as V2 has them over gRPC: in the field of their datatype, or raw."""
+
+import base64
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from app.conformance.clause import FaultError
+from app.conformance.tensors import made_up
+
+__all__ = ("FIELDS", "elements_of", "in_raw", "made_input", "place_of")
+
+FIELDS: Mapping[str, str] = {
+    "BOOL": "bool_contents",
+    "INT8": "int_contents",
+    "INT16": "int_contents",
+    "INT32": "int_contents",
+    "INT64": "int64_contents",
+    "UINT8": "uint_contents",
+    "UINT16": "uint_contents",
+    "UINT32": "uint_contents",
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+    "BYTES": "bytes_contents",
+}
+"""The field of `InferTensorContents` for each datatype; FP16 and BF16 have none, and go raw."""
+
+_RAW: Mapping[str, str] = {
+    "BOOL": "?",
+    "INT8": "<i1",
+    "INT16": "<i2",
+    "INT32": "<i4",
+    "INT64": "<i8",
+    "UINT8": "<u1",
+    "UINT16": "<u2",
+    "UINT32": "<u4",
+    "UINT64": "<u8",
+    "FP16": "<f2",
+    "BF16": "<u2",
+    "FP32": "<f4",
+    "FP64": "<f8",
+}
+"""How numpy calls the raw form; of BF16 only the bits are looked at."""
+
+
+def made_input(spec: Any) -> tuple[Sequence[int], list[object] | None]:
+    """A shape that fits what the metadata declares, and elements; none for datatypes that only go raw."""
+    shape = [1 if length < 0 else length for length in spec.shape]
+    if spec.datatype not in FIELDS:
+        return shape, None
+    made = made_up(spec.datatype, shape, spec.name)
+    if spec.datatype != "BYTES":
+        return shape, made
+    return shape, [_plain(str(each)) for each in made]
+
+
+def in_raw(tensor: Any) -> bytes:
+    """The elements of an input in the raw form: row-major, little-endian, a BYTES element behind its length."""
+    if tensor.datatype == "BYTES":
+        return b"".join(struct.pack("<I", len(each)) + each for each in tensor.contents.bytes_contents)
+    kind = np.dtype(_RAW[tensor.datatype])
+    if tensor.datatype not in FIELDS:
+        return bytes(kind.itemsize * math.prod(tensor.shape))
+    return np.array(getattr(tensor.contents, FIELDS[tensor.datatype]), kind).tobytes()
+
+
+def place_of(answer: Any, index: int) -> str:
+    """Where the elements of an output are: "raw", or the only field of its contents that has any; empty for none.
+
+    Raises:
+        FaultError: they are in several.
+    """
+    output = answer.outputs[index]
+    places = [field.name for field, _ in output.contents.ListFields()]
+    if index < len(answer.raw_output_contents):
+        places.append("raw")
+    if len(places) > 1:
+        raise FaultError(f"{output.name}: Expected contents in one place, got {' and '.join(places)}")
+    return places[0] if places else ""
+
+
+def elements_of(answer: Any, index: int) -> Sequence[object]:
+    """The elements of an output, wherever they are.
+
+    Raises:
+        FaultError: they do not have the form that their datatype asks for.
+    """
+    output = answer.outputs[index]
+    place = place_of(answer, index)
+    if place != "raw":
+        return list(getattr(output.contents, place)) if place else []
+    raw = answer.raw_output_contents[index]
+    if output.datatype == "BYTES":
+        return _texts(output.name, raw)
+    if output.datatype not in _RAW:
+        raise FaultError(f"{output.name}: Expected a datatype of the table, got {output.datatype}")
+    kind = np.dtype(_RAW[output.datatype])
+    if len(raw) % kind.itemsize:
+        raise FaultError(f"{output.name}: Expected {kind.itemsize} bytes an element, got {len(raw)} bytes")
+    return np.frombuffer(raw, kind).tolist()
+
+
+def _texts(name: str, raw: bytes) -> Sequence[bytes]:
+    found: list[bytes] = []
+    place = 0
+    while place < len(raw):
+        end = place + 4
+        length = int.from_bytes(raw[place:end], "little")
+        if end + length > len(raw):
+            raise FaultError(f"{name}: Expected each element behind its length, got {length} at byte {place}")
+        found.append(raw[end : end + length])
+        place = end + length
+    return found
+
+
+def _plain(made: str) -> bytes:
+    """Over gRPC a picture travels as it is, not in base64."""
+    try:
+        return base64.b64decode(made, validate=True)
+    except ValueError:
+        return made.encode()

@@ -1,0 +1,1 @@
+"""The clauses of GRPS, over HTTP and over gRPC."""

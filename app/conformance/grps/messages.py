@@ -1,0 +1,190 @@
+"""Messages of GRPS in protobuf's JSON, as either wire has them: what is asked with, and what their parts say."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from app.conformance.clause import FaultError, InapplicableError, UntestedError
+from app.conformance.probe import Probe, Target
+from app.conformance.quoting import brief
+from app.conformance.tensors import PICTURES, is_list, is_object
+
+__all__ = (
+    "FLAT",
+    "KINDS",
+    "REFUSED",
+    "UNKNOWN",
+    "asked",
+    "bare_name",
+    "by_number",
+    "data_of",
+    "expect_description",
+    "expect_failure",
+    "expect_success",
+    "expect_tensors",
+    "tensors_asked",
+    "tensors_in",
+)
+
+UNKNOWN = "conform-unknown-1"
+"""A model that no engine has."""
+
+REFUSED = "The engine refuses every message that was made up; give one with --request"
+
+KINDS = ("bin_data", "str_data", "gtensors", "ndarray", "gmap")
+"""The kinds of data, of which a message holds one."""
+
+FLAT: Mapping[str, str] = {
+    "DT_UINT8": "flat_uint8",
+    "DT_INT8": "flat_int8",
+    "DT_INT16": "flat_int16",
+    "DT_INT32": "flat_int32",
+    "DT_INT64": "flat_int64",
+    "DT_FLOAT16": "flat_float16",
+    "DT_FLOAT32": "flat_float32",
+    "DT_FLOAT64": "flat_float64",
+    "DT_STRING": "flat_string",
+}
+"""The field of the elements for each dtype, in the order of the dtypes' numbers, from 1."""
+
+_NUMBERS = {name: number for number, name in enumerate(FLAT, 1)}
+_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+_SIDE = 64
+
+
+def _tensor(dtype: str, shape: Sequence[int], elements: Sequence[object]) -> dict[str, object]:
+    return {"gtensors": {"tensors": [{"dtype": dtype, "shape": list(shape), FLAT[dtype]: list(elements)}]}}
+
+
+_TENSORS = (
+    _tensor("DT_FLOAT32", [2], [1, 2]),
+    _tensor("DT_FLOAT32", [1, 2], [1, 2]),
+    _tensor("DT_UINT8", [_SIDE, _SIDE, 3], [118] * (_SIDE * _SIDE * 3)),
+    _tensor("DT_STRING", [1], PICTURES[:1]),
+    _tensor("DT_STRING", [1], ["hello grps"]),
+)
+_ANY = ({"str_data": "hello grps"}, {"str_data": PICTURES[0]}, *_TENSORS)
+
+
+def _with_model(target: Target, message: Mapping[str, object]) -> dict[str, object]:
+    return {"model": target.model, **message} if target.model else dict(message)
+
+
+def asked(target: Target) -> Sequence[Mapping[str, object]]:
+    """The message that was given, or messages one of which any engine may answer."""
+    return [_with_model(target, each) for each in ([target.request] if target.request else _ANY)]
+
+
+def tensors_asked(target: Target) -> Sequence[Mapping[str, object]]:
+    """The same, of tensors alone."""
+    given = [target.request] if target.request and "gtensors" in target.request else []
+    return [_with_model(target, each) for each in (*given, *_TENSORS)]
+
+
+def by_number(message: Mapping[str, Any]) -> dict[str, object]:
+    """A message of tensors with numbers for the names of its dtypes."""
+    tensors = [{**each, "dtype": _NUMBERS[each["dtype"]]} for each in message["gtensors"]["tensors"]]
+    return {**message, "gtensors": {"tensors": tensors}}
+
+
+def bare_name(probe: Probe) -> str:
+    """The name of the model without its version, which metadata is asked for with.
+
+    Raises:
+        UntestedError: no model was named.
+    """
+    name = probe.target.model
+    if not name:
+        raise UntestedError("Which model is not known; give its name with --model")
+    bare, dash, version = name.rpartition("-")
+    return bare if dash and version[:1].isdigit() else name
+
+
+def expect_success(message: Mapping[str, Any]) -> None:
+    """Raise a `FaultError` where the status is not 200 and SUCCESS, which may also be written as 1."""
+    status = message.get("status")
+    if not is_object(status) or status.get("code") != 200 or status.get("status") not in ("SUCCESS", 1):
+        raise FaultError(f"Expected the status 200 and SUCCESS, got {brief(status)}")
+    if not isinstance(status.get("msg", ""), str):
+        raise FaultError(f"Expected a text in msg, got {brief(status)}")
+
+
+def expect_failure(message: Mapping[str, Any], *codes: int) -> None:
+    """Raise a `FaultError` where the status is not FAILURE, or 2, with a code other than 200, one of `codes` if any."""
+    status = message.get("status")
+    if not is_object(status) or status.get("status") not in ("FAILURE", 2):
+        raise FaultError(f"Expected the status FAILURE, got {brief(status)}")
+    code = status.get("code")
+    if type(code) is not int or code == 200 or (codes and code not in codes):
+        raise FaultError(f"Expected the code {' or '.join(map(str, codes)) or 'of a failure'}, got {brief(code)}")
+
+
+def data_of(message: Mapping[str, Any]) -> dict[str, Any]:
+    """The data of a message by their kind."""
+    return {kind: message[kind] for kind in KINDS if kind in message}
+
+
+def expect_description(message: Mapping[str, Any]) -> None:
+    """Raise a `FaultError` where str_data is not a description in YAML."""
+    text = message.get("str_data")
+    if not isinstance(text, str) or not text.strip():
+        raise FaultError(f"Expected a description in str_data, got {brief(text)}")
+    try:
+        described: object = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise FaultError(f"Expected YAML in str_data: {brief(str(error))}") from None
+    if not isinstance(described, dict | list):
+        raise FaultError(f"Expected a description in YAML in str_data, got {brief(text)}")
+
+
+def expect_tensors(message: Mapping[str, Any]) -> None:
+    """Raise a `FaultError` where a tensor's elements do not fit its dtype or its shape.
+
+    Raises:
+        InapplicableError: there are no tensors.
+    """
+    tensors = tensors_in(message)
+    if not tensors:
+        raise InapplicableError("About models that answer with tensors")
+    for tensor in tensors:
+        _expect_tensor(tensor)
+
+
+def tensors_in(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The tensors of a message; those that are no objects are left out."""
+    holder = message.get("gtensors")
+    tensors = holder.get("tensors") if is_object(holder) else None
+    return [each for each in tensors if is_object(each)] if is_list(tensors) else []
+
+
+def _expect_tensor(tensor: Mapping[str, Any]) -> None:
+    dtype, name = tensor.get("dtype"), tensor.get("name", "")
+    dtype = next((each for each, number in _NUMBERS.items() if dtype in (each, number)), None)
+    if dtype is None:
+        raise FaultError(f"{name}: Expected a dtype, got {brief(tensor.get('dtype'))}")
+    flat = FLAT[dtype]
+    if others := [field for field in FLAT.values() if field in tensor and field != flat]:
+        raise FaultError(f"{name}: Expected elements of {dtype} in {flat}, got some in {', '.join(others)}")
+    shape, elements = tensor.get("shape", []), tensor.get(flat, [])
+    if not is_list(shape) or not all(type(each) is int and each >= 0 for each in shape):
+        raise FaultError(f"{name}: Expected a shape of lengths, got {brief(shape)}")
+    if not is_list(elements) or len(elements) != math.prod(shape):
+        raise FaultError(f"{name}: Expected {math.prod(shape)} elements by its shape, got {brief(elements)}")
+    for each in elements:
+        if not _fits(each, dtype):
+            raise FaultError(f"{name}: Expected elements of {dtype}, got {brief(each)}")
+
+
+def _fits(element: object, dtype: str) -> bool:
+    if dtype == "DT_STRING":
+        return isinstance(element, str)
+    if isinstance(element, bool):
+        return False
+    if dtype.startswith("DT_FLOAT"):
+        return isinstance(element, int | float) or element in _NOT_FINITE
+    # protobuf writes integers of 64 bits as texts.
+    return isinstance(element, int) or (
+        dtype == "DT_INT64" and isinstance(element, str) and element.lstrip("-").isdigit()
+    )

@@ -1,0 +1,287 @@
+"""The Open Inference Protocol, V2, over gRPC."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from app.conformance.calls import only_answer, refusal
+from app.conformance.clause import Clause, FaultError, InapplicableError, Level, UntestedError
+from app.conformance.contents import FIELDS, elements_of, place_of
+from app.conformance.inferring import (
+    SENDERS_FAULTS,
+    answer_of,
+    answered,
+    call_method,
+    infer,
+    made_request,
+    metadata_of,
+    model_of,
+    raw_form,
+)
+from app.conformance.probe import Probe
+from app.conformance.quoting import brief
+from app.conformance.tensors import DATATYPES
+
+__all__ = ("CLAUSES",)
+
+_UNKNOWN = "conform-unknown"
+
+
+def _live(probe: Probe) -> None:
+    if not only_answer(call_method(probe, "ServerLive")).live:
+        raise FaultError("Expected live to be true, got false")
+
+
+def _ready(probe: Probe) -> None:
+    if not only_answer(call_method(probe, "ServerReady")).ready:
+        raise FaultError("Expected ready to be true, got false")
+
+
+def _server_metadata(probe: Probe) -> None:
+    about = only_answer(call_method(probe, "ServerMetadata"))
+    if not about.name or not about.version:
+        raise FaultError(f"Expected name and version, got {brief(about.name)} and {brief(about.version)}")
+
+
+def _model_ready(probe: Probe) -> None:
+    if not only_answer(call_method(probe, "ModelReady", name=model_of(probe))).ready:
+        raise FaultError("Expected ready to be true, got false")
+
+
+def _model_metadata(probe: Probe) -> None:
+    found = metadata_of(probe)
+    if found.name != model_of(probe):
+        raise FaultError(f"Expected the model's name, got {brief(found.name)}")
+    for name in ("inputs", "outputs"):
+        specs = getattr(found, name)
+        if not specs or not all(each.name and each.datatype for each in specs):
+            raise FaultError(f"Expected {name} of name, datatype and shape, got {brief(_shown(specs))}")
+
+
+def _shown(specs: Sequence[Any]) -> Sequence[object]:
+    return [[each.name, each.datatype, list(each.shape)] for each in specs]
+
+
+def _datatypes(probe: Probe) -> None:
+    found = metadata_of(probe)
+    for spec in (*found.inputs, *found.outputs):
+        if spec.datatype not in DATATYPES:
+            raise FaultError(f"Expected a datatype of the table, got {brief(spec.datatype)} of {brief(spec.name)}")
+
+
+def _infers(probe: Probe) -> None:
+    answer = answered(probe, made_request(probe))
+    if not answer.outputs or not all(each.name and each.datatype for each in answer.outputs):
+        raise FaultError(f"Expected outputs of name and datatype, got {brief(_shown(answer.outputs))}")
+
+
+def _names(probe: Probe) -> None:
+    declared = [spec.name for spec in metadata_of(probe).outputs]
+    for output in answer_of(probe).outputs:
+        if output.name not in declared:
+            raise FaultError(f"Expected one of {brief(declared)}, got {brief(output.name)}")
+
+
+def _specs(probe: Probe) -> Sequence[tuple[Any, Any]]:
+    """Each output, with what the metadata says of it."""
+    declared = {spec.name: spec for spec in metadata_of(probe).outputs}
+    return [(each, declared[each.name]) for each in answer_of(probe).outputs if each.name in declared]
+
+
+def _output_datatypes(probe: Probe) -> None:
+    for output, spec in _specs(probe):
+        if output.datatype != spec.datatype:
+            raise FaultError(f"{spec.name}: Expected {spec.datatype}, got {brief(output.datatype)}")
+
+
+def _output_shapes(probe: Probe) -> None:
+    for output, spec in _specs(probe):
+        got, expected = list(output.shape), list(spec.shape)
+        if len(got) != len(expected) or any(e not in (-1, g) for g, e in zip(got, expected, strict=True)):
+            raise FaultError(f"{spec.name}: Expected {brief(expected)}, got {brief(got)}")
+
+
+def _places(probe: Probe) -> None:
+    answer = answer_of(probe)
+    outputs, raw = len(answer.outputs), len(answer.raw_output_contents)
+    if raw not in (0, outputs):
+        raise FaultError(f"Expected no raw_output_contents, or {outputs}, one for each output, got {raw}")
+    for index, output in enumerate(answer.outputs):
+        place = place_of(answer, index)
+        expected = FIELDS.get(output.datatype, "raw")
+        if place not in ("", "raw", expected):
+            raise FaultError(f"{output.name}: Expected elements of {output.datatype} in {expected}, got {place}")
+
+
+def _counts(probe: Probe) -> None:
+    answer = answer_of(probe)
+    for index, output in enumerate(answer.outputs):
+        got, expected = len(elements_of(answer, index)), math.prod(output.shape)
+        if got != expected:
+            raise FaultError(f"{output.name}: Expected {expected} elements by its shape, got {got}")
+
+
+def _id(probe: Probe) -> None:
+    request = made_request(probe)
+    request.id = "conform-1"
+    if (got := answered(probe, request).id) != "conform-1":
+        raise FaultError(f"Expected the id conform-1, got {brief(got)}")
+
+
+def _model_name(probe: Probe) -> None:
+    if (got := answer_of(probe).model_name) != model_of(probe):
+        raise FaultError(f"Expected the model's name, got {brief(got)}")
+
+
+def _said(answer: Any) -> Sequence[object]:
+    return [(each.name, list(elements_of(answer, index))) for index, each in enumerate(answer.outputs)]
+
+
+def _raw_alike(probe: Probe) -> None:
+    request = made_request(probe)
+    if request.raw_input_contents:
+        raise InapplicableError("About models that can also be asked with contents")
+    first = _said(answer_of(probe))
+    if first != _said(only_answer(infer(probe, request, fresh=True))):
+        raise UntestedError("The model answers the same request otherwise each time")
+    if (got := _said(only_answer(infer(probe, raw_form(request))))) != first:
+        raise FaultError(f"Expected {brief(first)}, got {brief(got)}")
+
+
+def _wanted(probe: Probe) -> None:
+    name = answer_of(probe).outputs[-1].name
+    request = made_request(probe)
+    request.outputs.add(name=name)
+    got = [each.name for each in answered(probe, request).outputs]
+    if got != [name]:
+        raise FaultError(f"Expected only {brief(name)}, got {brief(got)}")
+
+
+def _unknown_parameters(probe: Probe) -> None:
+    answer_of(probe)
+    request = made_request(probe)
+    request.parameters[_UNKNOWN].int64_param = 1
+    only_answer(infer(probe, request))
+
+
+def _unknown_model(probe: Probe) -> None:
+    refusal(call_method(probe, "ModelMetadata", name=_UNKNOWN), "NOT_FOUND")
+    refusal(call_method(probe, "ModelInfer", model_name=_UNKNOWN), "NOT_FOUND")
+
+
+def _reasons(probe: Probe) -> None:
+    refused = [each for each in (call_method(probe, "ModelMetadata", name=_UNKNOWN),
+                                 call_method(probe, "ModelInfer", model_name=_UNKNOWN)) if not each.ok]  # fmt: skip
+    if not refused:
+        raise UntestedError("Nothing was refused")
+    for each in refused:
+        if not each.headers.get("grpc-message"):
+            raise FaultError(f"{each.path}: Expected a text beside {each.code}, got none")
+
+
+def _unknown_output(probe: Probe) -> None:
+    answer_of(probe)
+    request = made_request(probe)
+    request.outputs.add(name=_UNKNOWN)
+    refusal(infer(probe, request), *SENDERS_FAULTS, "NOT_FOUND")
+
+
+def _no_inputs(probe: Probe) -> None:
+    refusal(call_method(probe, "ModelInfer", model_name=model_of(probe)), *SENDERS_FAULTS)
+
+
+def _wrong_datatype(probe: Probe) -> None:
+    request = made_request(probe)
+    for each in request.inputs:
+        each.datatype = "CONFORM"
+    refusal(infer(probe, request), *SENDERS_FAULTS)
+
+
+def _wrong_count(probe: Probe) -> None:
+    request = made_request(probe)
+    if any(each.datatype == "BYTES" or not each.shape for each in request.inputs):
+        raise InapplicableError("About inputs of numbers with a shape")
+    for each in request.inputs:
+        each.shape[:] = [length + 1 for length in each.shape]
+    refusal(infer(probe, request), *SENDERS_FAULTS)
+
+
+def _raw_and_contents(probe: Probe) -> None:
+    answer_of(probe)
+    request = made_request(probe)
+    if request.raw_input_contents:
+        raise InapplicableError("About models that can also be asked with contents")
+    request.raw_input_contents.extend(raw_form(request).raw_input_contents)
+    refusal(infer(probe, request), *SENDERS_FAULTS)
+
+
+def _raw_count(probe: Probe) -> None:
+    answer_of(probe)
+    request = raw_form(made_request(probe))
+    request.raw_input_contents.append(request.raw_input_contents[0])
+    refusal(infer(probe, request), *SENDERS_FAULTS)
+
+
+def _version(probe: Probe) -> None:
+    versions = list(metadata_of(probe).versions)
+    if not versions:
+        raise InapplicableError("About models with versions")
+    answer_of(probe)
+    request = made_request(probe)
+    request.model_version = versions[0]
+    only_answer(infer(probe, request))
+    only_answer(call_method(probe, "ModelMetadata", name=model_of(probe), version=versions[0]))
+
+
+_OIP = "Open Inference Protocol, gRPC"
+_INPUT, _OUTPUT = f"{_OIP}, ModelInferRequest", f"{_OIP}, ModelInferResponse"
+_STATUS = "Triton and KServe: INVALID_ARGUMENT"
+_MUST, _SHOULD = Level.MUST, Level.SHOULD
+_INFERS = ("V2G-007",)
+
+CLAUSES = (
+    Clause("V2G-001", _MUST, "ServerLive says live.", f"{_OIP}, ServerLive", _live),
+    Clause("V2G-002", _MUST, "ServerReady says ready.", f"{_OIP}, ServerReady", _ready),
+    Clause("V2G-003", _MUST, "ServerMetadata says name and version.", f"{_OIP}, ServerMetadata", _server_metadata),
+    Clause("V2G-004", _MUST, "ModelReady says ready.", f"{_OIP}, ModelReady", _model_ready),
+    Clause("V2G-005", _MUST, "ModelMetadata says name, inputs and outputs.", f"{_OIP}, ModelMetadata",
+           _model_metadata),
+    Clause("V2G-006", _MUST, "Declared datatypes are those of the table, or BF16.",
+           "Open Inference Protocol, Tensor Data Types", _datatypes, requires=("V2G-005",)),
+    Clause("V2G-007", _MUST, "ModelInfer answers outputs of name and datatype.", _OUTPUT, _infers,
+           requires=("V2G-005",)),
+    Clause("V2G-008", _MUST, "Outputs have names that the metadata declares.", f"{_OIP}, ModelMetadata", _names,
+           requires=_INFERS),
+    Clause("V2G-009", _MUST, "Outputs have the declared datatypes.", f"{_OIP}, ModelMetadata", _output_datatypes,
+           requires=("V2G-006", "V2G-007")),
+    Clause("V2G-010", _MUST, "Outputs have shapes that fit the declared ones.", f"{_OIP}, ModelMetadata",
+           _output_shapes, requires=_INFERS),
+    Clause("V2G-011", _MUST, "Elements are in the field of their datatype, or all outputs are raw.",
+           f"{_OIP}, InferTensorContents, raw_output_contents", _places, requires=("V2G-007", "V2G-009")),
+    Clause("V2G-012", _MUST, "There are as many elements as shape says; raw ones have the size of their datatype.",
+           f"{_OIP}, raw_output_contents", _counts, requires=("V2G-011",)),
+    Clause("V2G-013", _MUST, "The id of a request comes back.", _OUTPUT, _id, requires=_INFERS),
+    Clause("V2G-014", _MUST, "model_name is the model's.", _OUTPUT, _model_name, requires=_INFERS),
+    Clause("V2G-015", _MUST, "raw_input_contents say the same as contents.", f"{_INPUT}, raw_input_contents",
+           _raw_alike, requires=("V2G-012",)),
+    Clause("V2G-016", _MUST, "Of outputs that are asked for, only those come.", f"{_INPUT}, outputs", _wanted,
+           requires=_INFERS),
+    Clause("V2G-017", _MUST, "Unknown parameters are passed over.", f"{_INPUT}, parameters", _unknown_parameters,
+           requires=_INFERS),
+    Clause("V2G-018", _MUST, "An unknown model is NOT_FOUND.", "Triton, KServe and MLServer: NOT_FOUND",
+           _unknown_model),
+    Clause("V2G-019", _MUST, "A refusal says why beside its status.", f"{_OIP}: google.rpc.Status", _reasons),
+    Clause("V2G-020", _SHOULD, "An unknown output is refused as the sender's fault.", _STATUS, _unknown_output,
+           requires=_INFERS),
+    Clause("V2G-021", _SHOULD, "A request without inputs is refused as the sender's fault.", _STATUS, _no_inputs),
+    Clause("V2G-022", _SHOULD, "An unknown datatype is refused as the sender's fault.", _STATUS, _wrong_datatype,
+           requires=("V2G-005",)),
+    Clause("V2G-023", _SHOULD, "A shape that does not fit numbers is refused as the sender's fault.",
+           f"{_INPUT}, contents; Triton: INVALID_ARGUMENT", _wrong_count, requires=("V2G-005",)),
+    Clause("V2G-024", _SHOULD, "Both contents and raw_input_contents are refused as the sender's fault.",
+           f"{_INPUT}, raw_input_contents; MLServer takes the contents", _raw_and_contents, requires=_INFERS),
+    Clause("V2G-025", _SHOULD, "More raw_input_contents than inputs are refused as the sender's fault.",
+           f"{_INPUT}, raw_input_contents", _raw_count, requires=_INFERS),
+    Clause("V2G-026", _SHOULD, "Versions that the metadata names can be asked for.", f"{_OIP}; KServe has none",
+           _version, requires=_INFERS),
+)  # fmt: skip

@@ -1,0 +1,139 @@
+"""Clauses as pytest's tests: one item for each, which passes, fails, or says why it cannot do either.
+
+``charioteer_pytest`` loads this where ``--conform-url`` is given.
+"""
+
+from collections.abc import Generator
+from contextlib import ExitStack
+from typing import Any, cast
+
+import pytest
+
+from app.conformance.clause import Clause, Finding, Level, Verdict
+from app.conformance.holding import Holding, UnreachableError
+from app.conformance.output.words import evidence, readers_of
+from app.conformance.protocols import PROTOCOLS
+from app.conformance.wish import Wish, WishError, holding
+
+__all__ = ("Conformance",)
+
+
+class Conformance:
+    """The plugin of one run.
+
+    Args:
+        config: with the options of ``charioteer_pytest``.
+
+    Raises:
+        pytest.UsageError: the options make no sense.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        stack = ExitStack()
+        try:
+            self._holding = stack.enter_context(holding(_wish(config)))
+        except WishError as error:
+            raise pytest.UsageError(f"--conform-...: {error}") from None
+        config.add_cleanup(stack.close)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
+        """Put the clauses behind whatever else was collected; ``-k`` and ``-m`` choose among them."""
+        name = self._holding.protocol.name
+        engine = _node(Engine, session, name=name, nodeid=f"charioteer::{name}", holding=self._holding)
+        items.extend(engine.collect())
+
+
+class Engine(pytest.Collector):
+    """The engine, and its clauses below it."""
+
+    def __init__(self, *, holding: Holding, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.holding = holding
+
+    def collect(self) -> Generator[pytest.Item]:
+        """One item for each clause."""
+        for clause in self.holding.protocol.clauses:
+            yield _node(ClauseItem, self, name=clause.id, holding=self.holding, clause=clause)
+
+    def setup(self) -> None:
+        """See once whether anything answers: where nothing does, every clause is an error with the reason."""
+        if reason := self._silence():
+            pytest.fail(reason, pytrace=False)
+
+    def _silence(self) -> str:
+        try:
+            self.holding.reach()
+        except UnreachableError as error:
+            return str(error)
+        return ""
+
+
+class ClauseFailedError(Exception):
+    """An engine breaks a clause that is a MUST."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.reason)
+        self.finding = finding
+
+
+class ClauseItem(pytest.Item):
+    """One clause.
+
+    A MUST that is broken fails; a SHOULD is an expected failure; what is not known, or is about other engines, is
+    skipped with its reason.
+    """
+
+    def __init__(self, *, holding: Holding, clause: Clause, **kwargs: Any) -> None:
+        cast("Any", super()).__init__(**kwargs)
+        self._holding, self._clause = holding, clause
+        self.user_properties.append(("level", clause.level.value))
+        self.user_properties.append(("sentence", clause.sentence))
+        self.user_properties.append(("source", clause.source))
+
+    def runtest(self) -> None:
+        finding = self._holding.finding(self._clause)
+        if finding.verdict is Verdict.PASSED:
+            return
+        if finding.verdict is not Verdict.FAILED:
+            pytest.skip(f"{finding.verdict}: {finding.reason}")
+        if self._clause.level is Level.SHOULD:
+            pytest.xfail(f"{self._clause.sentence} {finding.reason}")
+        raise ClauseFailedError(finding)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The clause, what came, who could still read it, and the exchanges that show it."""
+        if not isinstance(excinfo.value, ClauseFailedError):
+            return super().repr_failure(excinfo, style)
+        finding = excinfo.value.finding
+        clause = finding.clause
+        lines = [f"{clause.id} {clause.level}: {clause.sentence}", f"({clause.source})", finding.reason]
+        lines.append(readers_of(finding, self._holding.protocol.needs))
+        return "\n".join([*filter(None, lines), *(f"\n{evidence(each)}" for each in finding.exchanges)])
+
+    def reportinfo(self) -> tuple[Any, int | None, str]:
+        """What verbose runs and JUnit call the test."""
+        return self.path, None, f"{self._holding.protocol.name}::{self._clause.id} {self._clause.sentence}"
+
+
+def _node(kind: Any, parent: pytest.Collector, **fields: Any) -> Any:
+    """A node of pytest's, which is made through a method that type checkers cannot follow."""
+    return kind.from_parent(parent, **fields)
+
+
+def _wish(config: pytest.Config) -> Wish:
+    def given(name: str) -> Any:
+        return config.getoption(f"conform_{name}")
+
+    return Wish(
+        url=given("url"),
+        protocol=given("protocol") or PROTOCOLS[0].name,
+        model=given("model"),
+        task_type=given("task_type"),
+        images=given("image"),
+        headers=given("header"),
+        health_path=given("health_path"),
+        request=given("request"),
+        timeout=given("timeout"),
+        max_requests=given("max_requests"),
+    )

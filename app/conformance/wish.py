@@ -1,0 +1,134 @@
+"""What a person asks for, at a command line or in a test run, made into an engine that is held against a protocol."""
+
+import math
+import re
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+from app.conformance.calls import SCHEMES, connected
+from app.conformance.chariot.looking import FIELDS
+from app.conformance.holding import Holding
+from app.conformance.pictures import Picture, picture_of
+from app.conformance.probe import Probe, Target
+from app.conformance.protocols import PROTOCOLS, Protocol
+from app.conformance.quoting import brief
+
+__all__ = ("Wish", "WishError", "holding")
+
+_HTTP_SCHEMES = ("http://", "https://")
+_HEADER = re.compile(r"\s*([\w!#$%&'*+.^`|~-]+)\s*:([\t -~]*)", re.ASCII)
+"""RFC 9110, 5.6.2 and 5.5, in ASCII."""
+
+
+class WishError(Exception):
+    """What was asked for makes no sense. The message says what was expected and what came."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """An engine, a protocol, and how to ask.
+
+    Args:
+        url: where the engine is: http:// or https://, and grpc:// or grpcs:// for protocols over gRPC.
+        protocol: the name of one of `PROTOCOLS`.
+        model: the model's name in paths and messages.
+        task_type: what the model does, as Chariot calls it; found from its answers where it is not given.
+        images: files of pictures in which the model finds something.
+        headers: lines for the engine's gate, "Name: value"; sent as metadata over gRPC.
+        health_path: where a platform would ask for health.
+        request: a file with the JSON body of an inference that the model can answer.
+        timeout: seconds to wait for an answer.
+        max_requests: no more requests than this.
+    """
+
+    url: str
+    protocol: str = PROTOCOLS[0].name
+    model: str | None = None
+    task_type: str | None = None
+    images: Sequence[Path] = ()
+    headers: Sequence[str] = ()
+    health_path: str | None = None
+    request: Path | None = None
+    timeout: float = 30
+    max_requests: int = 400
+
+
+@contextmanager
+def holding(wish: Wish) -> Generator[Holding]:
+    """The engine as it was asked for. Nothing is sent before a clause is looked at.
+
+    Raises:
+        WishError: the wish makes no sense, or one of its files cannot be read.
+    """
+    protocol = _protocol(wish)
+    target = Target(
+        url=wish.url,
+        model=wish.model,
+        task_type=_task_type(wish.task_type),
+        pictures=[_picture(each) for each in wish.images],
+        health_path=wish.health_path,
+        request=_request(wish.request) if wish.request else None,
+    )
+    headers = _headers(wish.headers)
+    if not 0 < wish.timeout < math.inf:
+        raise WishError(f"--timeout: Expected seconds above 0, got {wish.timeout:g}")
+    if wish.max_requests < 1:
+        raise WishError(f"--max-requests: Expected 1 or more, got {wish.max_requests}")
+    with ExitStack() as stack:
+        client = stack.enter_context(httpx.Client(timeout=wish.timeout, headers=headers, trust_env=False))
+        caller = stack.enter_context(connected(wish.url, headers, wish.timeout)) if protocol.rpc else None
+        yield Holding(protocol, Probe(client, target, wish.max_requests, caller))
+
+
+def _protocol(wish: Wish) -> Protocol:
+    known = {each.name: each for each in PROTOCOLS}
+    if wish.protocol not in known:
+        raise WishError(f"--protocol: Expected one of {', '.join(known)}, got {wish.protocol}")
+    protocol = known[wish.protocol]
+    schemes = SCHEMES if protocol.rpc else _HTTP_SCHEMES
+    if not wish.url.startswith(schemes):
+        raise WishError(f"Expected a URL that begins with {' or '.join(schemes)} for {protocol.name}, got {wish.url}")
+    try:
+        parts = urlsplit(wish.url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise WishError(f"Expected a URL, got {wish.url}: {error}") from None
+    if not host:
+        raise WishError(f"Expected a URL with a host, got {wish.url}")
+    return protocol
+
+
+def _task_type(name: str | None) -> str | None:
+    if name is not None and name not in FIELDS:
+        raise WishError(f"--task-type: Expected one of {', '.join(FIELDS)}, got {name}")
+    return name
+
+
+def _headers(lines: Sequence[str]) -> dict[str, str]:
+    read: dict[str, str] = {}
+    for line in lines:
+        found = _HEADER.fullmatch(line)
+        if not found:
+            raise WishError(f'--header: Expected "Name: value", got {brief(line)}')
+        read[found[1]] = found[2].strip()
+    return read
+
+
+def _picture(path: Path) -> Picture:
+    try:
+        return picture_of(path.name, path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise WishError(f"--image: {error}") from None
+
+
+def _request(path: Path) -> Mapping[str, object]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, object])
+    except (OSError, msgspec.DecodeError) as error:
+        raise WishError(f"--request: {error}") from None

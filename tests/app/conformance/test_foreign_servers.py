@@ -1,0 +1,96 @@
+"""Servers that others wrote raise no alarm but for what they are known to do otherwise than the others."""
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.conformance.holding import Holding
+from app.conformance.wish import Wish, holding
+from tests.app.conformance.engines import failed
+from tests.clients.environments import python_with
+
+pytestmark = pytest.mark.slow
+
+FOREIGN = Path(__file__).with_name("foreign")
+
+
+def free_ports(count: int) -> list[int]:
+    """Some that nothing listens on at the moment."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@contextmanager
+def running(
+    command: list[str | Path], url: str, folder: Path, environment: Mapping[str, str] | None = None
+) -> Generator[None]:
+    """A server that answers at `url`, and is killed at the end."""
+    with (folder / "log").open("w") as log:
+        server = subprocess.Popen(
+            command, cwd=folder, stdout=log, stderr=log, env={**os.environ, **(environment or {})}
+        )
+    try:
+        transport = httpx.HTTPTransport(retries=8)  # it waits longer each time: half a minute altogether
+        with httpx.Client(transport=transport, trust_env=False) as client:
+            assert client.get(url, timeout=30).status_code < 500, (folder / "log").read_text()
+        yield
+    finally:
+        server.kill()
+        server.wait()
+
+
+@pytest.fixture(scope="module")
+def mlserver(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[int, int]]:
+    python = python_with("mlserver")
+    folder = tmp_path_factory.mktemp("mlserver")
+    shutil.copytree(FOREIGN / "mlserver", folder, dirs_exist_ok=True)
+    http, grpc, metrics = free_ports(3)
+    settings = {
+        "MLSERVER_HOST": "127.0.0.1",
+        "MLSERVER_HTTP_PORT": str(http),
+        "MLSERVER_GRPC_PORT": str(grpc),
+        "MLSERVER_METRICS_PORT": str(metrics),
+        "MLSERVER_PARALLEL_WORKERS": "0",
+        "PYTHONPATH": str(folder),
+    }
+    url = f"http://127.0.0.1:{http}/v2/health/live"
+    with running([python.with_name("mlserver"), "start", folder], url, folder, settings):
+        yield http, grpc
+
+
+@pytest.fixture(scope="module")
+def kserve(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[int, int]]:
+    python = python_with("kserve")
+    http, grpc = free_ports(2)
+    command: list[str | Path] = [python, FOREIGN / "kserve_half.py", str(http), str(grpc)]
+    with running(command, f"http://127.0.0.1:{http}/", tmp_path_factory.mktemp("kserve")):
+        yield http, grpc
+
+
+def named(protocol: str, url: str) -> list[str]:
+    with holding(Wish(url=url, protocol=protocol, model="half")) as held:
+        assert isinstance(held, Holding)
+        return list(failed(held.report()))
+
+
+def test_mlserver(mlserver: tuple[int, int]) -> None:
+    http, grpc = mlserver
+    assert named("v2", f"http://127.0.0.1:{http}") == ["V2-004", "V2-018", "V2-025"]
+    assert named("v2-grpc", f"grpc://127.0.0.1:{grpc}") == [f"V2G-02{number}" for number in range(6)]
+
+
+def test_kserve(kserve: tuple[int, int]) -> None:
+    http, grpc = kserve
+    assert named("v2", f"http://127.0.0.1:{http}") == ["V2-025"]
+    assert named("v1", f"http://127.0.0.1:{http}") == ["V1-011"]
+    assert named("v2-grpc", f"grpc://127.0.0.1:{grpc}") == ["V2G-020", "V2G-021", "V2G-023"]
