@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test browser check format bench bench-explanations proto fixtures evaluate-fixtures clean
+.PHONY: help serve test browser database check format bench bench-explanations bench-recording bench-recorded-query \
+	bench-drift proto fixtures evaluate-fixtures clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -14,7 +15,7 @@ help: ## show this list
 serve: $(VENV)/.serve ## install what serving needs, and serve the fixture models
 	@$(BIN)/charioteer serve
 
-test: $(VENV)/.test browser ## install what the tests need, and run all of them
+test: $(VENV)/.test browser database ## install what the tests need, and run all of them
 	@$(BIN)/python -m pytest --numprocesses 2
 
 # The tests of the page want Debian's Chromium. Who is not root, or not on Debian, installs one or goes without them.
@@ -23,6 +24,13 @@ browser:
 		echo "Installing Chromium for the tests of the page ..."; \
 		{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
 			chromium fonts-dejavu-core; } >/dev/null || echo "Chromium could not be installed; its tests will say so"; }
+
+# The tests of recording want Debian's PostgreSQL. Who is not root, or not on Debian, installs one or goes without it.
+database:
+	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || { \
+		echo "Installing PostgreSQL for the tests of recording ..."; \
+		{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
+			postgresql; } >/dev/null || echo "PostgreSQL could not be installed; its tests will say so"; }
 
 check: $(VENV)/.check ## lint, types, import contracts, spelling, dead links
 	@$(BIN)/ruff check .
@@ -40,6 +48,15 @@ bench: $(VENV)/.test ## measure the server, its protocols and others (half an ho
 
 bench-explanations: $(VENV)/.fixtures ## compare explanations with random maps on generated scenes (minutes)
 	@$(BIN)/python -m benchmarks.explanations
+
+bench-recording: $(VENV)/.test ## measure what recording costs
+	@$(BIN)/python -m benchmarks.recording
+
+bench-recorded-query: $(VENV)/.test ## ask a million recorded inferences (minutes)
+	@$(BIN)/python -m benchmarks.recorded_query
+
+bench-drift: $(VENV)/.test ## measure what drift is found, and how often an alarm is false (minutes)
+	@$(BIN)/python -m benchmarks.drift_power
 
 proto: $(VENV)/.test ## compile the gRPC protocols' descriptors again
 	@for name in inference grps; do $(BIN)/python -m grpc_tools.protoc -Iproto \

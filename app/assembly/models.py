@@ -37,7 +37,8 @@ def sources(options: ModelOptions) -> Sequence[ModelSource]:
         found = discover(options.model_dir or FIXTURE_MODELS)
     found = [msgspec.structs.replace(source, allow_code=options.allow_code) for source in found]
     if options.device is not None:
-        found = [_on_devices(source, options.device) for source in found]
+        devices = tuple(each.strip() for each in options.device.split(","))
+        found = [_on_devices(source, devices) for source in found]
     if options.score_threshold is None:
         return found
     return [_with_default(source, "score_threshold", options.score_threshold) for source in found]

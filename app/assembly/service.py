@@ -1,18 +1,21 @@
 """The service: engine, observers, protocols and application, wired."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from litestar import Litestar
 from prometheus_client import CollectorRegistry
 
+from app.assembly.inferences import served_inferences
 from app.assembly.models import load
+from app.assembly.recording import open_recorder
 from app.engine.admission import Bounds
 from app.engine.engine import Engine
-from app.engine.events import InferenceObserver
+from app.engine.events import Addition, InferenceObserver
 from app.engine.registry import Registry
 from app.engine.repository import Repository
+from app.observers.findings import FindingMetrics
 from app.observers.metrics import Metrics
 from app.observers.request_log import RequestLog
 from app.protocols import GRPC_PROTOCOLS, LISTENERS, protocols_beside
@@ -31,6 +34,8 @@ from app.settings.server import ServerSettings, SettingsError
 from tasks.exchange.limits import Limits
 
 if TYPE_CHECKING:
+    from app.assembly.drift import Drift
+    from app.drift.history import History
     from app.observers.tracing import Tracing
 
 __all__ = ("Service",)
@@ -45,7 +50,7 @@ class Service:
 
     Raises:
         ModelError: when there are no models, or two of them want the same name.
-        SettingsError: when a setting needs what is not installed.
+        SettingsError: when a setting needs what is not installed, or the store of recordings cannot be used.
     """
 
     def __init__(self, settings: ServerSettings, discover: Callable[[], Sequence[ModelSource]]) -> None:
@@ -60,12 +65,27 @@ class Service:
             max_explanation_seconds=settings.max_explanation_seconds,
         )
         self.registry = Registry(discover())
-        observers: list[InferenceObserver] = [RequestLog(), Metrics(metrics, self.registry.knows)]
+        observers: list[InferenceObserver] = [
+            RequestLog(),
+            Metrics(metrics, self.registry.knows),
+            FindingMetrics(metrics, lambda model: _labels(self.registry, model)),
+        ]
+        additions: list[Addition] = []
         self._closing = ExitStack()
         if settings.otlp_endpoint is not None:
             tracing = _tracing(settings.otlp_endpoint)
             self._closing.callback(tracing.close)
             observers.append(tracing)
+        drift = _drift(settings, self.registry, metrics)
+        if drift is not None:
+            self._closing.callback(drift.close)
+            observers.append(drift.watch)
+            additions.extend(drift.additions)
+        self.recorder = open_recorder(settings, metrics)
+        if self.recorder is not None:
+            self._closing.callback(self.recorder.close, settings.drain_timeout)
+        inferences = served_inferences(settings)
+        self._closing.callback(inferences.close)
         repository = Repository(self.registry, discover, load)
         self.engine = Engine(
             repository,
@@ -79,6 +99,8 @@ class Service:
                 request_timeout=settings.request_timeout,
             ),
             explain_workers=settings.explain_workers,
+            additions=additions,
+            keeper=self.recorder,
         )
         self.loading = ModelLoading(self.registry, load)
         protocols = protocols_beside(settings.chariot_protocol)
@@ -89,8 +111,11 @@ class Service:
             Beside(name=each.title, app=create_listener_app(self.engine, each, most), port=port)
             for each, port in listeners.items()
         ]
-        self._page = _page(self.engine, settings, self.grpc, self.beside)
-        self.app = create_app(self.engine, protocols, metrics, most, self._lifespan, list(listeners), self._page)
+        history = drift.watch.history if drift is not None else None
+        self._page = _page(self.engine, settings, self.grpc, self.beside, inferences.offered, history)
+        self.app = create_app(
+            self.engine, protocols, metrics, most, self._lifespan, list(listeners), self._page, inferences
+        )
 
     def ending(self) -> None:
         """The server begins to stop: end what would never end by itself, or take long."""
@@ -129,12 +154,28 @@ def _grpc_server(engine: Engine, settings: ServerSettings) -> GrpcServer:
     )
 
 
-def _page(engine: Engine, settings: ServerSettings, grpc: GrpcServer | None, beside: Sequence[Beside]) -> Page:
+def _page(
+    engine: Engine,
+    settings: ServerSettings,
+    grpc: GrpcServer | None,
+    beside: Sequence[Beside],
+    recorded: bool,
+    drift: "History | None",
+) -> Page:
     """The whole page on a loopback address, or where it is wanted; else GRPS's part of it alone."""
     served = beside[0] if beside else None
     reach = Reach(settings.host, grpc, served and served.app, served.port if served else 0)
-    whole = names_loopback(settings.host) if settings.page is None else settings.page
-    return Page(engine, reach=reach, chariot_protocol=settings.chariot_protocol, whole=whole)
+    local = names_loopback(settings.host)
+    return Page(
+        engine,
+        # Elsewhere, somebody who is not a browser can claim any address of its own.
+        admin=False if settings.page_admin is None and not local else settings.page_admin,
+        reach=reach,
+        chariot_protocol=settings.chariot_protocol,
+        whole=local if settings.page is None else settings.page,
+        recorded=recorded,
+        drift=drift,
+    )
 
 
 def _listeners(settings: ServerSettings) -> Mapping[HttpListener, int]:
@@ -143,6 +184,23 @@ def _listeners(settings: ServerSettings) -> Mapping[HttpListener, int]:
         return {}
     wanted = (TensorFlowServing(cors=True),) if settings.tensorflow_serving_cors else LISTENERS
     return dict.fromkeys(wanted, settings.tensorflow_serving_port)
+
+
+def _drift(settings: ServerSettings, registry: Registry, metrics: CollectorRegistry) -> "Drift | None":
+    if not settings.drift:
+        for name, given in (("similarity", settings.drift_similarity), ("webhook", settings.drift_webhook)):
+            if given:
+                raise SettingsError(f"--drift-{name} needs --drift")
+        return None
+    from app.assembly.drift import Drift
+
+    return Drift(settings, [each.source for each in registry.registrations], metrics)
+
+
+def _labels(registry: Registry, model: str) -> Collection[str]:
+    """The labels that any loaded version of a model declares."""
+    loaded = [each.servable for each in registry.versions(model)]
+    return {label for servable in loaded if servable is not None for label in servable.description.labels}
 
 
 def _tracing(endpoint: str) -> "Tracing":

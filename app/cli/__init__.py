@@ -25,6 +25,10 @@ cli.command("app.cli.init:init", name="init", help="Make a folder with a Python 
 cli.command("app.cli.export:export", name="export", help="Write a transformers model as ONNX, and compare the two.")
 cli.command("app.cli.conform:conform", name="conform", help="Hold any engine against a protocol, clause by clause.")
 cli.command("app.cli.check:check", name="check", help="Say how a model is understood, and what was guessed.")
+cli.command("app.cli.tune:tune", name="tune", help="Find the batch size and threads that serve a model best here.")
+cli.command("app.cli.inferences:inferences", name="inferences", help="Find and export what was recorded.")
+cli.command("app.cli.evaluate:evaluate", name="evaluate", help="Measure a model on labelled data.")
+cli.command("app.cli.drift:drift", name="drift", help="Say whether what a model sees and answers has changed.")
 cli.command("app.cli.pack:pack", name="pack", help="Check a model, and put it into the .tar.gz that platforms take.")
 cli.command("app.cli.env_schema:env_schema", name="env-schema", help="Print a JSON Schema of the environment.")
 

@@ -13,10 +13,11 @@ class RecordedImage(msgspec.Struct, frozen=True, kw_only=True):
     """The picture that an inference was about.
 
     Attributes:
-        digest: SHA-256 of the encoded file as it was sent, in hexadecimal; of the pixels where those were sent.
+        digest: SHA-256 of the encoded file as it was sent, in hexadecimal. Where pixels were sent, it is of
+            ``<width>x<height>``, a line feed, and the pixels as RGB, eight bits each.
         width: in pixels, upright.
         height: in pixels, upright.
-        size: bytes of the encoded file.
+        size: bytes of the encoded file, or of the pixels.
         kept: whether the file itself is kept beside the records, under its digest.
     """
 
@@ -45,7 +46,7 @@ class RecordedInference(msgspec.Struct, frozen=True, kw_only=True):
         parameters: of the request and the input, its metadata aside.
         metadata: the sender's custom metadata, as far as it could be read.
         records: what was answered, as `Prediction.records` has it: boxes in pixels of the upright original image,
-            oriented boxes as fractions of its sides; None for a refusal.
+            oriented boxes as fractions of its sides; None for a refusal. Beside an error, what was said before it.
         image: the picture, None for what is about none.
         error: why there is no answer, None where there is one: an `ErrorKind`'s value.
         message: the sentence that the sender got then.

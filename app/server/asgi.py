@@ -16,6 +16,7 @@ from app.protocols.caller import return_ids
 from app.protocols.protocol import HttpListener, HttpProtocol, HttpRequest
 from app.server.dispatch import handlers
 from app.server.errors import routing_errors
+from app.server.inferences import Inferences
 from app.server.openapi import describe_service
 from app.server.page.page import EVENTS_PATH, Page
 
@@ -48,6 +49,7 @@ def create_app(
     lifespan: Lifespan | None = None,
     listeners: Sequence[HttpListener] = (),
     page: Page | None = None,
+    inferences: Inferences | None = None,
 ) -> Litestar:
     """The application: every protocol's routes; ``/`` with liveness and model names, ``/metrics`` and ``/schema``.
 
@@ -59,6 +61,7 @@ def create_app(
         lifespan: entered before the first request and left after the last.
         listeners: protocols on ports of their own, which ``/schema`` tells of too.
         page: what browsers are shown at ``/``.
+        inferences: what was recorded.
     """
 
     @get("/", sync_to_thread=False)
@@ -79,6 +82,7 @@ def create_app(
         return describe_service({each: each.endpoints(engine) for each in (*protocols, *listeners)}, listeners)
 
     served = [*handlers(protocols, engine), alive, show_metrics, show_schema, *(page.handlers if page else ())]
+    served += inferences.handlers if inferences else ()
     lifespans = [each for each in (lifespan, page and page.lifespan) if each is not None]
     return _application(served, max_request_bytes, lifespans, protocols)
 

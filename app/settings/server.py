@@ -42,6 +42,10 @@ class ModelOptions:
     ] = None
     """Findings that score lower are left out, unless the request or the model's settings say otherwise."""
 
+    device: Annotated[str | None, _environment("CHARIOTEER_DEVICE")] = None
+    """Where ONNX Runtime runs models that do not say so: auto, cpu, cuda:0, tensorrt:0, openvino:GPU or coreml; several
+    with commas between them."""
+
     allow_code: Annotated[bool, _environment("CHARIOTEER_ALLOW_CODE")] = False
     """Whether models may be Python classes, whose code then runs in the server with all of its rights."""
 
@@ -126,8 +130,61 @@ class ServerSettings:
     page: Annotated[bool | None, _environment("CHARIOTEER_PAGE")] = None
     """Whether to show the page to browsers, at /; when absent, only where the server listens on a loopback address."""
 
+    page_admin: Annotated[bool | None, _environment("CHARIOTEER_PAGE_ADMIN")] = None
+    """Whether the page may load and unload models; when absent, only in a browser on the same machine, of a server that
+    listens on a loopback address."""
+
+    drift: Annotated[bool, _environment("CHARIOTEER_DRIFT")] = False
+    """Whether models with a drift-baseline.npz in their folder are watched for drift."""
+
+    drift_window: Annotated[int, _environment("CHARIOTEER_DRIFT_WINDOW"), Parameter(validator=Number(gte=30))] = 300
+    """Images after which drift is judged, and the next window begins."""
+
+    drift_seconds: Annotated[PositiveFloat | None, _environment("CHARIOTEER_DRIFT_SECONDS")] = None
+    """Seconds after which a window of fewer images, 30 at least, is judged too; never when absent."""
+
+    drift_per_second: Annotated[PositiveFloat, _environment("CHARIOTEER_DRIFT_PER_SECOND")] = 20.0
+    """Images that are measured for drift each second, at most; the others are passed over."""
+
+    drift_similarity: Annotated[bool, _environment("CHARIOTEER_DRIFT_SIMILARITY")] = False
+    """Whether answers say how much each image is like the baseline; every image is measured before it is answered."""
+
+    drift_webhook: Annotated[str | None, _environment("CHARIOTEER_DRIFT_WEBHOOK")] = None
+    """Where to post it, as JSON, when a model begins to drift or no longer does."""
+
     drain_timeout: Annotated[PositiveInt, _environment("CHARIOTEER_DRAIN_TIMEOUT")] = 30
     """Seconds that requests in flight are given to finish when the server is told to stop."""
+
+    record: Annotated[str | None, _environment("CHARIOTEER_RECORD")] = None
+    """Where to record every inference: a file (SQLite), or postgresql://<user>@<host>/<database>; off when absent."""
+
+    record_mode: Annotated[Literal["acknowledge", "best-effort"], _environment("CHARIOTEER_RECORD_MODE")] = (
+        "acknowledge"
+    )
+    """Whether answers wait until they are recorded, and are refused if they cannot be; or what cannot be is dropped."""
+
+    record_images: Annotated[Path | None, _environment("CHARIOTEER_RECORD_IMAGES")] = None
+    """A folder to keep the images in, each once; only their digests are recorded when absent."""
+
+    record_sample: Annotated[
+        float, _environment("CHARIOTEER_RECORD_SAMPLE"), Parameter(validator=Number(gt=0, lte=1))
+    ] = 1.0
+    """The share of requests that are recorded."""
+
+    record_keep: Annotated[PositiveFloat | None, _environment("CHARIOTEER_RECORD_KEEP")] = None
+    """Days after which records are deleted; never when absent."""
+
+    record_keep_images: Annotated[PositiveFloat | None, _environment("CHARIOTEER_RECORD_KEEP_IMAGES")] = None
+    """Days after which images are deleted, not more than their records are kept; as long as those when absent."""
+
+    record_redact: Annotated[str, _environment("CHARIOTEER_RECORD_REDACT")] = ""
+    """Keys of metadata and parameters, separated by commas, whose values are left out of records, however deep."""
+
+    record_queue: Annotated[PositiveInt, _environment("CHARIOTEER_RECORD_QUEUE")] = 1024
+    """Requests that may wait to be recorded."""
+
+    serve_inferences: Annotated[bool | None, _environment("CHARIOTEER_SERVE_INFERENCES")] = None
+    """Whether to show what was recorded, pictures too, at /inferences; only on a loopback address when absent."""
 
     otlp_endpoint: Annotated[str | None, _environment("CHARIOTEER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")] = None
     """Where to send traces: the base address of an OTLP collector over HTTP. Needs the extra otel."""

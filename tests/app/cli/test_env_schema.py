@@ -89,8 +89,8 @@ def test_bounds_are_those_of_the_command_line(
 
 @pytest.mark.parametrize("name", [name for name, each in PROPERTIES.items() if each.get("type") == "boolean"])
 def test_switches_are_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    default = PROPERTIES[name]["default"]
-    assert read(name, str(not default).lower(), monkeypatch) is not default
+    for value in {True, False} - {PROPERTIES[name].get("default")}:
+        assert read(name, str(value).lower(), monkeypatch) is value
 
 
 @pytest.mark.parametrize(("name", "value"), [("UVICORN_PORT", 9000), ("PORT", 9000), ("CHARIOTEER_HTTP_PORT", 9000)])

@@ -1,0 +1,173 @@
+"""From what happened to what is written of it."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, cast
+
+import cv2
+import msgspec
+import numpy as np
+
+from app.engine.events import InferenceEvent
+from app.engine.servable import Datum
+from app.recording.images import ImageFile
+from app.recording.redaction import Redaction
+from app.recording.rows import InferenceRow, LabelRow, Rows, indexed, label_rows, metadata_rows, position
+from metadata.entry import PARAMETER, Metadata, MetadataEntry
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.tensor import BytesTensor
+from tasks.vision.image import Image
+
+__all__ = ("Conversion", "Converted")
+
+
+class _Sent(NamedTuple):
+    """An image as it came: its file, how many bytes were sent, and its sides in pixels, upright."""
+
+    file: ImageFile
+    size: int
+    width: int
+    height: int
+
+
+_NONE: Mapping[str, object] = {}
+
+
+class Converted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One request as it is written: a row for each datum that was answered, or one when none was.
+
+    Attributes:
+        rows: at least one.
+        images: the files to be kept beside them.
+    """
+
+    rows: Sequence[Rows]
+    images: Sequence[ImageFile]
+
+    @property
+    def size(self) -> int:
+        """About as many bytes as it has."""
+        return sum(each.size for each in self.rows) + sum(len(each.data) for each in self.images)
+
+
+class Conversion:
+    """Makes rows of events. Called from several threads at once.
+
+    Args:
+        redaction: what is left out.
+        keep_images: whether the images are wanted, and not only their digests.
+    """
+
+    def __init__(self, redaction: Redaction, *, keep_images: bool) -> None:
+        self._redaction = redaction
+        self._keep_images = keep_images
+
+    def __call__(self, event: InferenceEvent) -> Converted:
+        """What is written of `event`."""
+        data = event.answered.data if event.answered else ()
+        images: dict[str, ImageFile] = {}
+        if not data:
+            return Converted(rows=[self._unanswered(event)], images=())
+        said = _metadata_of_inputs(event)
+        rows = [self._answered(event, datum, said.get(datum.input), images) for datum in data]
+        return Converted(rows=rows, images=list(images.values()))
+
+    def _unanswered(self, event: InferenceEvent) -> Rows:
+        records = None if event.outcome or event.answered is None else "[]"
+        entries = [entry for each in event.metadata for entry in each.entries]
+        return self._rows(event, 0, 0, event.request.parameters if event.request else _NONE, entries, records)
+
+    def _answered(
+        self, event: InferenceEvent, datum: Datum, said: Metadata | None, images: dict[str, ImageFile]
+    ) -> Rows:
+        request = cast("InferenceRequest", event.request)
+        own = request.inputs[datum.input].parameters if request.inputs else _NONE
+        parameters = {**request.parameters, **own}
+        parameters.pop(PARAMETER, None)
+        records: Sequence[object] = datum.prediction.records()
+        labels = () if self._redaction.hides("label") else label_rows(records)
+        if self._redaction:
+            records = cast("Sequence[object]", self._redaction.value(records))
+        image = getattr(datum.item, "image", None)
+        sent = self._sent(request, datum, image) if isinstance(image, Image) else None
+        if sent is not None and self._keep_images:
+            images[sent.file.digest] = sent.file
+        entries = said.entries if said else ()
+        return self._rows(event, datum.input, datum.index, parameters, entries, _json(records), labels, sent)
+
+    def _rows(
+        self,
+        event: InferenceEvent,
+        place: int,
+        index: int,
+        parameters: Mapping[str, object],
+        entries: Sequence[MetadataEntry],
+        records: str | None,
+        labels: Sequence[LabelRow] = (),
+        sent: _Sent | None = None,
+    ) -> Rows:
+        message = event.error
+        if self._redaction:
+            parameters = cast("Mapping[str, object]", self._redaction.value(parameters))
+            entries, message = self._redaction.entries(entries), self._redaction.message(message)
+        caller = event.caller
+        latitude, longitude = position(entries) if entries else (None, None)
+        row = InferenceRow(
+            id=f"{event.id}-{place}-{index}",
+            base_id=None if caller.base_id is None else indexed(caller.base_id),
+            request_id=indexed(caller.request_id),
+            input=place,
+            datum=index,
+            protocol=caller.protocol,
+            model=indexed(event.model_name),
+            version=indexed(event.model_version),
+            task_type=event.task_type,
+            started=event.started // 1000,
+            duration=event.total // 1000,
+            parameters=_json(parameters) if parameters else "{}",
+            metadata=_json(entries) if entries else "[]",
+            records=records,
+            image_digest=sent.file.digest if sent else None,
+            image_width=sent.width if sent else None,
+            image_height=sent.height if sent else None,
+            image_size=sent.size if sent else None,
+            image_kept=sent is not None and self._keep_images,
+            error=event.outcome.value if event.outcome else None,
+            message=indexed(message, len(message)),
+            explanation=event.explanation,
+            latitude=latitude,
+            longitude=longitude,
+        )
+        return Rows(inference=row, metadata=metadata_rows(entries), labels=labels)
+
+    def _sent(self, request: InferenceRequest, datum: Datum, image: Image) -> _Sent:
+        """The file that an image was sent as, without its data unless it is to be kept."""
+        tensor = request.inputs[datum.input]
+        if isinstance(tensor, BytesTensor):
+            data = tensor.elements[datum.index].binary()
+            file = ImageFile(hashlib.sha256(data).hexdigest(), data if self._keep_images else b"")
+            return _Sent(file, len(data), image.width, image.height)
+        pixels = np.ascontiguousarray(image.pixels)
+        digest = hashlib.sha256(f"{image.width}x{image.height}\n".encode())
+        digest.update(pixels.data)
+        file = ImageFile(digest.hexdigest(), _png(image) if self._keep_images else b"")
+        return _Sent(file, pixels.nbytes, image.width, image.height)
+
+
+def _metadata_of_inputs(event: InferenceEvent) -> Mapping[int, Metadata]:
+    """The metadata of an event by the inputs that it came with."""
+    if not event.metadata:
+        return {}
+    inputs = event.request.inputs if event.request else ()
+    places = [place for place, each in enumerate(inputs) if PARAMETER in each.parameters]
+    return dict(zip(places, event.metadata, strict=True))
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value, enc_hook=str).decode()
+
+
+def _png(image: Image) -> bytes:
+    written, data = cv2.imencode(".png", cv2.cvtColor(image.pixels, cv2.COLOR_RGB2BGR))
+    assert written  # noqa: S101  pixels of eight bits always can be
+    return data.tobytes()

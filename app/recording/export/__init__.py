@@ -1,0 +1,1 @@
+"""Recorded inferences as files of other tools' formats."""

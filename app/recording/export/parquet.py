@@ -1,0 +1,116 @@
+"""Inferences as Parquet, for DuckDB, pandas and whatever else reads columns."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, BinaryIO
+
+import msgspec
+
+from app.recording.export.writing import Batches, Exported
+from app.recording.inference import RecordedInference
+from metadata.entry import MetadataEntry
+
+__all__ = ("SCHEMA", "write_parquet")
+
+# It has no types.
+_arrow: Any = import_module("pyarrow")
+_parquet: Any = import_module("pyarrow.parquet")
+
+_text, _whole, _number = _arrow.string(), _arrow.int64(), _arrow.float64()
+
+SCHEMA: Any = _arrow.schema(
+    [
+        _arrow.field("id", _text, nullable=False),
+        _arrow.field("base_id", _text),
+        _arrow.field("request_id", _text),
+        _arrow.field("input", _arrow.int32()),
+        _arrow.field("datum", _arrow.int32()),
+        _arrow.field("protocol", _text),
+        _arrow.field("model", _text),
+        _arrow.field("version", _text),
+        _arrow.field("task_type", _text),
+        _arrow.field("started", _arrow.timestamp("us", tz="UTC")),
+        _arrow.field("duration_us", _whole),
+        _arrow.field("error", _text),
+        _arrow.field("message", _text),
+        _arrow.field("explanation", _arrow.bool_()),
+        _arrow.field("image_digest", _text),
+        _arrow.field("image_width", _arrow.int32()),
+        _arrow.field("image_height", _arrow.int32()),
+        _arrow.field("image_size", _whole),
+        _arrow.field("image_kept", _arrow.bool_()),
+        _arrow.field("labels", _arrow.list_(_text)),
+        _arrow.field("scores", _arrow.list_(_number)),
+        _arrow.field("records", _text),
+        _arrow.field("parameters", _text),
+        _arrow.field(
+            "metadata",
+            _arrow.list_(
+                _arrow.struct([("key", _text), ("type", _text), ("int", _whole), ("float", _number), ("text", _text)])
+            ),
+        ),
+    ]
+)
+"""`records` and `parameters` are JSON; of a metadata entry, `text` has what is no int of 64 bits and no float."""
+
+_INT64 = range(-(2**63), 2**63)
+
+
+def write_parquet(batches: Batches, file: BinaryIO) -> Exported:
+    """A row group for each batch, compressed by Zstandard."""
+    written = 0
+    with _parquet.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
+        for batch in batches:
+            rows = [_row(each) for each in batch]
+            writer.write_batch(_arrow.RecordBatch.from_pylist(rows, SCHEMA))
+            written += len(batch)
+    return Exported(written=written)
+
+
+def _row(inference: RecordedInference) -> dict[str, Any]:
+    image = inference.image
+    records = inference.records
+    return {
+        "id": inference.id,
+        "base_id": inference.base_id,
+        "request_id": inference.request_id,
+        "input": inference.input,
+        "datum": inference.datum,
+        "protocol": inference.protocol,
+        "model": inference.model,
+        "version": inference.version,
+        "task_type": inference.task_type,
+        "started": inference.started,
+        "duration_us": inference.duration,
+        "error": inference.error,
+        "message": inference.message,
+        "explanation": inference.explanation,
+        "image_digest": image and image.digest,
+        "image_width": image and image.width,
+        "image_height": image and image.height,
+        "image_size": image and image.size,
+        "image_kept": image and image.kept,
+        "labels": None if records is None else [_of_kind(each.get("label"), str) for each in records],
+        "scores": None if records is None else [_of_kind(each.get("score"), float) for each in records],
+        "records": None if records is None else msgspec.json.encode(records).decode(),
+        "parameters": msgspec.json.encode(inference.parameters).decode(),
+        "metadata": _entries(inference.metadata),
+    }
+
+
+def _of_kind(value: object, kind: type) -> object:
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    return value if isinstance(value, kind) else None
+
+
+def _entries(entries: Sequence[MetadataEntry]) -> list[dict[str, Any]]:
+    return [{"key": each.key, "type": each.type, **_value(each.value)} for each in entries]
+
+
+def _value(value: object) -> dict[str, Any]:
+    if isinstance(value, float):
+        return {"float": value}
+    if isinstance(value, int) and value in _INT64:
+        return {"int": value}
+    return {"text": value if isinstance(value, str) else msgspec.json.encode(value).decode()}

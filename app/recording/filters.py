@@ -1,0 +1,276 @@
+"""Conditions on typed metadata, read from text: ``camera = "north" and altitude > 100``.
+
+::
+
+    where      ::= condition ("and" condition)*
+    condition  ::= path [":" type] operator value
+    path       ::= name ("." name)*        the key, then members of its object
+    name       ::= letters, digits, "_" and "-", not beginning with a digit; any other name in quotes
+    type       ::= "str" | "int" | "float" | "dict"
+    operator   ::= "=" | "!=" | "<" | "<=" | ">" | ">=" | "in" | "contains"
+    value      ::= number | text in quotes | "true" | "false" | "(" value ("," value)* ")"
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Literal, NoReturn, cast, get_args
+
+import msgspec
+
+from tasks.exchange.error import brief, invalid
+
+__all__ = ("Condition", "EntryType", "Operator", "Scalar", "check_text", "read_conditions")
+
+MOST_CONDITIONS = 32
+MOST_VALUES = 1000
+MOST_MEMBERS = 16
+MOST_CHARACTERS = 20_000
+
+Scalar = str | int | float | bool
+EntryType = Literal["str", "int", "float", "dict"]
+
+
+class Operator(StrEnum):
+    """How an entry is compared with what is asked for."""
+
+    EQUAL = "="
+    NOT_EQUAL = "!="
+    LESS = "<"
+    AT_MOST = "<="
+    GREATER = ">"
+    AT_LEAST = ">="
+    IN = "in"
+    CONTAINS = "contains"
+
+
+_ORDERED = (Operator.LESS, Operator.AT_MOST, Operator.GREATER, Operator.AT_LEAST)
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of one metadata entry.
+
+    Attributes:
+        key: of the entry.
+        members: the way into an entry that is an object; empty for the entry itself.
+        type: the entry has to be of this type; of any when None. Numbers are compared as numbers whatever their types.
+        operator: how they are compared.
+        values: what with; more than one only after `in`.
+    """
+
+    key: str
+    members: tuple[str, ...] = ()
+    type: EntryType | None = None
+    operator: Operator
+    values: tuple[Scalar, ...]
+
+
+def read_conditions(texts: Sequence[str], name: str = "where") -> list[Condition]:
+    """Every condition of `texts`; an inference has to meet all of them.
+
+    Args:
+        texts: each one condition, or some joined by ``and``.
+        name: what the sender calls them.
+
+    Raises:
+        InferenceError: for a text that is no condition, with what was expected and where; or for too many.
+    """
+    conditions: list[Condition] = []
+    for text in texts[: MOST_CONDITIONS + 1]:
+        conditions += _Reading(text, name).conditions()
+        if len(conditions) > MOST_CONDITIONS:
+            break
+    if len(conditions) > MOST_CONDITIONS or len(texts) > MOST_CONDITIONS:
+        raise invalid(f"Expected at most {MOST_CONDITIONS} conditions, got more", name)
+    return conditions
+
+
+def check_text(text: str, name: str) -> str:
+    r"""`text`, if a store can hold it.
+
+    Raises:
+        InferenceError: for ``\0`` and for halves of surrogate pairs, which no store holds.
+    """
+    if "\0" in text or (not text.isascii() and any("\ud800" <= each <= "\udfff" for each in text)):
+        raise invalid(f"Expected text without zero characters and halves of surrogate pairs, got {brief(text)}", name)
+    return text
+
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+      (?P<text>"(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*')
+    | (?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![\w.]))
+    | (?P<word>[^\W\d][\w-]*)
+    | (?P<sign>!=|<=|>=|[=<>.:,()\[\]])
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", "\\": "\\", '"': '"', "'": "'"}
+_INT64 = 2**63
+
+
+class _Token(msgspec.Struct, frozen=True):
+    kind: str
+    text: str
+    place: int
+
+
+class _Reading:
+    """One text, token by token."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self._name = name
+        if len(text) > MOST_CHARACTERS:
+            raise invalid(f"Expected at most {MOST_CHARACTERS} characters, got {len(text)}", name)
+        self._text = check_text(text, name)
+        self._tokens = self._split()
+        self._next = 0
+
+    def conditions(self) -> list[Condition]:
+        found = [self._condition()]
+        while self._token.kind != "end":
+            if self._token.text.lower() != "and" or self._token.kind != "word":
+                self._fail("and, or the end")
+            self._next += 1
+            found.append(self._condition())
+        return found
+
+    def _split(self) -> list[_Token]:
+        tokens: list[_Token] = []
+        place, end = 0, len(self._text.rstrip())
+        while place < end:
+            match = _TOKEN.match(self._text, place)
+            if match is None:
+                rest = self._text[place:].lstrip()
+                fault = "Expected a closing quote in" if rest[0] in "\"'" else "No condition has anything such as"
+                raise invalid(f"{fault} {brief(rest)}", self._name)
+            kind = match.lastgroup or ""
+            tokens.append(_Token(kind, match[kind], match.start(kind)))
+            place = match.end()
+        return [*tokens, _Token("end", "", len(self._text))]
+
+    @property
+    def _token(self) -> _Token:
+        return self._tokens[self._next]
+
+    def _take(self, *texts: str) -> bool:
+        """Whether the next token is one of these signs; it is passed then."""
+        if self._token.kind == "sign" and self._token.text in texts:
+            self._next += 1
+            return True
+        return False
+
+    def _condition(self) -> Condition:
+        names = [self._path_name('a key, such as in camera = "north"')]
+        while self._take("."):
+            names.append(self._path_name("the name of a member behind the point"))
+        if len(names) > MOST_MEMBERS:
+            raise invalid(f"Expected a path of at most {MOST_MEMBERS} names, got {len(names)}", self._name)
+        kind = self._type(nested=len(names) > 1) if self._take(":") else None
+        operator = self._operator()
+        values = self._values(operator)
+        for value in values:
+            self._check(operator, value, kind, nested=len(names) > 1)
+        return Condition(key=names[0], members=tuple(names[1:]), type=kind, operator=operator, values=values)
+
+    def _path_name(self, expected: str) -> str:
+        token = self._token
+        if token.kind not in ("word", "text"):
+            self._fail(expected)
+        self._next += 1
+        return token.text if token.kind == "word" else self._unquoted(token)
+
+    def _type(self, *, nested: bool) -> EntryType:
+        token = self._token
+        if token.text not in get_args(EntryType):
+            self._fail("the type str, int, float or dict behind the colon")
+        if nested:
+            raise invalid("A type is said of an entry, not of a member of one", self._name)
+        self._next += 1
+        return cast("EntryType", token.text)
+
+    def _operator(self) -> Operator:
+        token = self._token
+        if token.text.lower() not in list(Operator) or token.kind == "text":
+            self._fail("one of = != < <= > >= in contains")
+        self._next += 1
+        return Operator(token.text.lower())
+
+    def _values(self, operator: Operator) -> tuple[Scalar, ...]:
+        if operator is not Operator.IN:
+            return (self._value(),)
+        closing = {"(": ")", "[": "]"}.get(self._token.text)
+        if closing is None or not self._take("(", "["):
+            self._fail('values in brackets, such as ("north", "south"),')
+        values = [self._value()]
+        while self._take(","):
+            values.append(self._value())
+        if not self._take(closing):
+            self._fail(f"a comma or {closing}")
+        if len(values) > MOST_VALUES:
+            raise invalid(f"Expected at most {MOST_VALUES} values, got {len(values)}", self._name)
+        return tuple(values)
+
+    def _value(self) -> Scalar:
+        token = self._token
+        if token.kind == "text":
+            value: Scalar = self._unquoted(token)
+        elif token.kind == "number":
+            value = self._number(token.text)
+        elif token.kind == "word" and token.text in ("true", "false"):
+            value = token.text == "true"
+        else:
+            self._fail("a number, a text in quotes, true or false")
+        self._next += 1
+        return value
+
+    def _number(self, text: str) -> int | float:
+        if not text.lstrip("+-").isdigit():
+            value = float(text)
+            if not math.isfinite(value):
+                raise invalid(f"Expected a finite number, got {brief(text)}", self._name)
+            return value
+        if len(text) > len(str(_INT64)) + 1 or not -_INT64 <= int(text) < _INT64:
+            raise invalid(f"Expected a whole number of 64 bits, got {brief(text)}", self._name)
+        return int(text)
+
+    def _unquoted(self, token: _Token) -> str:
+        def plain(match: re.Match[str]) -> str:
+            escaped = match[1]
+            if len(escaped) > 1:
+                return chr(int(escaped[1:], 16))
+            if escaped not in _ESCAPED:
+                raise invalid(f"Expected \\\\ for a backslash in {brief(token.text)}", self._name)
+            return _ESCAPED[escaped]
+
+        text = _ESCAPE.sub(plain, token.text[1:-1])
+        # A pair of escapes such as \ud83d\ude00 is one character, as in JSON.
+        joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        return check_text(joined, self._name)
+
+    def _check(self, operator: Operator, value: Scalar, kind: EntryType | None, *, nested: bool) -> None:
+        if isinstance(value, bool) and (operator in _ORDERED or not nested):
+            raise invalid(
+                "true and false are members of objects, and are compared by =, != and in: pose.valid = true", self._name
+            )
+        if operator is Operator.CONTAINS and not nested and not isinstance(value, str):
+            raise invalid(f"Expected a text in quotes behind contains, got {brief(value)}", self._name)
+        if kind is None:
+            return
+        wanted: dict[EntryType, tuple[type, ...]] = {
+            "str": (str,),
+            "int": (int, float),
+            "float": (int, float),
+            "dict": (),
+        }
+        if operator is Operator.CONTAINS:
+            wanted |= {"int": (), "float": (), "dict": (str,)}
+        if not isinstance(value, wanted[kind]):
+            raise invalid(f"An entry of type {kind} is never {operator} {brief(value)}", self._name)
+
+    def _fail(self, expected: str) -> NoReturn:
+        token = self._token
+        got = "the end" if token.kind == "end" else f"{brief(token.text)} at character {token.place + 1}"
+        raise invalid(f"Expected {expected}, got {got} of {brief(self._text)}", self._name)

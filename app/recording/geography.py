@@ -1,0 +1,260 @@
+"""Places on Earth: circles, boxes and polygons in degrees of latitude (north) and longitude (east), WGS 84.
+
+Longitudes are circular in circles and boxes: a box whose west is greater than its east lies across the antimeridian.
+The edges of polygons are straight in latitude and longitude, as in GeoJSON (RFC 7946), and even-odd says what is
+inside; the northern and eastern edges are outside, so that of two polygons side by side only one holds a place.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import msgspec
+
+from tasks.exchange.error import brief, invalid
+
+__all__ = (
+    "EARTH_KILOMETRES",
+    "Bounds",
+    "Box",
+    "Circle",
+    "Edge",
+    "Polygon",
+    "Shape",
+    "read_box",
+    "read_circle",
+    "read_polygon",
+)
+
+EARTH_KILOMETRES = 6371.0088
+"""The mean radius."""
+
+MOST_POINTS = 2000
+_HALF_TURN = 180.0
+_SLACK = 1e-9
+"""Degrees (0.1 mm) that bounds are wider than what they bound, for the rounding of the exact test."""
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """A range of latitudes and one of longitudes within -180..180, ends included."""
+
+    south: float
+    west: float
+    north: float
+    east: float
+
+
+class Circle(msgspec.Struct, frozen=True, kw_only=True):
+    """What is at most so many kilometres, along the ground, from a place."""
+
+    latitude: float
+    longitude: float
+    kilometres: float
+
+    def bounds(self) -> list[Bounds]:
+        """Ranges that hold all of it."""
+        angle = self.kilometres / EARTH_KILOMETRES
+        south = self.latitude - math.degrees(angle) - _SLACK
+        north = self.latitude + math.degrees(angle) + _SLACK
+        if south <= -90 or north >= 90:
+            return [Bounds(max(south, -90.0), -_HALF_TURN, min(north, 90.0), _HALF_TURN)]
+        reach = math.degrees(math.asin(min(1.0, math.sin(angle) / math.cos(math.radians(self.latitude))))) + _SLACK
+        return _ranges(south, self.longitude - reach, north, self.longitude + reach)
+
+    @property
+    def chord(self) -> float:
+        """Haversine of the circle's angle: sin² of half of it. Every place is within half the circumference."""
+        return math.sin(min(self.kilometres / EARTH_KILOMETRES, math.pi) / 2) ** 2
+
+
+class Box(msgspec.Struct, frozen=True, kw_only=True):
+    """What is between two latitudes and, going east, between two longitudes; edges included."""
+
+    south: float
+    west: float
+    north: float
+    east: float
+
+    def bounds(self) -> list[Bounds]:
+        """Ranges that hold all of it and nothing else. A pole in it is so at every longitude."""
+        east = self.east if self.east >= self.west else self.east + 360
+        found = _ranges(self.south, self.west, self.north, east)
+        for pole in (-90.0, 90.0):
+            if pole in (self.south, self.north):
+                found.append(Bounds(pole, -_HALF_TURN, pole, _HALF_TURN))
+        return found
+
+
+class Edge(msgspec.Struct, frozen=True):
+    """A straight line between two points in latitude and longitude, not level: level ones are never crossed."""
+
+    from_latitude: float
+    from_longitude: float
+    to_latitude: float
+    to_longitude: float
+
+
+class Polygon(msgspec.Struct, frozen=True, kw_only=True):
+    """What is inside rings by the even-odd rule, so that a ring in another is a hole.
+
+    Attributes:
+        rings: (latitude, longitude) of each corner, the first not repeated at the end. Longitudes may pass 180 or -180,
+            where a ring lies across the antimeridian.
+    """
+
+    rings: tuple[tuple[tuple[float, float], ...], ...]
+
+    def edges(self) -> list[Edge]:
+        """Every edge, once for each turn of the globe that brings it to longitudes within -180..180."""
+        found: list[Edge] = []
+        for ring in self.rings:
+            west, east = min(point[1] for point in ring), max(point[1] for point in ring)
+            for turn in (-360.0, 0.0, 360.0):
+                if west + turn <= _HALF_TURN and east + turn >= -_HALF_TURN:
+                    found += _edges(ring, turn)
+        return found
+
+    def bounds(self) -> list[Bounds]:
+        """Ranges that hold all of it."""
+        points = [point for ring in self.rings for point in ring]
+        latitudes, longitudes = zip(*points, strict=True)
+        return _ranges(min(latitudes), min(longitudes), max(latitudes), max(longitudes))
+
+
+Shape = Circle | Box | Polygon
+
+
+def _edges(ring: Sequence[tuple[float, float]], turn: float) -> Iterator[Edge]:
+    for (latitude, longitude), (next_latitude, next_longitude) in zip(ring, (*ring[1:], ring[0]), strict=True):
+        if latitude != next_latitude:
+            yield Edge(latitude, longitude + turn, next_latitude, next_longitude + turn)
+
+
+def _ranges(south: float, west: float, north: float, east: float) -> list[Bounds]:
+    """Ranges of longitudes within -180..180 for one that may pass either; -180 and 180 are the same meridian."""
+    if east - west >= 360:
+        return [Bounds(south, -_HALF_TURN, north, _HALF_TURN)]
+    found: list[Bounds] = []
+    for turn in (-360.0, 0.0, 360.0):
+        low, high = max(west + turn, -_HALF_TURN), min(east + turn, _HALF_TURN)
+        if low <= high:
+            found.append(Bounds(south, low, north, high))
+    return found
+
+
+def read_circle(text: str, name: str = "near") -> Circle:
+    """Read ``LATITUDE,LONGITUDE,KILOMETRES``.
+
+    Raises:
+        InferenceError: for anything else.
+    """
+    latitude, longitude, kilometres = _numbers(text, ("latitude", "longitude", "kilometres"), name)
+    _check_place(latitude, longitude, name)
+    if kilometres < 0:
+        raise invalid(f"Expected a distance of at least 0 kilometres, got {kilometres:g}", name)
+    return Circle(latitude=latitude, longitude=longitude, kilometres=kilometres)
+
+
+def read_box(text: str, name: str = "box") -> Box:
+    """Read ``SOUTH,WEST,NORTH,EAST``.
+
+    Raises:
+        InferenceError: for anything else, and where the south lies north of the north.
+    """
+    south, west, north, east = _numbers(text, ("south", "west", "north", "east"), name)
+    _check_place(south, west, name)
+    _check_place(north, east, name)
+    if south > north:
+        raise invalid(f"Expected the south not to be above the north, got {south:g} and {north:g}", name)
+    return Box(south=south, west=west, north=north, east=east)
+
+
+def read_polygon(text: str, name: str = "polygon") -> Polygon:
+    """Read ``LAT,LON LAT,LON ...``, or a GeoJSON Polygon, MultiPolygon, or Feature of one, where longitudes come first.
+
+    Raises:
+        InferenceError: for anything else, for more than 2000 points, and for an edge that goes more than half way round
+            the globe: nobody can tell whether it was meant to go the other way.
+    """
+    if text.lstrip().startswith("{"):
+        rings = _geojson_rings(text, name)
+    else:
+        points = text.replace(";", " ").split()
+        if len(points) > MOST_POINTS:
+            raise invalid(f"Expected at most {MOST_POINTS} points, got {len(points)}", name)
+        rings = [[cast("tuple[float, float]", _numbers(each, ("latitude", "longitude"), name)) for each in points]]
+    if sum(map(len, rings)) > MOST_POINTS:
+        raise invalid(f"Expected at most {MOST_POINTS} points, got {sum(map(len, rings))}", name)
+    return Polygon(rings=tuple(_ring(each, name) for each in rings))
+
+
+def _ring(points: Sequence[tuple[float, float]], name: str) -> tuple[tuple[float, float], ...]:
+    corners = points[:-1] if len(points) > 1 and points[0] == points[-1] else points
+    if len(set(corners)) < 3:
+        raise invalid(f"Expected at least 3 different points, got {len(set(corners))}", name)
+    for latitude, longitude in corners:
+        if not -90 <= latitude <= 90 or not -540 <= longitude <= 540:
+            raise invalid(
+                "Expected latitudes within -90..90 and longitudes within -540..540, "
+                f"got latitude {latitude:g} and longitude {longitude:g}",
+                name,
+            )
+    for (_, longitude), (_, following) in zip(corners, (*corners[1:], corners[0]), strict=True):
+        if abs(following - longitude) > _HALF_TURN:
+            turned = following + math.copysign(360, longitude - following)
+            raise invalid(
+                f"The edge from longitude {longitude:g} to {following:g} goes more than half way round: write "
+                f"{turned:g} for {following:g} to cross the antimeridian, or put a point between them",
+                name,
+            )
+    return tuple(corners)
+
+
+class _Geometry(msgspec.Struct):
+    type: str
+    coordinates: msgspec.Raw = msgspec.Raw(b"null")
+    geometry: msgspec.Raw = msgspec.Raw(b"null")
+    features: list[msgspec.Raw] = []
+
+
+_Position = tuple[float, ...]
+
+
+def _geojson_rings(text: str, name: str) -> list[list[tuple[float, float]]]:
+    try:
+        found = msgspec.json.decode(text, type=_Geometry)
+        if found.type == "FeatureCollection" and len(found.features) == 1:
+            found = msgspec.json.decode(found.features[0], type=_Geometry)
+        if found.type == "Feature":
+            found = msgspec.json.decode(found.geometry, type=_Geometry)
+        if found.type == "Polygon":
+            parts = [msgspec.json.decode(found.coordinates, type=list[list[_Position]])]
+        elif found.type == "MultiPolygon":
+            parts = msgspec.json.decode(found.coordinates, type=list[list[list[_Position]]])
+        else:
+            raise invalid(f"Expected a Polygon, a MultiPolygon or one Feature of those, got {brief(found.type)}", name)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise invalid(f"Expected GeoJSON: {error}", name) from None
+    positions = [ring for part in parts for ring in part]
+    if not positions or any(len(each) < 2 for ring in positions for each in ring):
+        raise invalid("Expected rings of [longitude, latitude] points", name)
+    return [[(each[1], each[0]) for each in ring] for ring in positions]
+
+
+def _numbers(text: str, names: Sequence[str], name: str) -> tuple[float, ...]:
+    parts = text.split(",")
+    try:
+        numbers = tuple(float(each) for each in parts)
+    except ValueError:
+        numbers = ()
+    if len(numbers) != len(names) or not all(map(math.isfinite, numbers)):
+        raise invalid(f"Expected {','.join(names)} as numbers, got {brief(text)}", name)
+    return numbers
+
+
+def _check_place(latitude: float, longitude: float, name: str) -> None:
+    if not -90 <= latitude <= 90 or not -_HALF_TURN <= longitude <= _HALF_TURN:
+        raise invalid(
+            f"Expected a latitude within -90..90 and a longitude within -180..180, got {latitude:g} and {longitude:g}",
+            name,
+        )

@@ -1,0 +1,216 @@
+"""A store in PostgreSQL, for several servers (the extra ``postgres``)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar, cast
+
+import asyncpg
+from sqlalchemy import Table
+from sqlalchemy.dialects.postgresql import asyncpg as dialect
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
+
+from app.recording.address import StoreAddress
+from app.recording.migrations import upgrade
+from app.recording.rows import Rows
+from app.recording.store import StoreError, StoreFault
+from app.recording.tables import inferences, labels, metadata, numbers
+from app.settings.server import SettingsError
+
+__all__ = ("PostgresStore",)
+
+ResultT = TypeVar("ResultT")
+
+Connection = Any
+"""asyncpg's, whose methods have no types."""
+
+_connect = cast("Callable[..., Awaitable[Connection]]", asyncpg.connect)  # pyright: ignore[reportUnknownMemberType]
+_CONNECT_SECONDS = 3.0
+_WRITE_SECONDS = 5.0
+_UPGRADE_SECONDS = 600.0
+
+_UNREACHABLE = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
+_LOCKED = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError, asyncpg.QueryCanceledError)
+_REJECTED = (
+    asyncpg.DataError,
+    asyncpg.PostgresSyntaxError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.ProgramLimitExceededError,
+    ValueError,
+    OverflowError,
+)
+
+
+def _statement(table: Table) -> str:
+    statement = insert(table).on_conflict_do_nothing()
+    return str(statement.compile(dialect=dialect.dialect(), column_keys=[each.name for each in table.columns]))
+
+
+_INFERENCES, _METADATA, _LABELS = _statement(inferences), _statement(metadata), _statement(labels)
+_KNOWN = "SELECT id, number FROM inferences WHERE id = ANY($1)"
+
+
+class PostgresStore:
+    """A `Store` in a database that several servers share. Connects by itself whenever it has no connection.
+
+    Args:
+        address: of the database.
+    """
+
+    def __init__(self, address: StoreAddress) -> None:
+        self._address = address
+        self._loop = asyncio.new_event_loop()
+        self._connection: Connection | None = None
+        self._upgraded = False
+        # Of rows whose write failed: they keep them, so that they are not doubled if it did not fail after all.
+        self._numbers: dict[str, int] = {}
+
+    def open(self) -> None:
+        self._run(self._connected(), _UPGRADE_SECONDS)
+
+    def write(self, rows: Sequence[Rows]) -> None:
+        async def written() -> None:
+            await self._transaction(lambda connection: self._write(connection, rows))
+
+        if not self._upgraded:
+            self.open()
+        fresh = self._connection is None
+        try:
+            self._run(written())
+        except StoreError as error:
+            # A connection that was lost while nothing was written is no reason to lose an inference.
+            if fresh or error.fault is not StoreFault.UNREACHABLE:
+                raise
+            self._run(written())
+        self._numbers.clear()
+
+    def delete_before(self, started: int, most: int) -> int:
+        async def delete(connection: Connection) -> int:
+            statement = (
+                "SELECT number FROM inferences WHERE started < $1 ORDER BY started LIMIT $2 FOR UPDATE SKIP LOCKED"
+            )
+            found = [each[0] for each in await connection.fetch(statement, started, most)]
+            for table in (metadata, labels, inferences):
+                await connection.execute(f"DELETE FROM {table.name} WHERE number = ANY($1)", found)  # noqa: S608
+            return len(found)
+
+        return self._run(self._transaction(delete))
+
+    def images_since(self, digests: Collection[str], started: int) -> Collection[str]:
+        async def find(connection: Connection) -> Collection[str]:
+            statement = (
+                "SELECT DISTINCT image_digest FROM inferences"
+                " WHERE image_kept AND image_digest = ANY($1) AND started >= $2"
+            )
+            return {each[0] for each in await connection.fetch(statement, list(digests), started)}
+
+        return self._run(self._transaction(find))
+
+    def forget_images(self, digests: Collection[str]) -> None:
+        async def forget(connection: Connection) -> None:
+            statement = "UPDATE inferences SET image_kept = false WHERE image_kept AND image_digest = ANY($1)"
+            await connection.execute(statement, list(digests))
+
+        self._run(self._transaction(forget))
+
+    def close(self) -> None:
+        if self._connection is not None:
+            with suppress(StoreError):
+                self._run(self._connection.close())
+        self._let_go()
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    async def _connected(self) -> Connection:
+        if self._connection is None or self._connection.is_closed():
+            if not self._upgraded:
+                await self._upgrade()
+                self._upgraded = True
+            _, options = dialect.dialect().create_connect_args(self._address.url)
+            self._connection = await _connect(**options, timeout=_CONNECT_SECONDS)
+        return self._connection
+
+    async def _upgrade(self) -> None:
+        options = {"timeout": _CONNECT_SECONDS}
+        engine = create_async_engine(self._address.url, poolclass=NullPool, connect_args=options)
+        async with engine.begin() as connection:
+            await connection.run_sync(upgrade)
+
+    async def _transaction(self, work: Callable[[Connection], Awaitable[ResultT]]) -> ResultT:
+        connection = await self._connected()
+        async with connection.transaction():
+            return await work(connection)
+
+    async def _write(self, connection: Connection, rows: Sequence[Rows]) -> None:
+        if self._numbers:
+            known = await connection.fetch(_KNOWN, [each.inference.id for each in rows])
+            self._numbers.update((each[0], each[1]) for each in known)
+        new = [each.inference.id for each in rows if each.inference.id not in self._numbers]
+        if new:
+            statement = f"SELECT nextval('{numbers.name}') FROM generate_series(1, $1)"  # noqa: S608
+            given = await connection.fetch(statement, len(new))
+            self._numbers.update(zip(new, sorted(each[0] for each in given), strict=True))
+        numbered = [(self._numbers[each.inference.id], each) for each in rows]
+        await connection.executemany(_INFERENCES, [(number, *each.inference) for number, each in numbered])
+        if found := [(number, *row) for number, each in numbered for row in each.metadata]:
+            await connection.executemany(_METADATA, found)
+        if found := [(number, *row) for number, each in numbered for row in each.labels]:
+            await connection.executemany(_LABELS, found)
+
+    def _run(self, work: Coroutine[Any, Any, ResultT], seconds: float = _WRITE_SECONDS) -> ResultT:
+        """What `work` gives.
+
+        Raises:
+            StoreError: for whatever goes wrong, a lack of time included.
+        """
+
+        async def limited() -> ResultT:
+            async with asyncio.timeout(seconds):
+                return await work
+
+        try:
+            return self._loop.run_until_complete(limited())
+        except SettingsError:
+            raise
+        except Exception as error:  # noqa: BLE001  a store fails in one way only
+            fault, cause = _fault(error)
+            if fault is not StoreFault.REJECTED:
+                self._let_go()
+            said = str(cause) or type(cause).__name__
+            raise StoreError(fault, f"{self._address.shown}: {said}") from None
+
+    def _let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.terminate()
+
+
+def _fault(error: BaseException) -> tuple[StoreFault, BaseException]:
+    """What is wrong, and what says so: SQLAlchemy wraps what asyncpg raises."""
+    if isinstance(error, DBAPIError) and error.orig is not None:
+        return _fault(error.orig.__cause__ or error.orig)
+    if isinstance(error, asyncpg.DiskFullError):
+        return StoreFault.FULL, error
+    if isinstance(error, _LOCKED):
+        return StoreFault.LOCKED, error
+    if isinstance(error, asyncpg.DataCorruptedError | asyncpg.IndexCorruptedError):
+        return StoreFault.DAMAGED, error
+    # What asyncpg has against a value is an error of its interface too.
+    if isinstance(error, _REJECTED):
+        return StoreFault.REJECTED, error
+    return (StoreFault.UNREACHABLE if isinstance(error, _UNREACHABLE) else StoreFault.FAILED), error

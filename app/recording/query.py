@@ -1,0 +1,177 @@
+"""What of the recordings is wanted."""
+
+import re
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from app.recording.filters import Condition, check_text, read_conditions
+from app.recording.geography import Shape, read_box, read_circle, read_polygon
+from tasks.exchange.error import ErrorKind, brief, invalid
+
+__all__ = ("ANY_ERROR", "NO_ERROR", "InferenceQuery", "QueryText", "read_cursor", "read_query")
+
+ANY_ERROR = "any"
+NO_ERROR = "none"
+
+_MICROSECONDS = 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_AGO = re.compile(r"([0-9]{1,9})\s*(s|m|h|d|w)")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_CURSOR = re.compile(r"[0-9]{1,18}")
+_LONGEST = 1000
+
+
+class InferenceQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which inferences: those that meet everything that is said here.
+
+    Attributes:
+        since: the first moment, microseconds since 1970 (UTC).
+        until: the moment behind the last.
+        model: its name.
+        protocol: the wire protocol's name.
+        task_type: of the model.
+        request_id: of the request.
+        base_id: Chariot's base id.
+        label: something of this label was found.
+        min_score: something (of the label, where one is given) was found with this score or a better one.
+        max_score: the best that was found (of the label) has this score or a worse one; nothing found is no match.
+        error: an `ErrorKind`'s value, `ANY_ERROR` or `NO_ERROR`.
+        digest: of the picture.
+        conditions: on metadata.
+        shapes: each holds the place that the metadata name.
+    """
+
+    since: int | None = None
+    until: int | None = None
+    model: str | None = None
+    protocol: str | None = None
+    task_type: str | None = None
+    request_id: str | None = None
+    base_id: str | None = None
+    label: str | None = None
+    min_score: float | None = None
+    max_score: float | None = None
+    error: str | None = None
+    digest: str | None = None
+    conditions: Sequence[Condition] = ()
+    shapes: Sequence[Shape] = ()
+
+
+class QueryText(msgspec.Struct, frozen=True, kw_only=True):
+    """A query as a person writes it, in options of the command line or parameters of a URL.
+
+    Attributes:
+        since: a moment (`2026-11-05`, `2026-11-05T12:30:00Z`; UTC where no zone is said), or how long ago (`2h`, `7d`).
+        until: the same.
+        model: and so on down to `digest`: as in `InferenceQuery`.
+        where: conditions on metadata, as `app.recording.filters` reads them.
+        near: `LATITUDE,LONGITUDE,KILOMETRES`.
+        box: `SOUTH,WEST,NORTH,EAST`.
+        polygon: `LAT,LON LAT,LON ...`, or GeoJSON.
+    """
+
+    since: str | None = None
+    until: str | None = None
+    model: str | None = None
+    protocol: str | None = None
+    task_type: str | None = None
+    request_id: str | None = None
+    base_id: str | None = None
+    label: str | None = None
+    min_score: float | None = None
+    max_score: float | None = None
+    error: str | None = None
+    digest: str | None = None
+    where: Sequence[str] = ()
+    near: str | None = None
+    box: str | None = None
+    polygon: str | None = None
+
+
+def read_query(text: QueryText, now: float | None = None) -> InferenceQuery:
+    """Make a query of what somebody wrote.
+
+    Args:
+        text: what they wrote.
+        now: what times ago are counted from, in seconds since 1970; the present when None.
+
+    Raises:
+        InferenceError: for what makes no sense, with the name of the parameter as its path.
+    """
+    present = time.time() if now is None else now
+    return InferenceQuery(
+        since=_moment(text.since, "since", present),
+        until=_moment(text.until, "until", present),
+        model=_text(text.model, "model"),
+        protocol=_text(text.protocol, "protocol"),
+        task_type=_text(text.task_type, "task-type"),
+        request_id=_text(text.request_id, "request-id"),
+        base_id=_text(text.base_id, "base-id"),
+        label=_text(text.label, "label"),
+        min_score=_score(text.min_score, "min-score"),
+        max_score=_score(text.max_score, "max-score"),
+        error=_error(text.error),
+        digest=_text(text.digest, "digest"),
+        conditions=read_conditions(text.where),
+        shapes=_shapes(text),
+    )
+
+
+def read_cursor(text: str, name: str = "after") -> int:
+    """Read where a page ended: the number of its last inference.
+
+    Raises:
+        InferenceError: for anything else.
+    """
+    if not _CURSOR.fullmatch(text):
+        raise invalid(f"Expected what came with the page before as next, got {brief(text)}", name)
+    return int(text)
+
+
+def _text(text: str | None, name: str) -> str | None:
+    if text is not None and len(text) > _LONGEST:
+        raise invalid(f"Expected at most {_LONGEST} characters, got {len(text)}", name)
+    return None if text is None else check_text(text, name)
+
+
+def _moment(text: str | None, name: str, present: float) -> int | None:
+    if text is None:
+        return None
+    if match := _AGO.fullmatch(text.strip()):
+        return int((present - int(match[1]) * _UNITS[match[2]]) * _MICROSECONDS)
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return (moment - _EPOCH) // timedelta(microseconds=1)
+    except (ValueError, OverflowError):
+        raise invalid(
+            f"Expected a moment such as 2026-11-05T12:30:00Z, or how long ago, such as 2h or 7d, got {brief(text)}",
+            name,
+        ) from None
+
+
+def _score(value: float | None, name: str) -> float | None:
+    if value is not None and not 0 <= value <= 1:
+        raise invalid(f"Expected a score within 0..1, got {value:g}", name)
+    return value
+
+
+def _error(text: str | None) -> str | None:
+    known = [ANY_ERROR, NO_ERROR, *ErrorKind]
+    if text is not None and text not in known:
+        raise invalid(f"Expected one of {', '.join(known)}, got {brief(text)}", "error")
+    return text
+
+
+def _shapes(text: QueryText) -> list[Shape]:
+    shapes: list[Shape] = []
+    if text.near is not None:
+        shapes.append(read_circle(text.near))
+    if text.box is not None:
+        shapes.append(read_box(text.box))
+    if text.polygon is not None:
+        shapes.append(read_polygon(text.polygon))
+    return shapes

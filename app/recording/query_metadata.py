@@ -1,0 +1,209 @@
+"""Conditions on metadata as SQL over `app.recording.tables`, for SQLite and PostgreSQL alike.
+
+Every value is a bound parameter; member names too, but for SQLite's JSON paths, which are bound as a whole.
+"""
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+from sqlalchemy import ColumnElement, and_, cast, exists, false, func, literal, or_, select, type_coerce
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.sql.expression import FromClause
+
+from app.recording.filters import Condition, Operator, Scalar
+from app.recording.tables import INDEXED_CHARACTERS
+from tasks.exchange.error import brief, invalid
+
+__all__ = ("Dialect", "EntryTest", "Predicate", "entry_tests")
+
+Dialect = Literal["sqlite", "postgresql"]
+Predicate = Callable[[FromClause], ColumnElement[bool]]
+"""Of an alias of a table, which of its rows are meant."""
+
+
+class EntryTest(msgspec.Struct, frozen=True, kw_only=True):
+    """A test of metadata rows that looks at one column of values.
+
+    Attributes:
+        column: its name; rows without a value there do not pass.
+        passes: the test.
+        indexed: whether an index over key and column knows which rows pass; else it knows which have the key.
+    """
+
+    column: str
+    passes: Predicate
+    indexed: bool = True
+
+
+_INT64 = 2**63
+_ORDERED = {
+    Operator.LESS: operator.lt,
+    Operator.AT_MOST: operator.le,
+    Operator.GREATER: operator.gt,
+    Operator.AT_LEAST: operator.ge,
+}
+_UNQUOTABLE = set('"\\') | {chr(code) for code in range(32)}
+"""What SQLite's JSON paths have no way of writing in the name of a member."""
+
+
+def entry_tests(condition: Condition, dialect: Dialect) -> list[EntryTest]:
+    """What a metadata row with the condition's key must be like: to pass one of these.
+
+    A condition with `!=` is tested as `=`: that no entry is equal is for the caller to ask.
+
+    Raises:
+        InferenceError: for the name of a member that cannot be asked for.
+    """
+    if condition.members:
+        return [EntryTest(column="jv", passes=_member_test(condition, dialect), indexed=False)]
+    if condition.operator is Operator.CONTAINS:
+        return list(_containing(condition, dialect))
+    return list(_comparisons(condition))
+
+
+def _comparisons(condition: Condition) -> Iterator[EntryTest]:
+    numbers = [each for each in condition.values if not isinstance(each, str)]
+    texts = [each[:INDEXED_CHARACTERS] for each in condition.values if isinstance(each, str)]
+    if numbers and condition.type in (None, "int"):
+        yield EntryTest(column="iv", passes=lambda row: _whole(row.c.iv, condition.operator, numbers))
+    if numbers and condition.type in (None, "float"):
+        floats = [float(each) for each in numbers]
+        yield EntryTest(column="fv", passes=lambda row: _compared(row.c.fv, condition.operator, floats))
+    if texts and condition.type in (None, "str"):
+        yield EntryTest(column="tv", passes=lambda row: _compared(row.c.tv, condition.operator, texts))
+
+
+def _compared(column: ColumnElement[Any], how: Operator, values: Sequence[Scalar]) -> ColumnElement[bool]:
+    if how in _ORDERED:
+        return _ORDERED[how](column, values[0])
+    return column == values[0] if len(values) == 1 else column.in_(values)
+
+
+def _whole(column: ColumnElement[Any], how: Operator, values: Sequence[int | float]) -> ColumnElement[bool]:
+    """A comparison of 64-bit integers with numbers that may have fractions, or be far larger."""
+    match how:
+        case Operator.LESS:
+            return _at_most(column, math.ceil(values[0]) - 1)
+        case Operator.AT_MOST:
+            return _at_most(column, math.floor(values[0]))
+        case Operator.GREATER:
+            return _at_least(column, math.floor(values[0]) + 1)
+        case Operator.AT_LEAST:
+            return _at_least(column, math.ceil(values[0]))
+        case _:
+            possible = [int(each) for each in values if int(each) == each and -_INT64 <= each < _INT64]
+            return _compared(column, how, possible) if possible else false()
+
+
+def _at_most(column: ColumnElement[Any], bound: int) -> ColumnElement[bool]:
+    return column <= min(bound, _INT64 - 1) if bound >= -_INT64 else false()
+
+
+def _at_least(column: ColumnElement[Any], bound: int) -> ColumnElement[bool]:
+    return column >= max(bound, -_INT64) if bound < _INT64 else false()
+
+
+def _containing(condition: Condition, dialect: Dialect) -> Iterator[EntryTest]:
+    """A text with this in it, or an object with a member of this name."""
+    text = str(condition.values[0])
+    if condition.type in (None, "str"):
+        yield EntryTest(column="tv", passes=lambda row: _within(row.c.tv, text, dialect), indexed=False)
+    if condition.type in (None, "dict") and not _UNQUOTABLE & set(text):
+        yield EntryTest(column="jv", passes=lambda row: _Member(row.c.jv, (text,), dialect).present(), indexed=False)
+
+
+def _within(column: ColumnElement[Any], text: str, dialect: Dialect) -> ColumnElement[bool]:
+    """Whether a text is a part of another, case and all; nothing in it has a meaning, as % has for LIKE."""
+    return (func.instr(column, text) if dialect == "sqlite" else func.strpos(column, text)) > 0
+
+
+def _member_test(condition: Condition, dialect: Dialect) -> Predicate:
+    for name in condition.members:
+        if _UNQUOTABLE & set(name):
+            raise invalid(f"Expected a member's name without quotes and backslashes, got {brief(name)}", "where")
+    how, values = condition.operator, condition.values
+
+    def test(row: FromClause) -> ColumnElement[bool]:
+        member = _Member(row.c.jv, condition.members, dialect)
+        if how is Operator.CONTAINS:
+            return member.contains(values[0])
+        return or_(*(member.compared(how, each) for each in values))
+
+    return test
+
+
+class _Member:
+    """A member of an object in a column of JSON."""
+
+    def __init__(self, column: ColumnElement[Any], names: Sequence[str], dialect: Dialect) -> None:
+        self._column = column
+        self._sqlite = dialect == "sqlite"
+        self._dialect: Dialect = dialect
+        self._names = names
+        self._path = "$" + "".join(f'."{name}"' for name in names)
+        self._value: ColumnElement[Any] = type_coerce(column, JSONB)
+        if not self._sqlite:
+            for name in names:
+                self._value = self._value[name]
+
+    def present(self) -> ColumnElement[bool]:
+        return self._kind.is_not(None)
+
+    def compared(self, how: Operator, value: Scalar) -> ColumnElement[bool]:
+        if isinstance(value, bool):
+            kind = ("true" if value else "false") if self._sqlite else "boolean"
+            same = self._kind == kind
+            return same if self._sqlite else and_(same, self._text == str(value).lower())
+        compare = _ORDERED.get(how, operator.eq)
+        if isinstance(value, str):
+            return and_(self._is("text", "string"), compare(self._text, value))
+        number = func.json_extract(self._column, self._path) if self._sqlite else self._value
+        asked = literal(value) if self._sqlite else _json(value)
+        return and_(self._is("number", "number"), compare(number, asked))
+
+    def contains(self, value: Scalar) -> ColumnElement[bool]:
+        found = [and_(self._is("array", "array"), self._has_item(value))]
+        if isinstance(value, str):
+            found.append(and_(self._is("text", "string"), _within(self._text, value, self._dialect)))
+            if not _UNQUOTABLE & set(value):
+                found.append(
+                    and_(
+                        self._is("object", "object"),
+                        _Member(self._column, (*self._names, value), self._dialect).present(),
+                    )
+                )
+        return or_(*found)
+
+    def _has_item(self, value: Scalar) -> ColumnElement[bool]:
+        if not self._sqlite:
+            return self._value.op("@>", is_comparison=True)(_json([value]))
+        items = func.json_each(self._column, self._path).table_valued("value", "type")
+        if isinstance(value, bool):
+            same = items.c.type == str(value).lower()
+        elif isinstance(value, str):
+            same = and_(items.c.type == "text", items.c.value == value)
+        else:
+            same = and_(items.c.type.in_(("integer", "real")), items.c.value == value)
+        return exists(select(literal(1)).select_from(items).where(same))
+
+    @property
+    def _kind(self) -> ColumnElement[Any]:
+        return func.json_type(self._column, self._path) if self._sqlite else func.jsonb_typeof(self._value)
+
+    def _is(self, in_sqlite: str, in_postgresql: str) -> ColumnElement[bool]:
+        if not self._sqlite:
+            return self._kind == in_postgresql
+        return self._kind.in_(("integer", "real")) if in_sqlite == "number" else self._kind == in_sqlite
+
+    @property
+    def _text(self) -> ColumnElement[Any]:
+        if self._sqlite:
+            return func.json_extract(self._column, self._path)
+        return self._value.astext.collate("C")
+
+
+def _json(value: object) -> ColumnElement[Any]:
+    return cast(literal(msgspec.json.encode(value).decode()), JSONB)

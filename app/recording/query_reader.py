@@ -1,0 +1,189 @@
+"""Reading recordings back: pages, everything in batches, one by its id, and its picture."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sqlalchemy import Executable, select
+from sqlalchemy.engine import Row
+
+from app.recording.address import StoreAddress
+from app.recording.images import image_path
+from app.recording.inference import RecordedImage, RecordedInference
+from app.recording.migrations import MIGRATIONS
+from app.recording.query import InferenceQuery
+from app.recording.query_connection import connect
+from app.recording.query_metadata import Dialect
+from app.recording.query_parts import parts_of
+from app.recording.query_plan import newest_numbers
+from app.recording.tables import INDEXED_CHARACTERS, inferences, schema_version
+from metadata.entry import MetadataEntry
+from tasks.exchange.error import ErrorKind, InferenceError
+
+__all__ = ("Page", "Reader")
+
+_AT_ONCE = 500
+"""Rows that are fetched together."""
+
+_AHEAD = 20_000
+"""Numbers that are found together where everything is wanted."""
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """Some of what a query matches, newest first.
+
+    Attributes:
+        inferences: in the order of recording, the last one first.
+        next: where the next page begins, None when there is none.
+    """
+
+    inferences: Sequence[RecordedInference]
+    next: int | None = None
+
+
+class Reader:
+    """Reads one store, and changes nothing in it. All methods may be called from any thread, and block.
+
+    Args:
+        address: of the store.
+        images: the folder of kept images, where there is one.
+        seconds: that the store may take for one question; as long as it likes when None.
+
+    Raises:
+        SettingsError: when the store needs what is not installed.
+        InferenceError: when it cannot be read, or is none.
+    """
+
+    def __init__(self, address: StoreAddress, images: Path | None = None, seconds: float | None = None) -> None:
+        self._shown = address.shown
+        self._dialect: Dialect = address.dialect
+        if address.dialect == "sqlite" and not address.file.is_file():
+            raise _no_store(f"There are no recordings at {address.shown}: there is no such file")
+        self._connection = connect(address, seconds)
+        self._images = images
+        self._checked = False
+
+    def page(self, query: InferenceQuery, limit: int, after: int | None = None) -> Page:
+        """The newest inferences that match; those behind `after`, where that is given.
+
+        Raises:
+            InferenceError: as `Connection.rows`, and for conditions that cannot be asked.
+        """
+        numbers = newest_numbers(self._ask, parts_of(query, self._dialect), after, limit + 1)
+        found = self._fetch(numbers[:limit])
+        return Page(inferences=found, next=numbers[limit - 1] if len(numbers) > limit else None)
+
+    def batches(self, query: InferenceQuery, most: int | None = None) -> Iterator[Sequence[RecordedInference]]:
+        """Everything that matches, newest first, or the newest `most`; never more than a batch in memory.
+
+        What is recorded or deleted meanwhile may be in it or not; nothing is in it twice.
+
+        Raises:
+            InferenceError: as `page`.
+        """
+        parts, after, left = parts_of(query, self._dialect), None, most
+        while left is None or left > 0:
+            wanted = _AHEAD if left is None else min(_AHEAD, left)
+            numbers = newest_numbers(self._ask, parts, after, wanted)
+            for start in range(0, len(numbers), _AT_ONCE):
+                yield self._fetch(numbers[start : start + _AT_ONCE])
+            if len(numbers) < wanted:
+                return
+            after = numbers[-1]
+            left = None if left is None else left - len(numbers)
+
+    def one(self, name: str) -> RecordedInference | None:
+        """The inference of this id, None when there is none.
+
+        Raises:
+            InferenceError: as `Connection.rows`.
+        """
+        if "\0" in name:
+            return None
+        rows = self._ask(select(inferences).where(inferences.c.id == name[:INDEXED_CHARACTERS]))
+        return _inference(rows[0]) if rows else None
+
+    def picture(self, inference: RecordedInference) -> bytes | None:
+        """The file that was sent, None when it was not kept, or not for so long."""
+        image = inference.image
+        if image is None or not image.kept or self._images is None:
+            return None
+        try:
+            return image_path(self._images, image.digest).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._connection.close()
+
+    def _fetch(self, numbers: Sequence[int]) -> Sequence[RecordedInference]:
+        found: list[RecordedInference] = []
+        for start in range(0, len(numbers), _AT_ONCE):
+            some = numbers[start : start + _AT_ONCE]
+            statement = select(inferences).where(inferences.c.number.in_(some)).order_by(inferences.c.number.desc())
+            found += map(_inference, self._ask(statement))
+        return found
+
+    def _ask(self, statement: Executable) -> Sequence[Row[Any]]:
+        if not self._checked:
+            self._check()
+        return self._connection.rows(statement)
+
+    def _check(self) -> None:
+        """See that the store is one, and of a version that this program knows.
+
+        Raises:
+            InferenceError: when it is not.
+        """
+        version = int(self._connection.rows(select(schema_version.c.version))[0][0])
+        newest = len(MIGRATIONS) + 1
+        if version > newest:
+            raise _no_store(f"The recordings were written by a later Charioteer: version {version}, not {newest}")
+        if version < newest:
+            raise _no_store(
+                f"The recordings are of an older version, {version}: serve once with --record to bring them to {newest}"
+            )
+        self._checked = True
+
+
+def _no_store(message: str) -> InferenceError:
+    return InferenceError(ErrorKind.MODEL_NOT_READY, message)
+
+
+_metadata = msgspec.json.Decoder(list[MetadataEntry])
+_records = msgspec.json.Decoder(list[dict[str, object]])
+_parameters = msgspec.json.Decoder(dict[str, object])
+
+
+def _inference(row: Row[Any]) -> RecordedInference:
+    image = None
+    if row.image_digest is not None:
+        image = RecordedImage(
+            digest=row.image_digest,
+            width=row.image_width or 0,
+            height=row.image_height or 0,
+            size=row.image_size or 0,
+            kept=bool(row.image_kept),
+        )
+    return RecordedInference(
+        id=row.id,
+        base_id=row.base_id,
+        request_id=row.request_id,
+        input=row.input,
+        datum=row.datum,
+        protocol=row.protocol,
+        model=row.model,
+        version=row.version,
+        task_type=row.task_type,
+        started=row.started,
+        duration=row.duration,
+        parameters=_parameters.decode(row.parameters),
+        metadata=_metadata.decode(row.metadata),
+        records=None if row.records is None else _records.decode(row.records),
+        image=image,
+        error=row.error,
+        message=row.message,
+        explanation=bool(row.explanation),
+    )

@@ -1,0 +1,97 @@
+"""What an operator is told of a recording: metrics, and a line of the log whenever something changes."""
+
+import logging
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from app.recording.store import StoreError
+
+__all__ = ("BEHIND", "STOPPING", "UNWRITABLE", "Report")
+
+BEHIND = "behind"
+"""More inferences wait to be written than may."""
+
+STOPPING = "stopping"
+"""The server ended before the inference could be written."""
+
+UNWRITABLE = "unwritable"
+"""Nothing could be made of the inference that a store would take."""
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+_logger = logging.getLogger(__name__)
+
+
+class Report:
+    """Counts what is recorded and what is not.
+
+    Args:
+        registry: where the metrics are registered.
+        store: what may be shown of the store's address.
+    """
+
+    def __init__(self, registry: CollectorRegistry, store: str) -> None:
+        self._store = store
+        self._failing = False
+        self._behind = False
+        self._recorded = Counter("charioteer_recording_recorded", "Inferences that were recorded.", registry=registry)
+        self._dropped = Counter(
+            "charioteer_recording_dropped",
+            "Requests that were not recorded. With acknowledgement, they were refused.",
+            ("reason",),
+            registry=registry,
+        )
+        self._failures = Counter(
+            "charioteer_recording_failures", "Times that the store failed.", ("fault",), registry=registry
+        )
+        self._up = Gauge(
+            "charioteer_recording_up", "1 while the store does what it should, 0 since it failed.", registry=registry
+        )
+        self._seconds = Histogram(
+            "charioteer_recording_commit_seconds",
+            "Seconds that it took to write what was waiting.",
+            registry=registry,
+            buckets=_SECONDS,
+        )
+        self._queue = Gauge("charioteer_recording_queue", "Requests that wait to be recorded.", registry=registry)
+
+    def watch(self, waiting: Callable[[], float]) -> None:
+        """Ask `waiting` how many requests wait, whenever metrics are read."""
+        self._queue.set_function(waiting)
+
+    def recorded(self, inferences: int) -> None:
+        """So many more are kept."""
+        self._recorded.inc(inferences)
+        self._up.set(1)
+        if self._failing:
+            self._failing = False
+            _logger.warning("the store of recordings works again", extra={"store": self._store})
+
+    def committed(self, seconds: float) -> None:
+        """A batch took so long."""
+        self._seconds.observe(seconds)
+        if self._behind:
+            self._behind = False
+            _logger.warning("the store of recordings keeps up again", extra={"store": self._store})
+
+    def dropped(self, reason: str, requests: int = 1) -> None:
+        """So many more were not recorded."""
+        self._dropped.labels(reason).inc(requests)
+        if reason == BEHIND and not self._behind:
+            self._behind = True
+            message = "the store of recordings is behind; what does not fit the queue is not recorded"
+            _logger.error(message, extra={"store": self._store})
+
+    def failed(self, error: StoreError) -> None:
+        """The store does not do what it should."""
+        self._failures.labels(error.fault.value).inc()
+        self._up.set(0)
+        if not self._failing:
+            self._failing = True
+            extra = {"store": self._store, "fault": error.fault.value, "reason": str(error)}
+            _logger.error("the store of recordings failed", extra=extra)
+
+    def lost(self, requests: int) -> None:
+        """The server ends, and so many were not recorded."""
+        _logger.error("requests were not recorded before the end", extra={"store": self._store, "requests": requests})

@@ -1,0 +1,78 @@
+"""Recordings and images that have had their time are deleted."""
+
+import time
+from collections.abc import Callable
+
+from app.recording.images import SHARDS, ImageFolder
+from app.recording.store import Store
+
+__all__ = ("Retention",)
+
+_AT_ONCE = 500
+_SOON = 0.05
+_LATER = 60.0
+_SHARD_SECONDS = 10.0
+
+
+class Retention:
+    """Deletes a little at a time, between what is written.
+
+    A file of an image goes when no inference within its period has it.
+
+    Args:
+        store: of the records.
+        folder: of the images, where they are kept.
+        records: seconds that records are kept; None keeps them for ever.
+        images: the same of images; not longer than `records`.
+        clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        folder: ImageFolder | None,
+        records: float | None,
+        images: float | None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._folder = folder
+        self._records = records
+        self._images = images if folder is not None else None
+        self._clock = clock
+        self._records_due = self._images_due = clock()
+        self._shard = 0
+
+    @property
+    def due(self) -> float | None:
+        """Seconds until there may be something to do, None when there never is."""
+        dues = [
+            due
+            for due, period in ((self._records_due, self._records), (self._images_due, self._images))
+            if period is not None
+        ]
+        return max(0.0, min(dues) - self._clock()) if dues else None
+
+    def step(self) -> None:
+        """Delete a little of what is due.
+
+        Raises:
+            StoreError: as the store does; the next step is in a minute then.
+            OSError: when a file cannot be deleted.
+        """
+        now = self._clock()
+        if self._records is not None and now >= self._records_due:
+            self._records_due = now + _LATER
+            deleted = self._store.delete_before(int((now - self._records) * 1e6), _AT_ONCE)
+            if deleted == _AT_ONCE:
+                self._records_due = now + _SOON
+        if self._folder is not None and self._images is not None and now >= self._images_due:
+            self._images_due = now + _SHARD_SECONDS
+            shard, self._shard = self._shard, (self._shard + 1) % SHARDS
+            self._delete_images(self._folder, shard, now - self._images)
+
+    def _delete_images(self, folder: ImageFolder, shard: int, since: float) -> None:
+        unused = folder.unused(shard, since)[:_AT_ONCE]
+        if unused:
+            in_use = self._store.images_since(unused, int(since * 1e6))
+            self._store.forget_images(folder.remove([each for each in unused if each not in in_use], since))

@@ -1,0 +1,91 @@
+"""What the settings say of recording, and what does not go together."""
+
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from app.assembly.recording import open_recorder
+from app.settings.server import ServerSettings, SettingsError
+from tests.recordings import detected
+from tests.server_process import ROOT
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> ServerSettings:
+    return ServerSettings(record=str(tmp_path / "store.db"))
+
+
+def refusal(settings: ServerSettings) -> str:
+    with pytest.raises(SettingsError) as refused:
+        open_recorder(settings, CollectorRegistry())
+    return str(refused.value)
+
+
+def test_nothing_is_recorded_unless_it_is_wanted() -> None:
+    metrics = CollectorRegistry()
+    assert open_recorder(ServerSettings(), metrics) is None
+    assert list(metrics.collect()) == []
+
+
+def test_an_event_that_was_kept_is_in_the_file(settings: ServerSettings, tmp_path: Path) -> None:
+    settings = replace(settings, record_images=tmp_path / "images", record_redact="plate, camera")
+    recorder = open_recorder(settings, CollectorRegistry())
+    assert recorder is not None
+    kept = recorder.keep(detected(metadata=[{"key": "camera", "type": "str", "value": "north"}]))
+    assert kept is not None
+    kept.result(10)
+    with sqlite3.connect(tmp_path / "store.db") as connection:
+        (found,) = connection.execute("SELECT metadata, image_kept FROM inferences").fetchall()
+    connection.close()
+    assert found == ('[{"key":"camera","type":"str","value":"[redacted]"}]', 1)
+    recorder.close(10)
+
+
+def test_images_are_not_kept_longer_than_their_records(settings: ServerSettings, tmp_path: Path) -> None:
+    settings = replace(settings, record_images=tmp_path / "images", record_keep=7.0, record_keep_images=30.0)
+    assert refusal(settings) == ("--record-keep-images is 30 days, longer than the records' own 7 (--record-keep)")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "option"),
+    [
+        ("record_images", Path("images"), "--record-images"),
+        ("record_keep", 7.0, "--record-keep"),
+        ("record_keep_images", 7.0, "--record-keep-images"),
+        ("record_redact", "camera", "--record-redact"),
+    ],
+)
+def test_how_to_record_is_nothing_without_what(field: str, value: object, option: str) -> None:
+    said = refusal(replace(ServerSettings(), **{field: value}))
+    assert said == f"{option} says how to record, but nothing is recorded without --record"
+
+
+def test_a_folder_for_images_that_cannot_be_is_told_at_the_start(settings: ServerSettings, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    said = refusal(replace(settings, record_images=tmp_path / "file" / "images"))
+    assert said.startswith("The store of recordings cannot be used: ")
+    assert "Not a directory" in said
+
+
+def test_without_waiting_a_store_may_be_away_at_the_start(settings: ServerSettings, tmp_path: Path) -> None:
+    settings = replace(settings, record=str(tmp_path / "later" / "store.db"), record_mode="best-effort")
+    metrics = CollectorRegistry()
+    recorder = open_recorder(settings, metrics)
+    assert recorder is not None
+    assert recorder.keep(detected()) is None
+    (tmp_path / "later").mkdir()
+    recorder.close(10)
+    assert metrics.get_sample_value("charioteer_recording_recorded_total") == 1
+
+
+def test_a_server_that_records_nothing_loads_no_database() -> None:
+    program = (
+        "import sys, app.assembly.service; print([name for name in ('sqlalchemy', 'asyncpg') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

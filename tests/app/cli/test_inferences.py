@@ -1,0 +1,109 @@
+"""``charioteer inferences``, in this process."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.cli.inferences import inferences
+from app.recording.sqlite_store import SqliteStore
+from app.settings.server import SettingsError
+from tasks.exchange.error import InferenceError
+from tests.app.recording.kept import rows
+from tests.server_process import ROOT
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A store of three inferences."""
+    file = tmp_path_factory.mktemp("cli") / "store.db"
+    store = SqliteStore(file)
+    store.open()
+    cars = [{"label": "[bold]car", "score": 0.9}] * 2 + [{"label": "dog", "score": 0.8}]
+    store.write(
+        [
+            rows("first", {"camera": "north", "latitude": 48.1, "longitude": 11.5}, cars),
+            rows("second", {"camera": "south"}, [{"prompt": "p", "answer": "a blue star"}], model="vlm"),
+            rows("third", {}, None, error="model_failed"),
+        ]
+    )
+    store.close()
+    return str(file)
+
+
+def test_shows_a_table(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    inferences(store)
+    shown = capsys.readouterr().out
+    for part in ("2 [bold]car, 1 dog", "camera=north", "a blue star", "model_failed", "1970-01-01 00:00:01", "second"):
+        assert part in shown
+    assert shown.index("third") < shown.index("second") < shown.index("first")
+
+
+def test_tells_how_to_go_on(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    inferences(store, limit=2)
+    assert capsys.readouterr().out.endswith("There are more: --after 2\n")
+    inferences(store, limit=2, after="2")
+    shown = capsys.readouterr().out
+    assert "first" in shown
+    assert "There are more" not in shown
+
+
+def test_filters(store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    polygon = tmp_path / "area.geojson"
+    polygon.write_text('{"type":"Polygon","coordinates":[[[11,48],[12,48],[12,49],[11,49],[11,48]]]}')
+    inferences(store, where=['camera in ("north", "south")'], near="48,11,100", polygon=str(polygon), json=True)
+    page = json.loads(capsys.readouterr().out)
+    assert [each["id"] for each in page["inferences"]] == ["first"]
+    assert page["next"] is None
+    inferences(store, label="cat")
+    assert capsys.readouterr().out == "No inference matches\n"
+
+
+def test_shows_one(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    inferences(store, id="second")
+    assert json.loads(capsys.readouterr().out)["model"] == "vlm"
+    with pytest.raises(SystemExit, match="There is no inference nobody"):
+        inferences(store, id="nobody")
+
+
+def test_exports(store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    inferences(store, to=tmp_path / "a.jsonl")
+    assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 3
+    inferences(store, to=tmp_path / "a.data", format="csv", limit=2, where=["camera != 3"])
+    assert len((tmp_path / "a.data").read_text().splitlines()) == 3
+    inferences(store, to=tmp_path / "a.json")
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "Wrote 3 inferences to" in told.err
+    assert "3 are left out: COCO has a place only for" in told.err
+
+
+def test_what_makes_no_sense_is_told(store: str, tmp_path: Path) -> None:
+    with pytest.raises(InferenceError, match="where: Expected one of"):
+        inferences(store, where=["camera"])
+    with pytest.raises(InferenceError, match="after: Expected"):
+        inferences(store, after="x")
+    with pytest.raises(SettingsError, match="Expected a file that ends in"):
+        inferences(store, to=tmp_path / "a.txt")
+    with pytest.raises(SettingsError, match="--to exports everything that matches"):
+        inferences(store, to=tmp_path / "a.csv", json=True)
+    with pytest.raises(InferenceError, match="there is no such file"):
+        inferences(str(tmp_path / "none.db"))
+    with pytest.raises(SettingsError, match="The store is of a kind that is not known"):
+        inferences("mysql://x/y")
+
+
+def test_serving_without_recordings_imports_no_database() -> None:
+    program = """
+import sys
+from app.assembly.inferences import served_inferences
+from app.server.inferences import Inferences
+from app.settings.server import ServerSettings
+import app.cli.inferences
+served_inferences(ServerSettings())
+print([name for name in ("sqlalchemy", "asyncpg", "pyarrow") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"

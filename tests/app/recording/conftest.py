@@ -1,0 +1,49 @@
+"""Stores to be tested: a file, and a database of a real PostgreSQL."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.recording.address import read_address
+from app.recording.sqlite_store import SqliteStore
+from app.recording.store import Store
+from tests.postgres import PostgresServer, postgres_server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A running PostgreSQL."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> str:
+    """The address of an empty database."""
+    return postgres.database()
+
+
+@pytest.fixture(params=("sqlite", "postgresql"))
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty store, of either kind."""
+    if request.param == "postgresql":
+        return request.getfixturevalue("postgres_url")
+    return str(tmp_path / "store.db")
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    """An open store of either kind."""
+    store = open_store(url)
+    store.open()
+    yield store
+    store.close()
+
+
+def open_store(url: str) -> Store:
+    """The store at an address."""
+    from app.recording.postgres_store import PostgresStore
+
+    address = read_address(url)
+    return SqliteStore(address.file, patience=0.1) if address.dialect == "sqlite" else PostgresStore(address)

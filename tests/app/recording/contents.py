@@ -1,0 +1,46 @@
+"""What is in a store, read past the code that is tested."""
+
+import asyncio
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, cast
+
+import asyncpg
+
+Row = dict[str, Any]
+
+_connect: Any = cast("Any", asyncpg).connect
+
+
+def contents(url: str, table: str = "inferences") -> Sequence[Row]:
+    """The rows of a table, in the order of their numbers."""
+    return select(url, f"SELECT * FROM {table} ORDER BY number")
+
+
+def select(url: str, statement: str) -> Sequence[Row]:
+    """What a statement finds."""
+    if url.startswith("postgresql"):
+        return asyncio.run(_fetch(url, statement))
+    with sqlite3.connect(url) as connection:
+        connection.row_factory = sqlite3.Row
+        found = [dict(each) for each in connection.execute(statement)]
+    connection.close()
+    return found
+
+
+def execute(url: str, statement: str) -> None:
+    """Change a store behind the back of who writes it."""
+    if url.startswith("postgresql"):
+        asyncio.run(_fetch(url, statement))
+        return
+    with sqlite3.connect(url) as connection:
+        connection.execute(statement)
+    connection.close()
+
+
+async def _fetch(url: str, statement: str) -> Sequence[Row]:
+    connection = await _connect(url)
+    try:
+        return [dict(each) for each in await connection.fetch(statement)]
+    finally:
+        await connection.close()

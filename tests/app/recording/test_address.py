@@ -1,0 +1,52 @@
+"""Reading the address of a store."""
+
+import pytest
+
+from app.recording.address import read_address
+from app.settings.server import SettingsError
+
+
+@pytest.mark.parametrize(
+    ("text", "file"),
+    [
+        ("x.db", "x.db"),
+        ("/var/lib/x.db", "/var/lib/x.db"),
+        ("sqlite:///x.db", "x.db"),
+        ("sqlite:////var/lib/x.db", "/var/lib/x.db"),
+        ("a folder/with: colon.db", "a folder/with: colon.db"),
+    ],
+)
+def test_a_file_may_be_written_as_a_path_or_as_an_address(text: str, file: str) -> None:
+    address = read_address(text)
+    assert address.dialect == "sqlite"
+    assert str(address.file) == file
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+asyncpg"])
+def test_a_database_is_shown_without_who_connects_to_it(scheme: str) -> None:
+    address = read_address(f"{scheme}://me:hush@db.internal:5433/records?sslmode=require&passfile=hush")
+    assert address.dialect == "postgresql"
+    assert address.shown == "postgresql://db.internal:5433/records"
+    assert address.url.drivername == "postgresql+asyncpg"
+    assert address.url.query["ssl"] == "require"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "names no file"),
+        ("sqlite://", "names no file"),
+        (":memory:", "names no file"),
+        ("sqlite:///:memory:", "names no file"),
+        ("sqlite://host/x.db", "host or options"),
+        ("sqlite:///x.db?mode=ro", "host or options"),
+        ("mysql://me:hush@host/x", "kind that is not known, 'mysql'"),
+        ("postgresql://me:hush@host", "names no database"),
+        ("postgresql://me:hush@host:port/x", "cannot be read"),
+        ("://", "cannot be read"),
+    ],
+)
+def test_what_is_no_address_is_refused_without_its_password(text: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said) as refused:
+        read_address(text)
+    assert "hush" not in str(refused.value)

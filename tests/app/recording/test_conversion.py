@@ -1,0 +1,146 @@
+"""From events to rows."""
+
+import hashlib
+import json
+from typing import Any
+
+import cv2
+import msgspec
+import numpy as np
+import pytest
+
+from app.recording.conversion import Conversion
+from app.recording.redaction import REDACTED, Redaction
+from metadata.entry import PARAMETER
+from tasks.exchange.error import ErrorKind
+from tasks.exchange.tensor import Datatype, Tensor
+from tasks.vision.image import Image
+from tests.recordings import detected, refused
+
+CAMERA = [
+    {"key": "camera", "type": "str", "value": "north"},
+    {"key": "latitude", "type": "float", "value": "51.5"},
+    {"key": "longitude", "type": "float", "value": "-0.1"},
+]
+
+
+def converter(*redacted: str, images: bool = False) -> Conversion:
+    return Conversion(Redaction(redacted), keep_images=images)
+
+
+def test_a_datum_is_a_row_with_everything_about_it() -> None:
+    event = detected(picture=b"jpeg", metadata=CAMERA, parameters={"top_k": 3}, labels=("ship", "quay"), base_id="base")
+    (rows,) = converter()(event).rows
+    row = rows.inference
+    assert (row.id, row.base_id, row.request_id) == (f"{event.id}-0-0", "base", event.caller.request_id)
+    assert (row.protocol, row.model, row.version, row.task_type) == ("kserve-v2", "detector", "1", "OBJECT_DETECTION")
+    assert (row.started, row.duration) == (event.started // 1000, 5000)
+    assert json.loads(row.parameters) == {"top_k": 3}
+    assert [(each["key"], each["value"]) for each in json.loads(row.metadata)] == [
+        ("camera", "north"),
+        ("latitude", 51.5),
+        ("longitude", -0.1),
+    ]
+    assert row.records is not None
+    assert [each["label"] for each in json.loads(row.records)] == ["ship", "quay"]
+    assert (row.latitude, row.longitude) == (51.5, -0.1)
+    assert row.image_digest == hashlib.sha256(b"jpeg").hexdigest()
+    assert (row.image_width, row.image_height, row.image_size, row.image_kept) == (640, 320, 4, False)
+    assert (row.error, row.message, row.explanation) == (None, "", False)
+    assert [label.label for label in rows.labels] == ["quay", "ship"]
+    assert [entry.key for entry in rows.metadata] == ["camera", "latitude", "longitude"]
+
+
+def test_every_datum_of_a_request_has_a_row_of_its_own() -> None:
+    event = detected(data=3)
+    rows = converter()(event).rows
+    assert [each.inference.id for each in rows] == [f"{event.id}-{place}-0" for place in range(3)]
+    assert {each.inference.request_id for each in rows} == {event.caller.request_id}
+
+
+def test_metadata_goes_with_its_own_input() -> None:
+    event = detected(data=2, metadata=CAMERA)
+    request = event.request
+    assert request is not None
+    first = msgspec.structs.replace(request.inputs[0], parameters={})
+    request = msgspec.structs.replace(request, inputs=(first, request.inputs[1]))
+    event = msgspec.structs.replace(event, request=request, metadata=event.metadata[:1])
+    bare, told = converter()(event).rows
+    assert bare.metadata == []
+    assert [entry.key for entry in told.metadata] == ["camera", "latitude", "longitude"]
+
+
+def test_a_refusal_is_one_row() -> None:
+    event = refused(ErrorKind.MODEL_NOT_FOUND, "Model 'x' is not known")
+    (rows,) = converter()(event).rows
+    assert (rows.inference.error, rows.inference.message) == ("model_not_found", "Model 'x' is not known")
+    assert (rows.inference.records, rows.inference.image_digest) == (None, None)
+
+
+def test_a_failed_request_has_what_was_asked_but_no_records() -> None:
+    event = detected(metadata=CAMERA, answered=None, outcome=ErrorKind.MODEL_FAILED, error="The model failed")
+    (rows,) = converter()(event).rows
+    assert (rows.inference.records, rows.inference.error) == (None, "model_failed")
+    assert rows.inference.latitude == 51.5
+
+
+def test_what_was_said_before_a_stream_broke_is_there_beside_the_error() -> None:
+    (rows,) = converter()(detected(outcome=ErrorKind.MODEL_FAILED, error="The model failed")).rows
+    assert rows.inference.records is not None
+    assert rows.inference.error == "model_failed"
+
+
+def test_raw_pixels_have_a_digest_of_size_and_pixels() -> None:
+    pixels = np.arange(4 * 2 * 3, dtype=np.uint8).reshape(2, 4, 3)
+    event = detected(pixels=Image(pixels))
+    request = event.request
+    assert request is not None
+    tensor = Tensor(name="image", datatype=Datatype.UINT8, data=pixels)
+    event = msgspec.structs.replace(event, request=msgspec.structs.replace(request, inputs=(tensor,)))
+    converted = converter(images=True)(event)
+    row = converted.rows[0].inference
+    assert row.image_digest == hashlib.sha256(b"4x2\n" + pixels.tobytes()).hexdigest()
+    assert (row.image_width, row.image_height, row.image_size, row.image_kept) == (4, 2, 24, True)
+    (file,) = converted.images
+    assert file.digest == row.image_digest
+    read: Any = cv2.imdecode(np.frombuffer(file.data, np.uint8), cv2.IMREAD_COLOR_RGB)
+    assert np.array_equal(read, pixels)
+
+
+def test_the_same_picture_is_kept_once() -> None:
+    (file,) = converter(images=True)(detected(data=3, picture=b"jpeg")).images
+    assert (file.digest, file.data) == (hashlib.sha256(b"jpeg").hexdigest(), b"jpeg")
+    assert converter()(detected()).images == []
+
+
+def test_redacted_keys_are_nowhere() -> None:
+    metadata = [*CAMERA, {"key": "car", "type": "dict", "value": json.dumps({"plate": "AB 12"})}]
+    event = detected(
+        metadata=metadata,
+        parameters={"owner": "Ada", "prompts": ["AB 12"]},
+        outcome=ErrorKind.INVALID_REQUEST,
+        error="inputs[0].parameters.prompts: Expected text, got 'AB 12'",
+    )
+    (rows,) = converter("camera", "plate", "OWNER", "prompts", "latitude", "label")(event).rows
+    written = repr(rows)
+    for secret in ("north", "AB 12", "Ada", "51.5", "quay"):
+        assert secret not in written
+    assert rows.inference.message == REDACTED
+    assert (rows.inference.latitude, rows.inference.longitude) == (None, None)
+
+
+def test_the_echoed_metadata_is_not_among_the_parameters() -> None:
+    (rows,) = converter()(detected(metadata=CAMERA, parameters={"a": msgspec.Raw(b'{"b":[1,2]}')})).rows
+    assert PARAMETER not in json.loads(rows.inference.parameters)
+    assert json.loads(rows.inference.parameters) == {"a": {"b": [1, 2]}}
+
+
+@pytest.mark.parametrize("odd", ["\0", "x\0y", "\N{PILE OF POO}" * 500])
+def test_odd_names_are_made_fit(odd: str) -> None:
+    event = detected(model_name=odd, base_id=odd, labels=(odd, "b", "c", "d", "e"), error=odd)
+    (rows,) = converter()(event).rows
+    row = rows.inference
+    for text in (row.model, row.base_id, row.message, *(label.label for label in rows.labels)):
+        assert text is not None
+        assert "\0" not in text
+    assert len(row.model) <= 400

@@ -1,0 +1,119 @@
+"""The language of conditions on metadata."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.recording.filters import Condition, Operator, Scalar, read_conditions
+from tasks.exchange.error import ErrorKind, InferenceError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('camera = "north"', Condition(key="camera", operator=Operator.EQUAL, values=("north",))),
+        ("camera='it''s'", None),
+        (r"camera = 'it\'s'", Condition(key="camera", operator=Operator.EQUAL, values=("it's",))),
+        ("frame != -3", Condition(key="frame", operator=Operator.NOT_EQUAL, values=(-3,))),
+        ("blur<=.5e1", Condition(key="blur", operator=Operator.AT_MOST, values=(5.0,))),
+        ("frame:int = 3", Condition(key="frame", type="int", operator=Operator.EQUAL, values=(3,))),
+        ("pose.yaw > 3.0", Condition(key="pose", members=("yaw",), operator=Operator.GREATER, values=(3.0,))),
+        ('"pose.yaw" > 3', Condition(key="pose.yaw", operator=Operator.GREATER, values=(3,))),
+        ("pose.'a b'.c = true", Condition(key="pose", members=("a b", "c"), operator=Operator.EQUAL, values=(True,))),
+        ('k IN ["a", 2, 2.5]', Condition(key="k", operator=Operator.IN, values=("a", 2, 2.5))),
+        ('tag contains "50%_"', Condition(key="tag", operator=Operator.CONTAINS, values=("50%_",))),
+        ("in = 9223372036854775807", Condition(key="in", operator=Operator.EQUAL, values=(2**63 - 1,))),
+        (r'été = "\ud83d\ude00"', Condition(key="été", operator=Operator.EQUAL, values=("\U0001f600",))),
+    ],
+)
+def test_reads(text: str, expected: Condition | None) -> None:
+    if expected is None:
+        with pytest.raises(InferenceError):
+            read_conditions([text])
+    else:
+        assert read_conditions([text]) == [expected]
+
+
+def test_and_joins_as_repeating_does() -> None:
+    assert read_conditions(['a = 1 AND b = "x and y"']) == read_conditions(["a = 1", 'b = "x and y"'])
+
+
+def test_an_integer_and_a_float_are_told_apart() -> None:
+    values = [read_conditions([text])[0].values[0] for text in ("a = 3", "a = 3.0")]
+    assert [type(each) for each in values] == [int, float]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "Expected a key"),
+        ("camera", "Expected one of = != < <= > >= in contains, got the end"),
+        ("camera = north", "Expected a number, a text in quotes, true or false, got 'north' at character 10"),
+        ("camera == 3", "Expected a number"),
+        ("camera ; 3", "No condition has anything such as '; 3'"),
+        ('camera = "nor', "Expected a closing quote"),
+        ("a = 3 b = 4", "Expected and, or the end, got 'b' at character 7"),
+        ("a = 3 and", "Expected a key"),
+        ("a = 3x", "No condition has anything such as '3x'"),
+        ("a = 9223372036854775808", "Expected a whole number of 64 bits"),
+        ("a = " + "9" * 5000, "Expected a whole number of 64 bits"),
+        ("a = 1e999", "Expected a finite number"),
+        ("a = nan", "got 'nan'"),
+        ("a in 3", "Expected values in brackets"),
+        ("a in ()", "Expected a number"),
+        ("a in (1, 2", "Expected a comma or )"),
+        ("a in (1, 2]", "Expected a comma or )"),
+        ("a = (1)", "Expected a number"),
+        ("a in (" + ",".join("1" * 1001) + ")", "Expected at most 1000 values, got 1001"),
+        ("a:decimal = 3", "Expected the type str, int, float or dict"),
+        ("a.b:int = 3", "A type is said of an entry"),
+        ('a:int = "x"', "An entry of type int is never = 'x'"),
+        ('a:float contains "x"', "An entry of type float is never contains 'x'"),
+        ("a = true", "true and false are members of objects"),
+        ("a.b < true", "true and false are members of objects"),
+        ("a contains 3", "Expected a text in quotes behind contains"),
+        ("a." * 20 + "b = 1", "Expected a path of at most 16 names, got 21"),
+        ('a = "\\x"', "Expected \\\\ for a backslash"),
+        ('a = "\\ud800"', "halves of surrogate pairs"),
+        ('a = "\\u0000"', "zero characters"),
+        ("a = '\0'", "zero characters"),
+        ("a = \u0661", "No condition has anything such as"),
+        ("a = " + "x" * 30_000, "Expected at most 20000 characters"),
+    ],
+)
+def test_says_what_is_wrong(text: str, said: str) -> None:
+    with pytest.raises(InferenceError) as raised:
+        read_conditions([text])
+    assert said in raised.value.message
+    assert raised.value.path == "where"
+    assert raised.value.kind is ErrorKind.INVALID_REQUEST
+
+
+def test_thousands_of_conditions_are_refused_at_once() -> None:
+    for texts in (["a = 1"] * 10_000, [" and ".join(["a = 1"] * 2000)]):
+        with pytest.raises(InferenceError, match="Expected at most 32 conditions"):
+            read_conditions(texts)
+
+
+@given(st.text(alphabet=st.characters() | st.sampled_from("ab.=<>!\"'\\ ()[],:019e-"), max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        found = read_conditions([text])
+    except InferenceError as error:
+        assert error.path == "where"  # noqa: PT017
+    else:
+        assert found
+
+
+_texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
+_values = _texts | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(_texts, st.lists(_texts, max_size=3), st.lists(_values, min_size=1, max_size=4))
+def test_what_is_written_is_read(key: str, members: list[str], values: list[Scalar]) -> None:
+    path = ".".join(map(json.dumps, [key, *members]))
+    written = f"{path} in ({', '.join(json.dumps(each) for each in values)})"
+    (found,) = read_conditions([written])
+    assert found == Condition(key=key, members=tuple(members), operator=Operator.IN, values=tuple(values))

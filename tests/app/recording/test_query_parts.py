@@ -1,0 +1,191 @@
+"""What every part of a query finds, in SQLite and in PostgreSQL."""
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.recording.address import read_address
+from app.recording.filters import Condition, Operator, Scalar
+from app.recording.query import InferenceQuery, QueryText
+from app.recording.query_reader import Reader
+from app.recording.sqlite_store import SqliteStore
+from app.recording.store import Store
+from tests.app.recording.kept import DIGEST, EVERYTHING, NAMES, Value, found, names, rows
+
+
+@pytest.fixture
+def reader(store: Store, url: str) -> Iterator[Reader]:
+    """Reads a store of everything."""
+    store.write(EVERYTHING)
+    reader = Reader(read_address(url))
+    yield reader
+    reader.close()
+
+
+WHERE = {
+    'camera = "north"': {"north", "both"},
+    'camera != "north"': {"south", "odd"},
+    'camera < "o"': {"north", "both", "odd"},
+    'camera >= "o"': {"south", "both"},
+    'camera in ("south", "west", 3)': {"south", "both"},
+    'camera contains "ort"': {"north", "both"},
+    'camera contains "%_"': {"odd"},
+    'camera contains "ORT"': set[str](),
+    'camera = "north" and camera = "south"': {"both"},
+    "frame = 3": {"north"},
+    "frame = 3.0": {"north"},
+    'frame = "3"': {"late"},
+    "frame != 3": {"south", "both", "odd", "late"},
+    "frame > 3": {"south", "both"},
+    "frame >= 3.5": {"south", "both"},
+    "frame > 3.5": {"south", "both"},
+    "frame < 3.5": {"north", "odd"},
+    "frame <= -1.5": {"odd"},
+    "frame:int < 100": {"north", "south"},
+    "frame:float < 100": {"odd"},
+    "frame:int != 3": {"south", "both"},
+    "frame in (3, -1.5)": {"north", "odd"},
+    "frame = 9223372036854775807": {"both"},
+    "frame > 1e300": set[str](),
+    "frame < 1e300": {"north", "south", "both", "odd"},
+    "frame > -1e300": {"north", "south", "both", "odd"},
+    "frame < -1e300": set[str](),
+    "frame = 1e300": set[str](),
+    "blur = 3": {"south"},
+    "blur < 1": {"north"},
+    "blur:int < 1": set[str](),
+    '"a.b" = "flat"': {"odd"},
+    "a.b = 1": set[str](),
+    "pose.yaw = 1.5": {"pose"},
+    'pose.yaw = "1.5"': {"flat"},
+    "pose.yaw != 1.5": {"flat"},
+    "pose.yaw > 1": {"pose"},
+    "pose.yaw in (1, 1.5)": {"pose"},
+    'pose.yaw in (1.5, "1.5")': {"pose", "flat"},
+    "pose.valid = true": {"pose"},
+    "pose.valid = 1": set[str](),
+    "pose.valid != true": {"flat"},
+    'pose.name = "héron"': {"pose"},
+    'pose.name > "a"': {"pose"},
+    'pose.name contains "ron"': {"pose", "flat"},
+    'pose.tags contains "a"': {"pose", "flat"},
+    "pose.tags contains 2": {"pose"},
+    "pose.tags contains 1": set[str](),
+    "pose.tags contains true": {"pose"},
+    "pose.in.ner = 7": {"pose"},
+    "pose.in = 7": {"flat"},
+    'pose.in contains "ner"': {"pose"},
+    'pose contains "yaw"': {"pose", "flat"},
+    'pose contains "none"': {"pose"},
+    'pose:str contains "yaw"': set[str](),
+    "pose.none = 0": set[str](),
+    'pose.missing != "x"': {"pose", "flat"},
+    'camera = "\' OR 1=1 --"': set[str](),
+    'pose."\') OR 1=1 --" = 1': set[str](),
+}
+
+QUERIES = [
+    (QueryText(), set(NAMES)),
+    (QueryText(model="other"), {"both", "failed"}),
+    (QueryText(model="other' OR '1'='1"), set[str]()),
+    (QueryText(protocol="grps"), {"pose"}),
+    (QueryText(task_type="IMAGE_CLASSIFICATION"), {"pose"}),
+    (QueryText(request_id="rq-7"), {"failed"}),
+    (QueryText(base_id="chariot-1"), {"late"}),
+    (QueryText(digest=DIGEST), {"unsure"}),
+    (QueryText(error="any"), {"late", "failed"}),
+    (QueryText(error="none"), set(NAMES) - {"late", "failed"}),
+    (QueryText(error="model_failed"), {"failed"}),
+    (QueryText(error="internal"), set[str]()),
+    (QueryText(label="car"), {"north", "south", "both"}),
+    (QueryText(label="dog"), {"both", "unsure"}),
+    (QueryText(label="car", min_score=0.4), {"north", "south"}),
+    (QueryText(label="car", max_score=0.4), {"south", "both"}),
+    (QueryText(label="car", min_score=0.3, max_score=0.5), {"south"}),
+    (QueryText(min_score=0.9), {"north", "both"}),
+    (QueryText(max_score=0.5), {"south", "unsure"}),
+    (QueryText(since="1970-01-01T00:00:20Z"), {"south", "both", "odd"}),
+    (QueryText(since="1970-01-01T00:00:10Z", until="1970-01-01T00:00:30Z"), {"north", "south"}),
+    (QueryText(since="70s", label="dog"), {"both"}),
+    (QueryText(since="1970-01-02"), set[str]()),
+    (QueryText(model="other", error="any", where=[]), {"failed"}),
+    (QueryText(model="detector", label="car", where=['camera = "south"', "frame > 1"]), {"south"}),
+]
+
+
+def test_every_condition_finds_what_it_should(reader: Reader) -> None:
+    wrong = {
+        text: (sorted(got), sorted(expected))
+        for text, expected in WHERE.items()
+        if (got := found(reader, QueryText(where=[text]))) != expected
+    }
+    assert not wrong
+
+
+def test_every_part_of_a_query_finds_what_it_should(reader: Reader) -> None:
+    wrong = [
+        (text, sorted(got), sorted(expected)) for text, expected in QUERIES if (got := found(reader, text)) != expected
+    ]
+    assert not wrong
+
+
+_keys = st.sampled_from(("a", "b"))
+_scalars = st.sampled_from(("x", "xy", "Y", 1, 2, -1, 1.0, 1.5, 2**53, -(2**63)))
+_operators = st.sampled_from([each for each in Operator if each is not Operator.CONTAINS])
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Reader, Mapping[str, Mapping[str, Value]]]]:
+    """A store with every pair of values under two keys."""
+    values: list[Value | None] = [None, "x", "xy", "Y", 1, 2, -1, 1.0, 1.5, 2**53, -(2**63)]
+    kept = {
+        f"{first} {second}": {key: value for key, value in (("a", first), ("b", second)) if value is not None}
+        for first in values
+        for second in values
+    }
+    file = tmp_path_factory.mktemp("mixed") / "store.db"
+    store = SqliteStore(file)
+    store.open()
+    store.write([rows(name, metadata) for name, metadata in kept.items()])
+    store.close()
+    reader = Reader(read_address(str(file)))
+    yield reader, kept
+    reader.close()
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(_keys, _operators, st.lists(_scalars, min_size=1, max_size=3)), min_size=1, max_size=3))
+def test_conditions_mean_what_python_means(
+    mixed: tuple[Reader, Mapping[str, Mapping[str, Value]]], asked: list[tuple[str, Operator, list[Scalar]]]
+) -> None:
+    reader, kept = mixed
+    conditions = [
+        Condition(key=key, operator=how, values=tuple(values if how is Operator.IN else values[:1]))
+        for key, how, values in asked
+    ]
+    expected = {name for name, metadata in kept.items() if all(_meets(metadata, each) for each in conditions)}
+    page = reader.page(InferenceQuery(conditions=conditions), len(kept))
+    assert set(names(page.inferences)) == expected
+
+
+_COMPARED: dict[Operator, Callable[[Any, Any], bool]] = {
+    Operator.LESS: operator.lt,
+    Operator.AT_MOST: operator.le,
+    Operator.GREATER: operator.gt,
+    Operator.AT_LEAST: operator.ge,
+}
+
+
+def _meets(metadata: Mapping[str, Value], condition: Condition) -> bool:
+    if condition.key not in metadata:
+        return False
+    value, asked = metadata[condition.key], condition.values
+    if condition.operator is Operator.NOT_EQUAL:
+        return value != asked[0]
+    if condition.operator in _COMPARED:
+        return isinstance(value, str) == isinstance(asked[0], str) and _COMPARED[condition.operator](value, asked[0])
+    return value in asked

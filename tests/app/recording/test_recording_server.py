@@ -1,0 +1,239 @@
+"""A real server that records what it answers, over every protocol."""
+
+import base64
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, cast
+
+import grpc
+import httpx
+import pytest
+
+from app.protocols.pb import message_class
+from app.recording.images import image_path
+from tests.app.recording.contents import Row, contents
+from tests.pictures import base64_text
+from tests.server_process import ROOT, ServerProcess, serving
+
+pytestmark = pytest.mark.slow
+
+PHOTOGRAPH = (ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()
+METADATA = json.dumps([{"key": "camera", "type": "str", "value": "north"}])
+TENSOR = {
+    "name": "image",
+    "datatype": "BYTES",
+    "shape": [1],
+    "data": [base64_text(PHOTOGRAPH)],
+    "parameters": {"metadata": METADATA},
+}
+
+
+class Client:
+    """Asks a server under names of its own, so that each request can be found again."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self._http = httpx.Client(base_url=server.address, timeout=60)
+        self._server = server
+
+    def close(self) -> None:
+        self._http.close()
+
+    def post(self, request_id: str, path: str, body: object, base: str = "", **headers: str) -> int:
+        url = f"{base or self._server.address}{path}"
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        told = {"content-type": "application/json", "x-request-id": request_id, **headers}
+        return self._http.post(url, content=content, headers=told).status_code
+
+    def call(self, request_id: str, method: str, message: Any) -> bytes:
+        with channel_to(self._server) as channel:
+            sent = (("x-request-id", request_id),)
+            stub = channel.unary_unary(method)
+            return stub(message.SerializeToString(), metadata=sent, timeout=60)
+
+    def stream(self, request_id: str, method: str, message: Any) -> int:
+        with channel_to(self._server) as channel:
+            sent = (("x-request-id", request_id),)
+            stub = channel.unary_stream(method)
+            return len(list(stub(message.SerializeToString(), metadata=sent, timeout=60)))
+
+    @property
+    def tensorflow_serving(self) -> str:
+        found = re.search(r"TensorFlow Serving +(http://\S+)", "".join(self._server.log))
+        assert found
+        return found[1]
+
+
+def channel_to(server: ServerProcess) -> Any:
+    return cast("Any", grpc).insecure_channel(server.grpc_address)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("recorded")
+
+
+@pytest.fixture(scope="module")
+def recorded(folder: Path) -> Iterator[dict[str, list[Row]]]:
+    """What was recorded of one request of every kind, by the requests' ids."""
+    store, images = folder / "store.db", folder / "images"
+    with serving("--record", str(store), "--record-images", str(images)) as server:
+        with closing(Client(server)) as client:
+            ask(client)
+        assert server.stop() == 0
+    found: dict[str, list[Row]] = {}
+    for each in contents(str(store)):
+        found.setdefault(each["request_id"], []).append(each)
+    yield found
+    shutil.rmtree(folder)
+
+
+def ask(client: Client) -> None:
+    """One request of every kind."""
+    detector = "/v2/models/detector/infer"
+    v1 = {"instances": [{"image": {"b64": base64_text(PHOTOGRAPH)}}]}
+    base = {"chariot-inference-base-id": "base"}
+    assert client.post("chariot", "/v2/models/m-detector/infer", {"inputs": [TENSOR, TENSOR]}, **base) == 200
+    assert client.post("v2", detector, {"inputs": [TENSOR]}) == 200
+    assert client.post("v1", "/v1/models/detector:predict", v1) == 200
+    explained = {**v1, "parameters": {"samples": 20, "grid": 4}}
+    assert client.post("explained", "/v1/models/detector:explain", explained) == 200
+    halves = {"instances": [1.0, 2.0]}
+    serving_path = "/v1/models/half_plus_two:predict"
+    assert client.post("tfs", serving_path, halves, base=client.tensorflow_serving) == 200
+    grps = {"content-type": "application/octet-stream"}
+    assert client.post("grps", "/grps/v1/infer/predict?model=detector", PHOTOGRAPH, **grps) == 200
+    said = {"text_input": "What is this?", "image": base64_text(PHOTOGRAPH), "parameters": {"max_new_tokens": 4}}
+    assert client.post("streamed", "/v2/models/vlm/generate_stream", said) == 200
+    assert client.post("missing", "/v2/models/nobody/infer", {"inputs": [TENSOR]}) == 404
+    assert client.post("broken", detector, b"{") == 400
+    tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [PHOTOGRAPH]}}
+    request = message_class("inference.ModelInferRequest")(model_name="detector", inputs=[tensor])
+    client.call("grpc", "/inference.GRPCInferenceService/ModelInfer", request)
+    message = message_class("grps.protos.v1.GrpsMessage")(model="detector", bin_data=PHOTOGRAPH)
+    client.call("grps-grpc", "/grps.protos.v1.GrpsService/Predict", message)
+    assert client.stream("grps-stream", "/grps.protos.v1.GrpsService/PredictStreaming", message) == 1
+
+
+EXPECTED = {
+    "chariot": ("chariot-v2-kserve", "detector", "OBJECT_DETECTION", None),
+    "v2": ("kserve-v2", "detector", "OBJECT_DETECTION", None),
+    "v1": ("kserve-v1", "detector", "OBJECT_DETECTION", None),
+    "explained": ("kserve-v1", "detector", "OBJECT_DETECTION", None),
+    "tfs": ("tensorflow-serving", "half_plus_two", "TENSOR", None),
+    "grps": ("grps", "detector", "OBJECT_DETECTION", None),
+    "streamed": ("kserve-v2", "vlm", "IMAGE_TEXT_TO_TEXT", None),
+    "missing": ("kserve-v2", "nobody", "", "model_not_found"),
+    "broken": ("kserve-v2", "detector", "", "invalid_request"),
+    "grpc": ("kserve-v2", "detector", "OBJECT_DETECTION", None),
+    "grps-grpc": ("grps", "detector", "OBJECT_DETECTION", None),
+    "grps-stream": ("grps", "detector", "OBJECT_DETECTION", None),
+}
+
+
+@pytest.mark.parametrize("request_id", EXPECTED)
+def test_every_request_is_recorded_once(recorded: dict[str, list[Row]], request_id: str) -> None:
+    found = recorded[request_id]
+    assert len(found) == (2 if request_id == "chariot" else 1)
+    told = {(each["protocol"], each["model"], each["task_type"], each["error"]) for each in found}
+    assert {(protocol.removesuffix("-grpc"), *rest) for protocol, *rest in told} == {EXPECTED[request_id]}
+
+
+def test_nothing_else_is_recorded(recorded: dict[str, list[Row]]) -> None:
+    assert set(recorded) == set(EXPECTED)
+
+
+def test_every_protocol_finds_and_records_the_same(recorded: dict[str, list[Row]]) -> None:
+    answers = [
+        each for name in ("chariot", "v2", "v1", "grps", "grpc", "grps-grpc", "grps-stream") for each in recorded[name]
+    ]
+    records = {each["records"] for each in answers}
+    assert len(records) == 1
+    assert {"label", "score", "xmin", "ymin", "xmax", "ymax"} == set(json.loads(records.pop())[0])
+    assert len({each["image_digest"] for each in answers}) == 1
+
+
+def test_ids_metadata_and_kind_of_request_are_told_apart(recorded: dict[str, list[Row]]) -> None:
+    first, second = recorded["chariot"]
+    assert (first["base_id"], first["input"], second["input"]) == ("base", 0, 1)
+    assert json.loads(first["metadata"]) == [{"key": "camera", "type": "str", "value": "north"}]
+    assert [bool(recorded[name][0]["explanation"]) for name in ("v1", "explained")] == [False, True]
+    (said,) = json.loads(recorded["streamed"][0]["records"])
+    assert said["prompt"] == "What is this?"
+    assert said["answer"]
+    assert "nobody" in recorded["missing"][0]["message"]
+
+
+def test_the_image_lies_beside_its_records(recorded: dict[str, list[Row]], folder: Path) -> None:
+    row = recorded["v2"][0]
+    assert row["image_size"] == len(PHOTOGRAPH)
+    assert image_path(folder / "images", row["image_digest"]).read_bytes() == PHOTOGRAPH
+
+
+def test_a_server_that_is_killed_under_load_has_recorded_what_it_answered(tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    answered: list[str] = []
+    for kill in range(3):
+        with serving("--model", "fixtures/models/classifier", "--record", str(store)) as server:
+            threads = [
+                threading.Thread(target=ask_on_and_on, args=(server.address, f"{kill}-{worker}", answered))
+                for worker in range(4)
+            ]
+            for thread in threads:
+                thread.start()
+            assert wait_for(lambda enough=40 * (kill + 1): len(answered) > enough)
+            os.kill(server.process.pid, signal.SIGKILL)
+            for thread in threads:
+                thread.join()
+    found = [each["request_id"] for each in contents(str(store))]
+    assert set(answered) <= set(found)
+    assert len(found) == len(set(found))
+
+
+def ask_on_and_on(address: str, name: str, answered: list[str]) -> None:
+    """Ask until nobody answers any more."""
+    path = "/v2/models/classifier/infer"
+    with httpx.Client(base_url=address, timeout=60) as client, suppress(httpx.HTTPError):
+        for place in itertools.count():
+            headers = {"x-request-id": f"{name}-{place}"}
+            if client.post(path, json={"inputs": [TENSOR]}, headers=headers).status_code == 200:
+                answered.append(headers["x-request-id"])
+
+
+def wait_for(condition: Callable[[], bool]) -> bool:
+    """Whether something happens within a minute."""
+    until = time.monotonic() + 60
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.01)
+    return condition()
+
+
+def test_a_store_that_is_not_to_be_had_ends_the_server_with_a_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "no.db"
+    file.write_bytes(base64.b64encode(os.urandom(9000)))
+    with serving("--record", str(file)) as server:
+        assert server.wait() == 1
+        said = "".join(server.log)
+        assert f"charioteer: The store of recordings cannot be used: {file}: file is not a database" in said
+        assert "Traceback" not in said
+
+
+def test_a_password_is_never_shown(tmp_path: Path) -> None:
+    address = "postgresql://me:hush-hush@127.0.0.1:1/store"
+    with serving("--record", address) as server:
+        assert server.wait() == 1
+        assert "127.0.0.1:1/store" in "".join(server.log)
+        assert "hush" not in "".join(server.log)
+    with serving("--record", address, "--record-mode", "best-effort", "--drain-timeout", "1") as server:
+        metrics = httpx.get(f"{server.address}/metrics").text
+        assert "charioteer_recording_up 0.0" in metrics
+        assert server.stop() == 0
+        assert "hush" not in "".join(server.log) + metrics

@@ -1,0 +1,68 @@
+"""What has had its time."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from app.recording.images import ImageFile, ImageFolder, image_path
+from app.recording.retention import Retention
+from tests.app.recording.memory_store import MemoryStore
+from tests.app.recording.test_stores import rows
+
+
+class Clock:
+    now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_records_go_a_little_at_a_time_until_none_is_too_old(clock: Clock) -> None:
+    store = MemoryStore()
+    store.rows = rows(1200, started=int((clock.now - 101) * 1e6)) + rows(3, started=int((clock.now - 99) * 1e6))
+    retention = Retention(store, None, 100, None, clock)
+    while (due := retention.due) is not None and len(store.deleted) < 3:
+        clock.now += due
+        retention.step()
+    assert store.deleted == [500, 500, 200]
+    assert len(store.rows) == 3
+    assert due == 60
+
+
+def test_nothing_is_done_before_it_is_due(clock: Clock) -> None:
+    store = MemoryStore()
+    retention = Retention(store, None, 100, None, clock)
+    retention.step()
+    clock.now += 59
+    retention.step()
+    assert store.deleted == [0]
+
+
+def test_what_is_kept_for_ever_is_never_due(clock: Clock) -> None:
+    assert Retention(MemoryStore(), None, None, None, clock).due is None
+
+
+def test_an_image_goes_when_no_inference_of_its_time_has_it(clock: Clock, tmp_path: Path) -> None:
+    pictures = [ImageFile(hashlib.sha256(each).hexdigest(), each) for each in (b"unused", b"used", b"new")]
+    folder = ImageFolder(tmp_path, durable=False)
+    folder.open()
+    folder.write(pictures)
+    paths = [image_path(tmp_path, each.digest) for each in pictures]
+    for path in paths[:2]:
+        os.utime(path, (clock.now - 101, clock.now - 101))
+    store = MemoryStore()
+    store.in_use = {pictures[1].digest}
+    retention = Retention(store, folder, None, 100, clock)
+    for _ in range(256):
+        clock.now += retention.due or 0
+        retention.step()
+        os.utime(paths[2], (clock.now, clock.now))
+    assert [each.exists() for each in paths] == [False, True, True]
+    assert store.forgotten == [pictures[0].digest]

@@ -1,0 +1,180 @@
+"""Recordings over HTTP."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+
+from app.assembly.inferences import served_inferences
+from app.recording.address import read_address
+from app.recording.images import ImageFile, ImageFolder
+from app.recording.query_reader import Reader
+from app.recording.sqlite_store import SqliteStore
+from app.server.errors import routing_errors
+from app.server.inferences import Inferences
+from app.settings.server import ServerSettings
+from tests.app.recording.kept import rows
+from tests.chariot import image_input
+from tests.pictures import base64_text
+from tests.server_process import serving
+
+IMAGES = Path(__file__).parents[3] / "fixtures" / "images"
+DIGESTS = {name: letter * 64 for name, letter in (("jpeg", "a"), ("html", "b"), ("gone", "c"))}
+
+
+def client_of(inferences: Inferences) -> TestClient[Litestar]:
+    return TestClient(
+        Litestar(
+            inferences.handlers,
+            exception_handlers=routing_errors(),
+            openapi_config=None,
+            logging_config=None,
+            on_shutdown=[inferences.close],
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient[Litestar]]:
+    """Over a store of some inferences, three of them with pictures."""
+    folder = tmp_path_factory.mktemp("recorded")
+    images = ImageFolder(folder / "images", durable=False)
+    images.open()
+    images.write(
+        [
+            ImageFile(DIGESTS["jpeg"], (IMAGES / "scene.jpg").read_bytes()),
+            ImageFile(DIGESTS["html"], b"<html><script>alert(1)</script>"),
+        ]
+    )
+    store = SqliteStore(folder / "store.db")
+    store.open()
+    store.write([rows(f"{number}-0-0", {"frame": number}, [{"label": "car", "score": 0.5}]) for number in range(60)])
+    store.write([rows(name, image_digest=digest, image_kept=True) for name, digest in DIGESTS.items()])
+    store.close()
+    inferences = Inferences(lambda: Reader(read_address(str(folder / "store.db")), folder / "images"))
+    with client_of(inferences) as client:
+        yield client
+
+
+def test_pages_are_followed_by_next(client: TestClient[Litestar]) -> None:
+    seen: list[str] = []
+    parameters: dict[str, Any] = {"label": "car", "where": ["frame >= 5", "frame < 50"], "limit": "20"}
+    for expected in (20, 20, 5):
+        answer = client.get("/inferences", params=parameters)
+        assert answer.status_code == 200
+        page = answer.json()
+        assert len(page["inferences"]) == expected
+        seen += [each["id"] for each in page["inferences"]]
+        parameters["after"] = page["next"]
+    assert page["next"] is None
+    assert seen == [f"{number}-0-0" for number in range(49, 4, -1)]
+
+
+def test_an_inference_is_found_by_its_id(client: TestClient[Litestar]) -> None:
+    found = client.get("/inferences/7-0-0").json()
+    assert found["metadata"] == [{"key": "frame", "type": "int", "value": 7}]
+    missing = client.get("/inferences/nobody")
+    assert (missing.status_code, missing.json()) == (404, {"error": "There is no inference 'nobody'"})
+
+
+def test_a_picture_is_shown_as_what_it_is(client: TestClient[Litestar]) -> None:
+    shown = client.get("/inferences/jpeg/image")
+    assert shown.content == (IMAGES / "scene.jpg").read_bytes()
+    assert shown.headers["content-type"] == "image/jpeg"
+    assert shown.headers["x-content-type-options"] == "nosniff"
+    assert "content-disposition" not in shown.headers
+
+
+def test_a_picture_that_is_none_is_never_run(client: TestClient[Litestar]) -> None:
+    shown = client.get("/inferences/html/image")
+    assert shown.headers["content-type"] == "application/octet-stream"
+    assert shown.headers["content-disposition"] == "attachment"
+    assert shown.headers["content-security-policy"] == "default-src 'none'; sandbox"
+
+
+@pytest.mark.parametrize("name", ["gone", "7-0-0"])
+def test_a_picture_that_is_not_kept_is_told(client: TestClient[Litestar], name: str) -> None:
+    answer = client.get(f"/inferences/{name}/image")
+    assert (answer.status_code, answer.json()) == (404, {"error": f"The picture of '{name}' is not kept"})
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("where=camera", "where: Expected one of"),
+        ("min-score=high", "min-score: Expected a score within 0..1, got 'high'"),
+        ("min_score=2", "min-score: Expected a score within 0..1, got 2"),
+        ("limit=501", "limit: Expected a whole number from 1 to 500"),
+        ("limit=", "limit: Expected a whole number"),
+        ("limit=%D9%A1", "limit: Expected a whole number"),
+        ("after=x", "after: Expected what came with the page before"),
+        ("near=1", "near: Expected latitude,longitude,kilometres"),
+        ("polygon=%7B", "polygon: Expected GeoJSON"),
+        ("model=a&model=b", "model: Expected it once"),
+        ("modle=a", "'modle': Expected one of after, base-id"),
+        ("label=%00", "label: Expected text without zero characters"),
+        ("&".join(["where=a%3D1"] * 1000), "where: Expected at most 32 conditions"),
+    ],
+)
+def test_a_bad_parameter_is_named(client: TestClient[Litestar], query: str, said: str) -> None:
+    answer = client.get(f"/inferences?{query}")
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith(said)
+
+
+def test_a_store_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with client_of(Inferences(lambda: Reader(read_address(str(tmp_path / "none.db"))))) as client:
+        answer = client.get("/inferences")
+    assert answer.status_code == 503
+    assert "there is no such file" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (ServerSettings(), "This server records nothing: --record says where to"),
+        (ServerSettings(record="x.db", host="0.0.0.0"), "--serve-inferences lets it"),
+        (ServerSettings(record="x.db", host="engine.example"), "--serve-inferences lets it"),
+        (ServerSettings(record="x.db", serve_inferences=False), "--serve-inferences lets it"),
+    ],
+)
+def test_recordings_are_not_for_everybody(settings: ServerSettings, said: str) -> None:
+    with client_of(served_inferences(settings)) as client:
+        for path in ("/inferences", "/inferences/a", "/inferences/a/image"):
+            answer = client.get(path)
+            assert answer.status_code == 404
+            assert said in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ServerSettings(record="missing.db"),
+        ServerSettings(record="missing.db", host="::1"),
+        ServerSettings(record="missing.db", host="localhost"),
+        ServerSettings(record="missing.db", host="0.0.0.0", serve_inferences=True),
+    ],
+)
+def test_recordings_are_for_this_machine_or_whom_they_are_opened_to(settings: ServerSettings) -> None:
+    with client_of(served_inferences(settings)) as client:
+        assert client.get("/inferences").status_code == 503
+
+
+@pytest.mark.slow
+def test_a_server_shows_what_it_recorded(tmp_path: Path) -> None:
+    picture = (IMAGES / "scene.jpg").read_bytes()
+    arguments = ("--model", str(IMAGES.parent / "models" / "detector"), "--record", str(tmp_path / "store.db"))
+    with serving(*arguments, "--record-images", str(tmp_path / "images")) as server:
+        entry = {"key": "camera", "type": "str", "value": "north"}
+        body = {"inputs": [image_input(base64_text(picture), metadata=json.dumps([entry]))]}
+        assert httpx.post(f"{server.address}/infer", json=body).status_code == 200
+        address = f"{server.address}/inferences"
+        assert httpx.get(address, params={"where": 'camera = "south"'}).json()["inferences"] == []
+        (found,) = httpx.get(address, params={"where": 'camera = "north"', "since": "1h"}).json()["inferences"]
+        assert httpx.get(f"{address}/{found['id']}/image").content == picture
+        assert server.stop() == 0
