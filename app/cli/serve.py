@@ -32,6 +32,7 @@ def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = Ser
     service = Service(settings, lambda: sources(options))
 
     def announce(address: str, others: Mapping[str, str]) -> None:
+        service.announced(others)
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         console.print(f"Charioteer answers at [bold]{address}[/bold] ({settings.chariot_protocol})")
         for name, other in others.items():

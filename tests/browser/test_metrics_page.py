@@ -10,23 +10,20 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.chromium import chromium
+from tests.browser.looking import CONTRAST, DESKTOP, PHONE, Scheme, Size, looking
 from tests.chariot import image_input
 from tests.pictures import base64_text
 from tests.server_process import ROOT, serving
 
 MODELS = ROOT / "fixtures" / "models"
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
-CONTRAST = (Path(__file__).parent / "contrast.js").read_text()
-DESKTOP, PHONE = (1280, 900), (375, 812)
 NASTY = "<img src=x onerror=alert(1)>"
 HOUR = "/#metrics?window=60m"
 
 pytestmark = pytest.mark.slow
-
-expect.set_options(timeout=20_000)
 
 
 @pytest.fixture(scope="module")
@@ -55,37 +52,12 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @contextmanager
 def opened(
-    browser: Browser, url: str, *, size: tuple[int, int] = DESKTOP, scheme: str = "light", broken: bool = False
+    browser: Browser, url: str, *, size: Size = DESKTOP, scheme: Scheme = "light", broken: bool = False
 ) -> Generator[Page]:
-    """A page that is live, and that neither complains (unless it is `broken` on purpose) nor asks anybody else."""
-    context = browser.new_context(
-        viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if scheme == "dark" else "light"
-    )
-    page = context.new_page()
-    complaints: list[str] = []
-    asked: list[str] = []
-
-    def heard(message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
-            complaints.append(message.text)
-
-    def requested(request: Request) -> None:
-        asked.append(request.url)
-
-    page.on("console", heard)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("dialog", lambda dialog: complaints.append(dialog.message))
-    page.on("request", requested)
-    try:
-        page.goto(url)
+    """A page that is live."""
+    with looking(browser, url, size=size, scheme=scheme, broken=broken) as page:
         expect(page.get_by_role("status")).to_have_text("Live")
         yield page
-        origin = re.match(r"http://[^/]+/", f"{url}/")
-        assert origin is not None
-        assert [each for each in asked if not each.startswith(origin[0])] == []
-        assert broken or complaints == []
-    finally:
-        context.close()
 
 
 def tile(page: Page, name: str) -> str:
@@ -116,7 +88,7 @@ def test_figures_are_those_of_what_was_sent(browser: Browser, busy: str) -> None
 
 def test_it_says_that_the_operator_took_the_server_offline(browser: Browser, busy: str) -> None:
     notice = "Load balancers are told to send nothing here"
-    with opened(browser, busy) as page, httpx.Client(base_url=busy) as client:
+    with opened(browser, f"{busy}/#metrics") as page, httpx.Client(base_url=busy) as client:
         expect(page.get_by_role("button", name="detector", exact=True)).to_be_visible()
         expect(page.get_by_text(notice)).to_be_hidden()
         client.post("/grps/v1/health/offline").raise_for_status()
@@ -143,10 +115,10 @@ def test_figures_change_while_one_looks(browser: Browser, tmp_path: Path) -> Non
 
 
 def test_a_model_is_looked_at_by_keyboard_alone(browser: Browser, busy: str) -> None:
-    with opened(browser, busy) as page:
+    with opened(browser, f"{busy}/#metrics") as page:
         expect(page.get_by_role("heading", level=2, name="All models")).to_be_visible()
         page.keyboard.press("Tab")
-        expect(page.get_by_role("link", name="Skip to the figures")).to_be_focused()
+        expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
         page.keyboard.press("Enter")
         expect(page.get_by_role("main")).to_be_focused()
         page.keyboard.press("Tab")
@@ -202,9 +174,7 @@ def test_the_pointer_tells_the_figures_of_a_moment(browser: Browser, busy: str) 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_it_can_be_read_everywhere(
-    browser: Browser, busy: str, scheme: str, size: tuple[int, int], tmp_path: Path
-) -> None:
+def test_it_can_be_read_everywhere(browser: Browser, busy: str, scheme: Scheme, size: Size, tmp_path: Path) -> None:
     with opened(browser, f"{busy}{HOUR}", size=size, scheme=scheme) as page:
         expect(page.get_by_role("button", name="detector", exact=True)).to_be_visible()
         page.screenshot(path=tmp_path / f"{scheme}-{size[0]}.png", full_page=True)
@@ -242,7 +212,7 @@ def test_everything_has_a_name(browser: Browser, busy: str) -> None:
 def test_a_page_that_is_hidden_listens_to_nothing(browser: Browser, busy: str) -> None:
     turn = "hidden => { Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});"
     turn += "document.dispatchEvent(new Event('visibilitychange')); }"
-    with opened(browser, busy) as page:
+    with opened(browser, f"{busy}/#metrics") as page:
         with page.expect_event("requestfailed", lambda each: "/page/events" in each.url):
             page.evaluate(turn, True)
         expect(page.get_by_role("status")).to_have_text("Paused while hidden")
@@ -254,7 +224,7 @@ def test_the_server_goes_and_comes_back(browser: Browser) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = str(probe.getsockname()[1])
     arguments = ("--model", str(MODELS / "classifier"), "--port", port)
-    with serving(*arguments) as first, opened(browser, first.address, broken=True) as page:
+    with serving(*arguments) as first, opened(browser, f"{first.address}/#metrics", broken=True) as page:
         assert first.stop() == 0
         expect(page.get_by_role("status")).to_have_text("Disconnected, retrying")
         with serving(*arguments) as second:
@@ -263,5 +233,17 @@ def test_the_server_goes_and_comes_back(browser: Browser) -> None:
 
 
 def test_it_is_where_grps_has_it(browser: Browser, busy: str) -> None:
-    with opened(browser, f"{busy}/grps/v1/monitor/metrics#metrics?window=60m") as page:
+    with opened(browser, f"{busy}/grps/v1/monitor/metrics") as page:
+        expect(page.get_by_role("heading", level=1)).to_have_text("Metrics")
+        page.get_by_role("button", name="60 min").click()
         expect(page.locator("[data-tile=rate]")).to_contain_text("10 in 60 min")
+        page.get_by_role("link", name="Try").click()
+        expect(page.get_by_role("combobox", name="Model")).to_be_visible()
+
+
+def test_where_the_page_is_off_grps_has_the_metrics_alone(browser: Browser) -> None:
+    with serving("--model", str(MODELS / "classifier"), "--no-page") as server:
+        address = f"{server.address}/grps/v1/monitor/metrics#try"
+        with opened(browser, address) as page:
+            expect(page.get_by_role("heading", level=1)).to_have_text("Metrics")
+            assert page.get_by_role("navigation").get_by_role("link").all_inner_texts() == ["Metrics"]

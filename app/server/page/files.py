@@ -1,7 +1,8 @@
 """The page's files, read once, and the headers that they go out with."""
 
+import gzip
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -9,11 +10,12 @@ from litestar import Response
 
 from app.protocols.protocol import HttpRequest
 
-__all__ = ("HEADERS", "PageFile", "read_files", "respond", "shell", "wants_html")
+__all__ = ("HEADERS", "PageFile", "picture_file", "read_files", "respond", "shell", "wants_html")
 
-# Everything comes from this server, nothing is inline, and nobody may frame the page.
+# Everything comes from this server, nothing is inline, and nobody may frame the page. Pictures that the page made
+# itself, of what somebody dropped on it, are blobs.
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
@@ -22,18 +24,31 @@ HEADERS: Mapping[str, str] = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
+    # The page may use the camera when its reader says so, and nothing else of the machine.
+    "Permissions-Policy": "camera=(self), microphone=(), geolocation=(), display-capture=(), usb=(), serial=()",
 }
 
 _FOLDER = Path(__file__).parent / "static"
 _SHELL = "index.html"
 _ROOT = b"{root}"
+_VIEWS = b"{views}"
+_OPENS = b"{opens}"
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_PICTURE_TYPES = {".jpg": "image/jpeg", ".png": "image/png"}
 
 
 class PageFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file, ready to be sent."""
+    """A file, ready to be sent.
+
+    Attributes:
+        content: as it is.
+        packed: by gzip; None where that gains nothing.
+        media_type: of the content.
+        etag: of the content, without quotes.
+    """
 
     content: bytes
+    packed: bytes | None
     media_type: str
     etag: str
 
@@ -43,22 +58,35 @@ def read_files() -> Mapping[str, PageFile]:
     return {each.name: _read(each) for each in _FOLDER.iterdir() if each.suffix in _TYPES and each.name != _SHELL}
 
 
-def shell(root: str) -> PageFile:
+def picture_file(path: Path) -> PageFile:
+    """A JPEG or a PNG from elsewhere."""
+    return _file(path.read_bytes(), path.suffix)
+
+
+def shell(root: str, views: Sequence[str] = ("all",), *, opens: str = "try") -> PageFile:
     """The HTML in which everything else is shown.
 
     Args:
         root: the way from its address to the server's root, empty or ending in a slash. Nothing in the page is
             addressed from the root of the host, so that a proxy may serve it under any path.
+        views: the ids of those that are shown; "all" stands for every one but those of what may be switched off.
+        opens: the view that is shown when the address names none.
     """
-    return _file((_FOLDER / _SHELL).read_bytes().replace(_ROOT, root.encode()), ".html")
+    html = (_FOLDER / _SHELL).read_bytes().replace(_ROOT, root.encode())
+    html = html.replace(_VIEWS, " ".join(views).encode()).replace(_OPENS, opens.encode())
+    return _file(html, ".html")
 
 
 def respond(file: PageFile, request: HttpRequest) -> Response[bytes]:
     """`file`, or only that the sender has it already."""
-    headers = {**HEADERS, "ETag": file.etag, "Vary": "Accept"}
-    if file.etag in request.headers.get("if-none-match", ""):
+    packed = file.packed if "gzip" in request.headers.get("accept-encoding", "") else None
+    etag = f'"{file.etag}"' if packed is None else f'"{file.etag}-gzip"'
+    headers = {**HEADERS, "ETag": etag, "Vary": "Accept, Accept-Encoding"}
+    if etag in request.headers.get("if-none-match", ""):
         return Response(b"", status_code=304, headers=headers, media_type=file.media_type)
-    return Response(file.content, headers=headers, media_type=file.media_type)
+    if packed is None:
+        return Response(file.content, headers=headers, media_type=file.media_type)
+    return Response(packed, headers={**headers, "Content-Encoding": "gzip"}, media_type=file.media_type)
 
 
 def wants_html(accept: str) -> bool:
@@ -81,5 +109,6 @@ def _read(path: Path) -> PageFile:
 
 
 def _file(content: bytes, suffix: str) -> PageFile:
-    etag = f'"{hashlib.sha256(content).hexdigest()[:20]}"'
-    return PageFile(content=content, media_type=_TYPES[suffix], etag=etag)
+    etag = hashlib.sha256(content).hexdigest()[:20]
+    packed = None if suffix in _PICTURE_TYPES else gzip.compress(content, mtime=0)
+    return PageFile(content=content, packed=packed, media_type=(_TYPES | _PICTURE_TYPES)[suffix], etag=etag)

@@ -108,7 +108,7 @@ def test_browsers_get_the_page(client: TestClient[Litestar], accept: str) -> Non
     assert response.status_code == 200
     assert response.headers["content-type"] == "text/html; charset=utf-8"
     assert response.text.startswith("<!doctype html>")
-    assert response.headers["vary"] == "Accept"
+    assert response.headers["vary"] == "Accept, Accept-Encoding"
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,25 @@ def test_every_file_is_served_as_what_it_is(client: TestClient[Litestar]) -> Non
         assert response.content == file.read_bytes()
 
 
-def test_the_page_is_light() -> None:
-    assert sum(each.stat().st_size for each in STATIC.iterdir()) < 150_000
+def test_the_page_is_light(client: TestClient[Litestar]) -> None:
+    sent = 0
+    for file in STATIC.iterdir():
+        response = client.get(f"/page/{file.name}" if file.name != "index.html" else "/", headers={"accept": CHROME})
+        assert response.status_code == 200
+        sent += int(response.headers["content-length"])
+    assert sent < 150_000
+
+
+def test_files_are_packed_for_who_unpacks_them(client: TestClient[Litestar]) -> None:
+    plain = client.get("/page/text.js", headers={"accept-encoding": "identity"})
+    packed = client.get("/page/text.js", headers={"accept-encoding": "gzip, br"})
+    assert "content-encoding" not in plain.headers
+    assert packed.headers["content-encoding"] == "gzip"
+    assert int(packed.headers["content-length"]) < len(plain.content) / 2
+    assert packed.content == plain.content
+    assert packed.headers["etag"] != plain.headers["etag"]
+    again = client.get("/page/text.js", headers={"accept-encoding": "gzip", "if-none-match": plain.headers["etag"]})
+    assert again.status_code == 200
 
 
 def test_files_that_did_not_change_are_not_sent_again(client: TestClient[Litestar]) -> None:
@@ -186,7 +203,7 @@ def test_nothing_else_is_served(client: TestClient[Litestar], path: str) -> None
 def test_files_are_found_from_wherever_the_page_is(client: TestClient[Litestar], path: str, root: str) -> None:
     html = client.get(path, headers={"accept": CHROME}).text
     found = re.findall(r'(?:href|src)="([^"]*)"', html)
-    assert len(found) == 6
+    assert len(found) > 6
     for each in found:
         assert each.startswith(f"{root}page/") or each == f"{root}metrics"
         assert client.get(str(httpx.URL(f"http://server{path}").join(each))).status_code == 200
@@ -194,7 +211,7 @@ def test_files_are_found_from_wherever_the_page_is(client: TestClient[Litestar],
 
 def test_what_the_files_import_is_there(client: TestClient[Litestar]) -> None:
     for file in STATIC.glob("*.js"):
-        for name in re.findall(r'from "\./([^"]+)"', file.read_text()):
+        for name in re.findall(r'(?:from |import\()"\./([^"]+)"', file.read_text()):
             assert client.get(f"/page/{name}").status_code == 200, f"{file.name} imports {name}"
 
 
@@ -508,12 +525,27 @@ def test_open_pages_do_not_hold_up_the_end_of_the_server() -> None:
             assert list(lines)[-1:] in ([], [""])
 
 
+@pytest.mark.parametrize("path", ["/page/models.json", "/page/samples/scene.jpg", "/page/repository"])
+def test_where_only_the_metrics_are_shown_nothing_else_is(engine: Engine, path: str) -> None:
+    with TestClient(app_of(engine, Page(engine, whole=False))) as client:
+        assert client.get("/", headers={"accept": CHROME}).json()["status"] == "alive"
+        assert client.get(path).status_code == 404
+        html = client.get("/grps/v1/monitor/metrics").text
+        assert 'data-views="metrics" data-opens="metrics"' in html
+        assert client.get("/page/metrics.js").status_code == 200
+
+
 @pytest.mark.slow
-def test_the_page_can_be_turned_off() -> None:
-    with serving("--model", "fixtures/models/classifier", "--no-page") as server:
-        assert httpx.get(server.address, headers={"accept": CHROME}).json()["status"] == "alive"
-        assert httpx.get(f"{server.address}/page/frame.js").status_code == 404
-        assert server.stop() == 0
+@pytest.mark.parametrize(
+    ("arguments", "whole"),
+    [([], True), (["--no-page"], False), (["--host", "0.0.0.0"], False), (["--host", "0.0.0.0", "--page"], True)],
+)
+def test_the_page_is_for_this_machine_unless_told_otherwise(arguments: list[str], whole: bool) -> None:
+    with serving("--model", "fixtures/models/classifier", *arguments) as server:
+        answer = httpx.get(server.address, headers={"accept": CHROME})
+        assert answer.headers["content-type"].startswith("text/html" if whole else "application/json")
+        assert httpx.get(f"{server.address}/page/models.json").status_code == (200 if whole else 404)
+        assert httpx.get(f"{server.address}/grps/v1/monitor/metrics").status_code == 200
 
 
 @given(age=st.floats(0, 1e7))

@@ -125,7 +125,7 @@ export function trendChart({ title, lines, format, least = 0, round = ceiling })
     }
     const place = pointed === null ? size - 1 : Math.min(Math.floor(pointed * size), size - 1);
     for (const each of drawn) say(each.value, format(series[each.name][place]));
-    const units = { 1: "s", 60: "min", 3600: "h" };
+    const units = { 1: "s", 60: "min", 3600: "h", windows: size === 1 ? "window" : "windows" };
     say(then, `−${size} ${units[interval]}`);
     say(when, place === size - 1 ? text.metrics.now : `−${size - 1 - place} ${units[interval]}`);
     cursor.setAttribute("visibility", pointed === null ? "hidden" : "visible");

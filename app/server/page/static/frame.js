@@ -1,13 +1,26 @@
 // The frame around every view: name, navigation, state of the connection.
 //
 // A view is { id, title, open(element, tools) } where open() gives back { change(parameters), close() }.
-// Its address is #id?parameters. To add one, write its module and name it in VIEWS.
+// Its address is #id?parameters. To add one, write its module and name it in VIEWS: it is loaded when it is opened.
 
 import { make, say } from "./dom.js";
-import { metrics } from "./metrics.js";
 import { text } from "./text.js";
 
-const VIEWS = [metrics];
+const ALL = [
+  { id: "try", title: text.try.title, load: async () => (await import("./try.js")).tryView },
+  { id: "request", title: text.request.title, load: async () => (await import("./request.js")).requestView },
+  { id: "explain", title: text.explain.title, load: async () => (await import("./explain.js")).explain },
+  { id: "compare", title: text.compare.title, load: async () => (await import("./compare.js")).compare },
+  { id: "batch", title: text.batch.title, load: async () => (await import("./batch.js")).batch },
+  { id: "recorded", title: text.recorded.title, load: async () => (await import("./recorded.js")).recorded, optional: true },
+  { id: "drift", title: text.drift.title, load: async () => (await import("./drift.js")).drift, optional: true },
+  { id: "models", title: text.models.title, load: async () => (await import("./models.js")).models },
+  { id: "metrics", title: text.metrics.title, load: async () => (await import("./metrics.js")).metrics },
+];
+// The server may show the metrics alone, for which GRPS has an address, and may have no recordings.
+const { views, opens } = document.documentElement.dataset;
+const wanted = views.split(" ");
+const VIEWS = ALL.filter(({ id, optional }) => wanted.includes(id) || (wanted.includes("all") && !optional));
 
 const main = make("main", { id: "view", tabindex: "-1" });
 const state = make("p", { class: "state", role: "status" });
@@ -51,26 +64,42 @@ const tools = {
 
 let shown = null;
 let opened = null;
+let parameters = null;
 
-function route() {
+async function route() {
   const [id, query = ""] = location.hash.slice(1).split("?", 2);
-  const view = VIEWS.find((each) => each.id === id) ?? VIEWS[0];
-  const parameters = new URLSearchParams(query);
+  const view = [id, opens].map((each) => VIEWS.find((known) => known.id === each)).find(Boolean) ?? VIEWS[0];
+  parameters = new URLSearchParams(query);
   if (view === shown) {
-    opened.change(parameters);
+    opened?.change(parameters);
     return;
   }
-  if (opened !== null) opened.close();
-  shown = view;
+  opened?.close();
+  [shown, opened] = [view, null];
   for (const [each, link] of links) {
     if (each === view.id) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   document.title = `${view.title} · ${text.product}`;
   main.replaceChildren();
-  opened = view.open(main, tools);
+  main.dataset.view = view.id;
+  for (const each of [state, about]) say(each, "");
+  delete state.dataset.state;
+  const loaded = await view.load().catch(() => null);
+  // Somebody may have gone on to another view meanwhile.
+  if (view !== shown) return;
+  if (loaded === null) {
+    main.append(make("p", { class: "said", role: "alert" }, text.notLoaded));
+    shown = null;
+    return;
+  }
+  opened = loaded.open(main, tools);
   opened.change(parameters);
 }
 
+// A file that misses its mark would take the place of the page.
+for (const each of ["dragover", "drop"]) {
+  window.addEventListener(each, (event) => event.dataTransfer?.types.includes("Files") && event.preventDefault());
+}
 window.addEventListener("hashchange", route);
 route();

@@ -1,0 +1,151 @@
+"""Loading and unloading models from the page, and who may.
+
+Whether somebody may is asked in one place, `Control.refusal`. A page of another site must never get there by way of a
+browser that runs on this machine: such a page can send simple requests to any address, and can give its own name any
+address (DNS rebinding), but it can neither send a header of its own choice to another origin, nor choose `Host`.
+"""
+
+import ipaddress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from litestar import Response, get, post
+from litestar.handlers import HTTPRouteHandler
+
+from app.engine.registry import Registration
+from app.engine.repository import Repository
+from app.protocols.protocol import HttpRequest, json_response
+from app.protocols.status import http_status
+from tasks.exchange.error import InferenceError
+
+__all__ = ("PAGE_HEADER", "REPOSITORY_PATH", "Control", "Version", "names_loopback")
+
+REPOSITORY_PATH = "/page/repository"
+
+PAGE_HEADER = "charioteer-page"
+"""Carries the origin that the page was opened under. Browsers ask before they send it to another origin, and are
+told no, because nothing here answers that question."""
+
+_FORBIDDEN = 403
+
+
+class Version(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of one model, loaded or only on disk.
+
+    Attributes:
+        name: the model's.
+        version: as text.
+        state: a `ModelState`.
+        reason: why it cannot answer, empty when it can.
+        wanted: False for what was unloaded on purpose, or never loaded.
+    """
+
+    name: str
+    version: str
+    state: str
+    reason: str
+    wanted: bool
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True):
+    admin: bool
+    versions: Sequence[Version]
+
+
+class Control:
+    """What the page's view of models asks for.
+
+    Args:
+        repository: whose models are loaded and unloaded.
+        admin: whether everybody who reaches the page may; None for only those who reach it under a loopback address.
+    """
+
+    def __init__(self, repository: Repository, admin: bool | None = None) -> None:
+        self._repository = repository
+        self._admin = admin
+
+    def refusal(self, headers: Mapping[str, str]) -> str:
+        """Why a request with these headers may change nothing, as a sentence; empty when it may.
+
+        Args:
+            headers: by lower-case name.
+        """
+        if self._admin is False:
+            return "Loading and unloading from the page is switched off here"
+        opened = headers.get(PAGE_HEADER, "")
+        if not opened or not _same_site(headers):
+            return "Only the page itself may load and unload models here"
+        names = (_hostname(f"//{headers.get('host', '')}"), _hostname(opened))
+        if self._admin is None and not all(names_loopback(each) for each in names):
+            return "Only a browser on the server's own machine may load and unload models; --page-admin says otherwise"
+        return ""
+
+    @property
+    def handlers(self) -> list[HTTPRouteHandler]:
+        """The state of every version, and what changes it."""
+        repository = self._repository
+
+        @get(REPOSITORY_PATH)
+        async def show_versions(request: HttpRequest) -> Response[bytes]:
+            found = [_version(each) for each in await repository.index()]
+            answer = _Answer(admin=not self.refusal(request.headers), versions=found)
+            return json_response(msgspec.json.encode(answer))
+
+        @post(f"{REPOSITORY_PATH}/{{name:str}}/load", status_code=200)
+        async def load(request: HttpRequest) -> Response[bytes]:
+            return await self._change(request, repository.load)
+
+        @post(f"{REPOSITORY_PATH}/{{name:str}}/unload", status_code=200)
+        async def unload(request: HttpRequest) -> Response[bytes]:
+            return await self._change(request, repository.unload)
+
+        return [show_versions, load, unload]
+
+    async def _change(self, request: HttpRequest, change: Callable[[str], Awaitable[None]]) -> Response[bytes]:
+        if refusal := self.refusal(request.headers):
+            return _refused(refusal, _FORBIDDEN)
+        try:
+            await change(request.path_params["name"])
+        except InferenceError as error:
+            return _refused(error.message, http_status(error.kind))
+        return json_response(b"{}")
+
+
+def names_loopback(host: str) -> bool:
+    """Whether a host, without its port, is this machine's own: ``localhost``, or an address of the loopback range."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _same_site(headers: Mapping[str, str]) -> bool:
+    """Whether a browser says that the request comes from a page of this very origin, or is silent about it."""
+    if site := headers.get("sec-fetch-site"):
+        return site == "same-origin"
+    origin = headers.get("origin")
+    return origin is None or origin.partition("://")[2] == headers.get("host", "")
+
+
+def _hostname(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _version(registration: Registration) -> Version:
+    source = registration.source
+    return Version(
+        name=source.name,
+        version=source.version,
+        state=registration.state,
+        reason=registration.reason,
+        wanted=registration.wanted,
+    )
+
+
+def _refused(message: str, status: int) -> Response[Any]:
+    return json_response(msgspec.json.encode({"error": message}), status)

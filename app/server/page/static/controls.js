@@ -1,0 +1,100 @@
+// Parts of forms, each with its name.
+
+import { make, say } from "./dom.js";
+
+let made = 0;
+
+export function button(label, act, kind = "plain") {
+  const element = make("button", { type: "button", class: kind }, label);
+  element.addEventListener("click", act);
+  return element;
+}
+
+// A control with its label above it.
+export function field(label, control, hint = "") {
+  control.id ||= `control-${(made += 1)}`;
+  const parts = [make("label", { for: control.id }, label), control];
+  if (hint) {
+    const note = make("p", { class: "hint", id: `${control.id}-hint` }, hint);
+    control.setAttribute("aria-describedby", note.id);
+    parts.push(note);
+  }
+  return make("div", { class: "field" }, ...parts);
+}
+
+// A list of [value, label] to choose from. `select.fill(options, value)` fills it anew.
+export function choice(options, onchange) {
+  const element = make("select");
+  element.fill = (all, value) => {
+    element.replaceChildren(...all.map(([each, label]) => make("option", { value: each }, label)));
+    if (value !== undefined) element.value = value;
+  };
+  element.fill(options);
+  element.addEventListener("change", () => onchange(element.value));
+  return element;
+}
+
+// A slider that tells its value beside its label: { element, value(), set(value) }. `onchange` is told once it rests.
+export function slider({
+  label,
+  min = 0,
+  max = 1,
+  step = 0.01,
+  value,
+  oninput,
+  onchange = () => {},
+  format = (each) => each.toFixed(2),
+}) {
+  const input = make("input", { type: "range", min, max, step });
+  const output = make("output", {}, format(value));
+  const element = field(label, input);
+  element.classList.add("slider");
+  element.firstChild.after(output);
+  const set = (next) => {
+    input.value = next;
+    say(output, format(Number(input.value)));
+  };
+  input.addEventListener("input", () => {
+    say(output, format(Number(input.value)));
+    oninput(Number(input.value));
+  });
+  input.addEventListener("change", () => onchange(Number(input.value)));
+  set(value);
+  return { element, set, value: () => Number(input.value) };
+}
+
+// A group of buttons of which one is pressed: { element, choose(id) }; options are [id, label].
+export function switcher(label, options, onchoose) {
+  const buttons = new Map(options.map(([id, name]) => [id, button(name, () => onchoose(id), "")]));
+  return {
+    element: make("div", { class: "windows", role: "group", "aria-label": label }, ...buttons.values()),
+    choose(chosen) {
+      for (const [id, each] of buttons) each.setAttribute("aria-pressed", id === chosen);
+    },
+  };
+}
+
+// Where what went wrong, or what is going on, is said: { element, fail(sentence), tell(sentence), clear() }.
+export function notice() {
+  const element = make("p", { class: "said", role: "alert", hidden: "" });
+  const show = (kind) => (sentence) => {
+    element.hidden = !sentence;
+    element.dataset.kind = kind;
+    say(element, sentence);
+  };
+  return { element, fail: show("fault"), tell: show("news"), clear: () => show("news")("") };
+}
+
+export async function copy(element, words, value) {
+  const before = element.textContent;
+  await navigator.clipboard.writeText(value);
+  say(element, words.copied);
+  setTimeout(() => say(element, before), 2000);
+}
+
+// Lets the browser save a blob under a name.
+export function save(blob, name) {
+  const link = make("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}

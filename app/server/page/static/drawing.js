@@ -1,0 +1,228 @@
+// Findings as shapes: what they are made of, which are left, which one is under the pointer, and how they are painted.
+//
+// Everything is in pixels of the upright picture; pixel i covers i to i + 1.
+
+const GOLDEN = 137.508;
+const ON_PICTURE = 12;
+const LINE = 2;
+
+// The same for a label everywhere and always: of its letters alone. Neighbouring hashes are far apart on the wheel.
+export function colourOf(label) {
+  const [hue, light] = toneOf(label);
+  return `rgb(${channels(hue, 0.85, light).join(" ")})`;
+}
+
+// Black or white, whichever can be read on the label's colour.
+export function inkOn(label) {
+  const [hue, light] = toneOf(label);
+  const [red, green, blue] = channels(hue, 0.85, light).map((each) => {
+    const share = each / 255;
+    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
+}
+
+function toneOf(label) {
+  let hash = 2166136261;
+  for (const each of String(label)) hash = Math.imul(hash ^ each.codePointAt(0), 16777619) >>> 0;
+  return [((hash % 3600) * GOLDEN) % 360, 0.46 + 0.06 * ((hash >>> 16) % 3)];
+}
+
+function channels(hue, saturation, light) {
+  const reach = saturation * Math.min(light, 1 - light);
+  return [0, 8, 4].map((each) => {
+    const place = (each + hue / 30) % 12;
+    return Math.round(255 * (light - reach * Math.max(-1, Math.min(place - 3, 9 - place, 1))));
+  });
+}
+
+const RINGS = {
+  OBJECT_DETECTION: ({ xmin, ymin, xmax, ymax }) => [
+    [
+      [xmin, ymin],
+      [xmax, ymin],
+      [xmax, ymax],
+      [xmin, ymax],
+    ],
+  ],
+  // Fractions of the picture whatever the rotation, so that they are multiplied first and turned then.
+  ORIENTED_OBJECT_DETECTION({ cx, cy, w, h, r }, width, height) {
+    const [along, across] = [(w * width) / 2, (h * height) / 2];
+    const [cos, sin] = [Math.cos(r), Math.sin(r)];
+    const corner = (x, y) => [cx * width + x * cos - y * sin, cy * height + x * sin + y * cos];
+    return [[corner(-along, -across), corner(along, -across), corner(along, across), corner(-along, across)]];
+  },
+  // Contours run through the centres of pixels.
+  IMAGE_SEGMENTATION: ({ contour }) => contour.map((ring) => ring.map(({ x, y }) => [x + 0.5, y + 0.5])),
+};
+
+// What of `records` has a place in a picture of this size: {index, label, score, kind, rings, bounds}.
+export function shapesOf(task, records, width, height) {
+  const rings = RINGS[task];
+  if (rings === undefined) return [];
+  const kind = { OBJECT_DETECTION: "box", ORIENTED_OBJECT_DETECTION: "turned" }[task] ?? "contour";
+  return records.map((record, index) => {
+    const found = rings(record, width, height);
+    return { index, label: record.label, score: record.score, kind, rings: found, bounds: boundsOf(found) };
+  });
+}
+
+function boundsOf(rings) {
+  const bounds = [Infinity, Infinity, -Infinity, -Infinity];
+  for (const ring of rings) {
+    for (const [x, y] of ring) {
+      bounds[0] = Math.min(bounds[0], x);
+      bounds[1] = Math.min(bounds[1], y);
+      bounds[2] = Math.max(bounds[2], x);
+      bounds[3] = Math.max(bounds[3], y);
+    }
+  }
+  return bounds;
+}
+
+// Those that score at least `score`, of any two of one class that overlap more than `iou` the better, of these `labels`
+// (a Set), at most so many: best first, as the server narrows them.
+export function narrow(shapes, { score = 0, iou = 1, most = Infinity, labels = null } = {}) {
+  const kept = [];
+  const rivals = new Map();
+  for (const shape of [...shapes].sort((one, other) => other.score - one.score)) {
+    if (shape.score < score || (labels !== null && !labels.has(shape.label))) continue;
+    const own = rivals.get(shape.label) ?? [];
+    if (iou < 1 && own.some((each) => overlap(each, shape) > iou)) continue;
+    rivals.set(shape.label, [...own, shape]);
+    kept.push(shape);
+    if (kept.length >= most) break;
+  }
+  return kept;
+}
+
+// Intersection over union: of turned boxes their own, of contours that of the boxes around them.
+export function overlap(one, other) {
+  const width = Math.min(one.bounds[2], other.bounds[2]) - Math.max(one.bounds[0], other.bounds[0]);
+  const height = Math.min(one.bounds[3], other.bounds[3]) - Math.max(one.bounds[1], other.bounds[1]);
+  if (width <= 0 || height <= 0) return 0;
+  const turned = one.kind === "turned";
+  const shared = turned ? area(clipped(one.rings[0], other.rings[0])) : width * height;
+  const size = turned ? (shape) => area(shape.rings[0]) : ({ bounds: [l, t, r, b] }) => (r - l) * (b - t);
+  const union = size(one) + size(other) - shared;
+  return union > 0 ? shared / union : 0;
+}
+
+function area(ring) {
+  let twice = 0;
+  ring.forEach(([x, y], place) => {
+    const [nextX, nextY] = ring[(place + 1) % ring.length];
+    twice += x * nextY - nextX * y;
+  });
+  return Math.abs(twice) / 2;
+}
+
+// Sutherland and Hodgman: what of a convex ring lies inside another, both walked clockwise.
+function clipped(ring, by) {
+  let left = ring;
+  by.forEach(([ax, ay], place) => {
+    const [bx, by_] = by[(place + 1) % by.length];
+    const side = ([x, y]) => (bx - ax) * (y - ay) - (by_ - ay) * (x - ax);
+    const next = [];
+    left.forEach((point, index) => {
+      const before = left[(index + left.length - 1) % left.length];
+      const [here, there] = [side(point), side(before)];
+      if (here >= 0 !== there >= 0) {
+        const share = there / (there - here);
+        next.push(before.map((value, axis) => value + share * (point[axis] - value)));
+      }
+      if (here >= 0) next.push(point);
+    });
+    left = next;
+  });
+  return left;
+}
+
+// The smallest of the shapes at a point of the picture, or undefined. `slack`: so many pixels beside it will do.
+export function hit(shapes, x, y, slack = 0) {
+  const size = ({ bounds: [l, t, r, b] }) => (r - l) * (b - t);
+  const near = shapes.filter(
+    ({ bounds: [l, t, r, b] }) => x >= l - slack && x <= r + slack && y >= t - slack && y <= b + slack,
+  );
+  const inside = near.filter((shape) => shape.kind === "box" || covers(shape.rings, x, y));
+  return (inside.length ? inside : near).reduce(
+    (best, each) => (best === undefined || size(each) < size(best) ? each : best),
+    undefined,
+  );
+}
+
+// The even-odd rule.
+function covers(rings, x, y) {
+  let inside = false;
+  for (const ring of rings) {
+    ring.forEach(([ax, ay], place) => {
+      const [bx, by] = ring[(place + 1) % ring.length];
+      if (ay > y !== by > y && x < ax + ((y - ay) / (by - ay)) * (bx - ax)) inside = !inside;
+    });
+  }
+  return inside;
+}
+
+function pathOf({ rings }) {
+  const path = new Path2D();
+  for (const ring of rings) {
+    // A contour of one point is one pixel.
+    if (ring.length === 1) path.rect(ring[0][0] - 0.5, ring[0][1] - 0.5, 1, 1);
+    else {
+      ring.forEach(([x, y], place) => (place ? path.lineTo(x, y) : path.moveTo(x, y)));
+      path.closePath();
+    }
+  }
+  return path;
+}
+
+const paths = new WeakMap();
+
+// Paints `shapes` with a context whose transform leads from pixels of the picture to its own. `scale` is how many of its
+// own one of the picture becomes, `chosen` the index of the shape to bring out, `width` that of the picture, which no
+// name reaches beyond, `unit` how thick lines are.
+export function paint(context, shapes, { scale = 1, chosen = null, named = true, unit = 1, width = Infinity } = {}) {
+  const order = [...shapes].reverse().sort((one, other) => (one.index === chosen) - (other.index === chosen));
+  context.lineJoin = "round";
+  for (const shape of order) {
+    if (!paths.has(shape)) paths.set(shape, pathOf(shape));
+    const path = paths.get(shape);
+    const colour = colourOf(shape.label);
+    const faint = chosen !== null && shape.index !== chosen;
+    context.fillStyle = colour;
+    context.strokeStyle = colour;
+    if (shape.kind === "contour" || shape.index === chosen) {
+      context.globalAlpha = shape.kind !== "contour" ? 0.18 : faint ? 0.2 : shape.index === chosen ? 0.6 : 0.4;
+      context.fill(path, "evenodd");
+    }
+    context.globalAlpha = faint ? 0.5 : 1;
+    context.lineWidth = ((shape.index === chosen ? 2 : 1) * LINE * unit) / scale;
+    context.stroke(path);
+    if (named) name(context, shape, { scale, unit, width });
+    context.globalAlpha = 1;
+  }
+}
+
+// A plate with label and score on the upper left corner, as large at every zoom.
+function name(context, shape, { scale, unit, width: most }) {
+  const text = `${shape.label} ${(100 * shape.score).toFixed(0)} %`;
+  const size = (ON_PICTURE * unit) / scale;
+  context.font = `600 ${size}px system-ui, "DejaVu Sans", sans-serif`;
+  context.textBaseline = "middle";
+  const [width, height] = [context.measureText(text).width + size * 0.7, size * 1.45];
+  const left = Math.max(0, Math.min(shape.bounds[0] - (LINE * unit) / scale / 2, most - width));
+  const top = shape.bounds[1] - height >= 0 ? shape.bounds[1] - height : Math.max(shape.bounds[1], 0);
+  context.fillStyle = colourOf(shape.label);
+  context.fillRect(left, top, width, height);
+  context.fillStyle = inkOn(shape.label);
+  context.fillText(text, left + size * 0.35, top + height * 0.53);
+}
+
+// The picture with `shapes` on it, in its own size.
+export async function toPng({ bitmap, width, height }, shapes) {
+  const canvas = new OffscreenCanvas(width, height);
+  const context = canvas.getContext("2d");
+  context.drawImage(bitmap, 0, 0);
+  paint(context, shapes, { width, unit: Math.max(1, Math.max(width, height) / 1000) });
+  return canvas.convertToBlob({ type: "image/png" });
+}

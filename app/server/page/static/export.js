@@ -1,0 +1,117 @@
+// What was found, as files: plain JSON, and COCO's.
+
+import { colourOf } from "./drawing.js";
+
+function file(value) {
+  return new Blob([`${JSON.stringify(value, null, 1)}\n`], { type: "application/json" });
+}
+
+// `found`: for each picture { picture, records, shapes }.
+export function written(model, parameters, found) {
+  return file({
+    model: model.name,
+    version: model.version,
+    task_type: model.task_type,
+    parameters,
+    pictures: found.map(({ picture: { name, width, height }, records }) => ({ name, width, height, records })),
+  });
+}
+
+// Boxes are left, top, width, height in pixels. Contours with holes, or in parts, are run lengths, because polygons
+// cannot say so; turned boxes are polygons.
+export function coco(model, found) {
+  const labels = [...model.labels];
+  const annotations = [];
+  found.forEach(({ picture, shapes }, place) => {
+    for (const shape of shapes) {
+      if (!labels.includes(shape.label)) labels.push(shape.label);
+      const [left, top, right, bottom] = shape.bounds;
+      const { area, segmentation } = outline(shape, picture);
+      annotations.push({
+        id: annotations.length + 1,
+        image_id: place + 1,
+        category_id: labels.indexOf(shape.label) + 1,
+        bbox: [left, top, right - left, bottom - top],
+        area,
+        segmentation,
+        iscrowd: Array.isArray(segmentation) ? 0 : 1,
+        score: shape.score,
+      });
+    }
+  });
+  return file({
+    images: found.map(({ picture: { name, width, height } }, place) => ({
+      id: place + 1,
+      file_name: name,
+      width,
+      height,
+    })),
+    annotations,
+    categories: labels.map((name, place) => ({ id: place + 1, name, color: colourOf(name) })),
+  });
+}
+
+function outline(shape, picture) {
+  const {
+    kind,
+    rings,
+    bounds: [left, top, right, bottom],
+  } = shape;
+  if (kind === "contour" && (rings.length > 1 || rings[0].length < 3)) return runs(rings, picture);
+  const area = kind === "box" ? (right - left) * (bottom - top) : polygonArea(rings[0]);
+  return { area, segmentation: kind === "box" ? [] : [rings[0].flat()] };
+}
+
+function polygonArea(ring) {
+  const twice = ring.reduce((sum, [x, y], place) => {
+    const [nextX, nextY] = ring[(place + 1) % ring.length];
+    return sum + x * nextY - nextX * y;
+  }, 0);
+  return Math.abs(twice) / 2;
+}
+
+// COCO's run lengths, column by column, of the pixels inside an odd number of rings or on one of them.
+function runs(rings, { width, height }) {
+  const mask = new Uint8Array(width * height);
+  for (let column = 0; column < width; column += 1) {
+    const crossings = [];
+    for (const ring of rings) {
+      ring.forEach(([ax, ay], place) => {
+        const [bx, by] = ring[(place + 1) % ring.length];
+        const x = column + 0.5;
+        if (ax > x !== bx > x) crossings.push(ay + ((x - ax) / (bx - ax)) * (by - ay));
+      });
+    }
+    crossings.sort((one, other) => one - other);
+    for (let each = 0; each + 1 < crossings.length; each += 2) {
+      const from = Math.max(0, Math.ceil(crossings[each] - 0.5));
+      mask.fill(
+        1,
+        column * height + from,
+        column * height + Math.min(height, Math.floor(crossings[each + 1] - 0.5) + 1),
+      );
+    }
+  }
+  for (const ring of rings)
+    ring.forEach((point, place) => line(mask, height, width, point, ring[(place + 1) % ring.length]));
+  const counts = [0];
+  let [inside, area] = [0, 0];
+  for (const each of mask) {
+    if (each !== inside) {
+      counts.push(0);
+      inside = each;
+    }
+    counts[counts.length - 1] += 1;
+    area += each;
+  }
+  return { area, segmentation: { size: [height, width], counts } };
+}
+
+function line(mask, height, width, [ax, ay], [bx, by]) {
+  const steps = Math.max(1, Math.abs(bx - ax), Math.abs(by - ay));
+  for (let step = 0; step <= steps; step += 1) {
+    const column = Math.floor(ax + ((bx - ax) * step) / steps);
+    const row = Math.floor(ay + ((by - ay) * step) / steps);
+    if (column >= 0 && column < width && row >= 0 && row < height) mask[column * height + row] = 1;
+  }
+}

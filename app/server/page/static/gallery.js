@@ -1,0 +1,173 @@
+// Pictures to ask about: dropped, pasted, picked, taken by the camera, or the server's samples.
+
+import { button } from "./controls.js";
+import { make, say } from "./dom.js";
+import { filesOf, loadSample, openCamera, readPicture, sleep, wake } from "./pictures.js";
+import { session } from "./session.js";
+import { text } from "./text.js";
+
+const words = text.try;
+const THUMB = 72;
+// Small pictures outlast the large ones, and the view.
+const drawn = new WeakMap();
+
+// `area` takes what is dropped; `onshow(picture)` is told which one to show, `onnew(pictures)` which ones came.
+export function gallery({ root, area, samples, onshow, onnew, onsample, fault }) {
+  const input = make("input", {
+    type: "file",
+    accept: "image/*",
+    multiple: "",
+    class: "unseen",
+    "aria-label": words.pick,
+  });
+  input.tabIndex = -1;
+  const strip = make("div", { class: "strip", role: "group", "aria-label": words.pictures, hidden: "" });
+  const dialog = make("dialog", { "aria-label": words.camera });
+  const remove = button(words.remove, () => put([]));
+  const sampleButtons = samples.map(({ name }) => {
+    const each = button(name, () => {
+      const before = location.hash;
+      onsample(name);
+      // Where the address says so already, nobody would be told that it changed.
+      if (location.hash === before) self.sample(name);
+    });
+    each.setAttribute("aria-label", words.sample(name));
+    return each;
+  });
+  const sources = make(
+    "div",
+    { class: "sources" },
+    make("span", { class: "hint drop" }, words.drop),
+    button(words.pick, () => input.click()),
+    input,
+  );
+  // Browsers give pages from other machines no camera unless they came over HTTPS.
+  if (navigator.mediaDevices?.getUserMedia) sources.append(button(words.camera, photograph));
+  if (sampleButtons.length) sources.append(make("span", { class: "hint" }, words.samples), ...sampleButtons);
+  sources.append(make("p", { class: "hint begin" }, words.begin));
+  const element = make("div", { class: "gallery empty" }, sources, strip, dialog);
+  const thumbs = new WeakMap();
+  let shown = null;
+
+  async function add(files) {
+    if (!files.length) return;
+    fault.clear();
+    const read = await Promise.all(files.map((each) => readPicture(each, each.name || "image.png")));
+    put(read);
+  }
+
+  // Puts these in the place of those that were there, and shows the first.
+  function put(pictures) {
+    for (const each of session.pictures) if (each !== shown) sleep(each);
+    session.pictures = pictures;
+    element.classList.toggle("empty", !pictures.length);
+    strip.hidden = pictures.length < 2;
+    strip.replaceChildren(...pictures.map(thumb), remove);
+    for (const each of pictures.slice(1)) sleep(each);
+    onnew(pictures);
+    choose(pictures[0] ?? null);
+  }
+
+  function thumb(picture, place, all) {
+    const name = words.picture(picture.name, place + 1, all.length);
+    const canvas = drawn.get(picture) ?? make("canvas", { width: THUMB, height: THUMB });
+    if (picture.bitmap && !drawn.has(picture)) {
+      const scale = Math.max(THUMB / picture.width, THUMB / picture.height);
+      const [width, height] = [picture.width * scale, picture.height * scale];
+      canvas.getContext("2d").drawImage(picture.bitmap, (THUMB - width) / 2, (THUMB - height) / 2, width, height);
+    }
+    drawn.set(picture, canvas);
+    const each = make("button", { type: "button", "aria-label": name, title: picture.name }, canvas);
+    each.addEventListener("click", () => choose(picture));
+    thumbs.set(picture, each);
+    return each;
+  }
+
+  // The picture before is shown until the next one is awake, and sleeps then.
+  async function choose(picture) {
+    const before = shown;
+    shown = picture;
+    for (const each of session.pictures) thumbs.get(each)?.setAttribute("aria-pressed", each === picture);
+    if (picture !== null) await wake(picture);
+    if (shown === picture) onshow(picture);
+    else if (picture !== null) sleep(picture);
+    if (before !== null && before !== shown) sleep(before);
+  }
+
+  async function photograph() {
+    fault.clear();
+    let camera;
+    try {
+      camera = await openCamera();
+    } catch (error) {
+      fault.fail(words.noCamera(error.message));
+      return;
+    }
+    const take = button(
+      words.take,
+      async () => {
+        put([await camera.take()]);
+        dialog.close();
+      },
+      "main",
+    );
+    dialog.replaceChildren(
+      camera.element,
+      make(
+        "p",
+        { class: "row" },
+        take,
+        button(words.cancel, () => dialog.close()),
+      ),
+    );
+    dialog.onclose = camera.close;
+    dialog.showModal();
+    await camera.play();
+  }
+
+  input.addEventListener("change", () => {
+    add([...input.files]);
+    input.value = "";
+  });
+  const pasted = (event) => {
+    const files = filesOf(event.clipboardData);
+    if (!files.length) return;
+    event.preventDefault();
+    add(files);
+  };
+  const over = (event) => {
+    event.preventDefault();
+    area.classList.toggle("over", event.type === "dragover");
+    if (event.type === "drop") add(filesOf(event.dataTransfer));
+  };
+  document.addEventListener("paste", pasted);
+  for (const event of ["dragover", "dragleave", "drop"]) area.addEventListener(event, over);
+
+  const self = {
+    element,
+    put,
+    choose,
+    shown: () => shown,
+    async sample(name) {
+      fault.clear();
+      try {
+        put([{ ...(await loadSample(root, name)), sample: name }]);
+      } catch (error) {
+        fault.fail(error.message);
+      }
+    },
+    // Says on the thumbnail how many findings there are.
+    mark(picture, words_) {
+      const each = thumbs.get(picture);
+      if (each === undefined) return;
+      if (each.children.length < 2) each.append(make("span"));
+      say(each.lastChild, words_);
+    },
+    close() {
+      document.removeEventListener("paste", pasted);
+      for (const event of ["dragover", "dragleave", "drop"]) area.removeEventListener(event, over);
+      if (dialog.open) dialog.close();
+    },
+  };
+  return self;
+}

@@ -1,0 +1,125 @@
+// Asking a model: the request as a protocol writes it, sent, and its answer read.
+
+import { sortOf } from "./catalogue.js";
+import { base64Of } from "./pictures.js";
+import { PROTOCOLS, bodyText } from "./protocols.js";
+import { text } from "./text.js";
+
+// What the server has against a request, or that it cannot be reached.
+export class InferenceFailure extends Error {
+  constructor(message, status, exchange) {
+    super(message);
+    this.status = status;
+    this.exchange = exchange;
+  }
+}
+
+// Pictures in base64, made once.
+const encodings = new WeakMap();
+
+function encodingOf(picture) {
+  if (!encodings.has(picture)) encodings.set(picture, base64Of(picture.blob));
+  return encodings.get(picture);
+}
+
+// The body of what a protocol wrote: text, or a picture as it is.
+export async function bodyOf(written, data) {
+  if (written.raw !== null) return data[written.raw].blob;
+  const pictures = await Promise.all(data.map((each) => (each?.blob ? encodingOf(each) : "")));
+  const write = (body) => bodyText(body, (index) => pictures[index]);
+  return written.body.lines ? written.body.lines.map((line) => `${write(line)}\n`).join("") : write(written.body);
+}
+
+// Sends a request by the protocol called `id`, and gives back { request, response, milliseconds } as text.
+export async function exchangeBy(id, { root, signal, ...exchange }) {
+  const protocol = PROTOCOLS[id];
+  const written = protocol.write(exchange);
+  const body = await bodyOf(written, exchange.data);
+  const url = new URL((protocol.by ?? "") + written.path, root);
+  const began = performance.now();
+  let response;
+  try {
+    response = await fetch(url, { method: "POST", headers: written.headers, body, signal });
+    const answer = await response.text();
+    const milliseconds = performance.now() - began;
+    const headers = Object.fromEntries(response.headers);
+    return {
+      request: { method: "POST", url: url.href, headers: written.headers, body },
+      response: { status: response.status, headers, text: answer },
+      milliseconds,
+    };
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new InferenceFailure(text.try.unreachable, 0, null);
+  }
+}
+
+function reading(answer) {
+  try {
+    return JSON.parse(answer);
+  } catch {
+    return null;
+  }
+}
+
+function refusal({ status, text: said }) {
+  return reading(said)?.error ?? text.try.refused(status);
+}
+
+const READ = {
+  picture: (answer) => answer.outputs.map((each) => each.data[0]),
+  tensor: (answer) => [answer.outputs],
+};
+
+// Records of an answer of either of Chariot's protocols, a list for each datum.
+function records(catalogue, sort, said) {
+  if (sort === "tensor" || catalogue.chariot_protocol !== "chariot-v2") {
+    return (READ[sort] ?? READ.picture)(JSON.parse(said));
+  }
+  return said
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line).output);
+}
+
+// Asks `model` (of the catalogue) about `data`: pictures, texts, or one object of tensors by name.
+// Throws InferenceFailure with the server's sentence, or AbortError.
+export async function infer(exchange) {
+  const sort = sortOf(exchange.model.task_type);
+  const found = await exchangeBy(sort === "tensor" ? "v2" : "chariot", exchange);
+  if (found.response.status !== 200) throw new InferenceFailure(refusal(found.response), found.response.status, found);
+  const outputs = records(exchange.catalogue, sort, found.response.text);
+  return { outputs, milliseconds: found.milliseconds, exchange: found };
+}
+
+// The pieces of an answer in text, as they are made (Triton's generate_stream).
+export async function* streamAnswer({ root, model, picture = null, text: asked, parameters = {}, signal }) {
+  const url = new URL(`v2/models/${encodeURIComponent(model.name)}/generate_stream`, root);
+  const body = { text_input: asked, parameters };
+  if (picture !== null) body.image = await encodingOf(picture);
+  const request = {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+    signal,
+  };
+  const response = await fetch(url, request).catch((error) => {
+    throw error.name === "AbortError" ? error : new InferenceFailure(text.try.unreachable, 0, null);
+  });
+  if (!response.ok) {
+    const found = { status: response.status, text: await response.text() };
+    throw new InferenceFailure(refusal(found), response.status, { response: found });
+  }
+  let held = "";
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let chunk = await reader.read(); !chunk.done; chunk = await reader.read()) {
+    held += chunk.value;
+    const events = held.split(/\r?\n\r?\n/);
+    held = events.pop();
+    for (const event of events) {
+      const said = reading(event.replace(/^data: ?/, ""));
+      if (said?.error) throw new InferenceFailure(said.error, response.status, null);
+      if (said?.text_output) yield said.text_output;
+    }
+  }
+}

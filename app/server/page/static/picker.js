@@ -1,0 +1,64 @@
+// Choosing the one picture of a view: a file, a sample, or whatever is dropped or pasted anywhere in the view.
+
+import { button } from "./controls.js";
+import { make, say } from "./dom.js";
+import { filesOf, loadSample, readPicture, wake } from "./pictures.js";
+import { text } from "./text.js";
+
+const words = text.picker;
+
+// `onpicture(picture, sample)` is told of each, `onfault(sentence)` of what is none. Gives back
+// { element, sample(name), take(picture), close() }.
+export function picker(main, { root, samples, onpicture, onfault }) {
+  const input = make("input", { type: "file", accept: "image/*", hidden: "", "aria-label": words.choose });
+  const name = make("span", { class: "hint picked" });
+  const offered = samples.map((each) => button(each.name, () => sample(each.name)));
+  const element = make(
+    "div",
+    { class: "picker" },
+    button(words.choose, () => input.click()),
+    input,
+    ...(offered.length ? [make("span", { class: "hint" }, words.samples), ...offered] : []),
+    name,
+  );
+  let turn = 0;
+
+  // Of two that are still being read, the one that was asked for later counts.
+  async function take(reading, from) {
+    const mine = (turn += 1);
+    try {
+      const picture = await reading;
+      if (mine !== turn) return;
+      if (picture.bitmap === null) throw new Error(words.unreadable(picture.name));
+      say(name, words.size(picture.name, picture.width, picture.height));
+      onpicture(picture, from);
+    } catch (error) {
+      if (mine === turn) onfault(error.message);
+    }
+  }
+
+  const sample = (wanted) => take(loadSample(root, wanted), wanted);
+  const file = (files) => files.length && take(readPicture(files[0], files[0].name), "");
+  const drop = (event) => {
+    event.preventDefault();
+    if (event.type === "drop") file(filesOf(event.dataTransfer));
+  };
+  const paste = (event) => file(filesOf(event.clipboardData));
+  input.addEventListener("change", () => {
+    file([...input.files]);
+    // Else the same file, chosen again, would be no change.
+    input.value = "";
+  });
+  for (const each of ["dragover", "drop"]) main.addEventListener(each, drop);
+  document.addEventListener("paste", paste);
+  return {
+    element,
+    sample,
+    take: (picture) => take(wake(picture), ""),
+    close() {
+      turn = -1;
+      for (const each of ["dragover", "drop"]) main.removeEventListener(each, drop);
+      document.removeEventListener("paste", paste);
+    },
+  };
+}

@@ -1,0 +1,101 @@
+// The same request for a shell and for Python. Both run as they are pasted, in the folder that has the pictures.
+
+import { Picture, addressOf, bodyText } from "./protocols.js";
+
+// Whatever it holds, a shell takes it as one word; a name that begins with a dash is no option.
+function quoted(word) {
+  return `'${word.replaceAll("'", "'\\''")}'`;
+}
+
+function fileOf(name) {
+  return name.startsWith("-") ? `./${name}` : name;
+}
+
+export function curl(written, { root, catalogue, data }) {
+  const url = quoted(addressOf(written, root, catalogue));
+  const headers = Object.entries(written.headers).map(([name, value]) => `-H ${quoted(`${name}: ${value}`)}`);
+  const command = [`curl -s ${url}`, ...headers].join(" \\\n  ");
+  if (written.raw !== null) return `${command} \\\n  --data-binary @- < ${quoted(fileOf(data[written.raw].name))}`;
+  const picture = (index) => `$(base64 < ${quoted(fileOf(data[index].name))} | tr -d '\\n')`;
+  // What a shell would read in a here-document.
+  const plain = (part) => part.replace(/[\\$`]/g, "\\$&");
+  const lines = (written.body.lines ?? [written.body]).map((each) => bodyText(each, picture, plain));
+  return `${command} \\\n  --data-binary @- <<JSON\n${lines.join("\n")}\nJSON`;
+}
+
+export function python(written, { root, catalogue, data }) {
+  if (written.port === "grpc") return pythonGrpc(written, { root, catalogue, data });
+  const url = addressOf(written, root, catalogue);
+  const headers = literal(written.headers, data, 0);
+  if (written.raw !== null) {
+    return [
+      "from urllib.request import Request, urlopen",
+      "",
+      `body = open(${string(data[written.raw].name)}, "rb").read()`,
+      `request = Request(${string(url)}, body, ${headers})`,
+      "print(urlopen(request).read().decode())",
+    ].join("\n");
+  }
+  const many = written.body.lines;
+  return [
+    ...(data.some((each) => each.blob) ? ["import base64"] : []),
+    "import json",
+    "from urllib.request import Request, urlopen",
+    "",
+    ...reader(data),
+    `body = ${literal(many ?? written.body, data, 0)}`,
+    many ? `text = "\\n".join(json.dumps(each) for each in body)` : "text = json.dumps(body)",
+    `request = Request(${string(url)}, text.encode(), ${headers})`,
+    "print(urlopen(request).read().decode())",
+  ].join("\n");
+}
+
+function pythonGrpc(written, { root, catalogue, data }) {
+  return [
+    ...(data.some((each) => each.blob) ? ["import base64"] : []),
+    "import grpc",
+    "from google.protobuf.json_format import ParseDict",
+    "from tritonclient.grpc import InferResult, service_pb2, service_pb2_grpc",
+    "",
+    ...reader(data),
+    `body = ${literal(written.body, data, 0)}`,
+    'unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]',
+    `channel = grpc.insecure_channel(${string(addressOf(written, root, catalogue))}, unlimited)`,
+    "stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)",
+    "answer = stub.ModelInfer(ParseDict(body, service_pb2.ModelInferRequest()))",
+    "for output in answer.outputs:",
+    "    print(output.name, InferResult(answer).as_numpy(output.name))",
+  ].join("\n");
+}
+
+function reader(data) {
+  if (!data.some((each) => each.blob)) return [];
+  return ["", "def picture(name):", '    return base64.b64encode(open(name, "rb").read()).decode()', "", ""];
+}
+
+// JSON's texts are Python's.
+function string(value) {
+  return JSON.stringify(value);
+}
+
+const WORDS = new Map([
+  [null, "None"],
+  [true, "True"],
+  [false, "False"],
+]);
+const WIDE = 88;
+
+function literal(value, data, depth) {
+  if (value instanceof Picture) return `picture(${string(data[value.index].name)})`;
+  if (WORDS.has(value)) return WORDS.get(value);
+  if (typeof value !== "object") return string(value);
+  const list = Array.isArray(value);
+  const parts = list
+    ? value.map((each) => literal(each, data, depth + 1))
+    : Object.entries(value).map(([name, each]) => `${string(name)}: ${literal(each, data, depth + 1)}`);
+  const [begin, end] = list ? "[]" : "{}";
+  const line = `${begin}${parts.join(", ")}${end}`;
+  if (line.length + 4 * depth <= WIDE && !line.includes("\n")) return line;
+  const pad = "    ".repeat(depth + 1);
+  return `${begin}\n${parts.map((each) => `${pad}${each},\n`).join("")}${"    ".repeat(depth)}${end}`;
+}

@@ -1,0 +1,276 @@
+// A picture with shapes over it, which can be zoomed, moved and pointed at.
+
+import { make, say } from "./dom.js";
+import { hit, paint } from "./drawing.js";
+import { text } from "./text.js";
+
+const words = text.viewer;
+const CLOSEST = 40;
+const STEP = 1.25;
+const FARTHEST_MOVE = 40;
+const NEAR = 6;
+// Beyond so many screen pixels for one of the picture, its pixels are shown as squares.
+const SQUARES = 3;
+
+export function viewer({ label }) {
+  const [ground, over] = [make("canvas", { class: "ground" }), make("canvas", { class: "over" })];
+  const zoom = make("output", { class: "zoom" });
+  const keys = make("span", { class: "hint" }, words.keys);
+  const stage = make("div", { class: "stage", tabindex: "0", role: "group", "aria-label": label }, ground, over);
+  const tools = make(
+    "div",
+    { class: "viewer-tools", role: "group", "aria-label": words.zoom },
+    tool("−", words.out, () => zoomBy(1 / STEP)),
+    zoom,
+    tool("+", words.in, () => zoomBy(STEP)),
+    tool(words.fitShort, words.fit, fit),
+    tool("1:1", words.whole, () => zoomTo(1)),
+    keys,
+  );
+  const element = make("div", { class: "viewer" }, stage, tools);
+
+  let picture = null;
+  let levels = [];
+  let shapes = [];
+  let chosen = null;
+  let haze = { bitmap: null, opacity: 0 };
+  let place = { scale: 1, x: 0, y: 0 };
+  let [fitted, dirty, waiting] = [true, { ground: false, over: false }, false];
+  const pointers = new Map();
+  let pinch = 0;
+  const self = { element, show, shapes: setShapes, overlay, choose, place: () => ({ ...place }), restore, fit, close };
+  self.onhover = () => {};
+  self.onplace = () => {};
+
+  function tool(sign, name, act) {
+    const button = make("button", { type: "button", "aria-label": name, title: name }, sign);
+    button.addEventListener("click", act);
+    return button;
+  }
+
+  function redraw(...parts) {
+    for (const part of parts) dirty[part] = true;
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => {
+      waiting = false;
+      if (dirty.ground) drawGround();
+      if (dirty.over) drawOver();
+      dirty = { ground: false, over: false };
+    });
+  }
+
+  function cleared(canvas) {
+    const context = canvas.getContext("2d");
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    const ratio = canvas.width / (stage.clientWidth || 1);
+    context.setTransform(place.scale * ratio, 0, 0, place.scale * ratio, place.x * ratio, place.y * ratio);
+    return [context, ratio];
+  }
+
+  function drawGround() {
+    const [context, ratio] = cleared(ground);
+    if (picture === null) return;
+    const { width, height } = picture;
+    const needed = width * place.scale * ratio;
+    const level = levels.findLast((each) => each.width >= needed) ?? levels[0];
+    context.imageSmoothingEnabled = place.scale * ratio < SQUARES;
+    if (level) context.drawImage(level, 0, 0, width, height);
+    if (haze.bitmap !== null) {
+      context.globalAlpha = haze.opacity;
+      context.imageSmoothingEnabled = true;
+      context.drawImage(haze.bitmap, 0, 0, width, height);
+      context.globalAlpha = 1;
+    }
+  }
+
+  function drawOver() {
+    const [context, ratio] = cleared(over);
+    if (picture === null) return;
+    const [left, top] = [-place.x / place.scale, -place.y / place.scale];
+    const [right, bottom] = [left + stage.clientWidth / place.scale, top + stage.clientHeight / place.scale];
+    const near = shapes.filter(({ bounds: [l, t, r, b] }) => r >= left && l <= right && b >= top && t <= bottom);
+    paint(context, near, { scale: place.scale * ratio, unit: ratio, chosen, width: picture.width });
+  }
+
+  // Halves of a large picture, so that a small view of it costs little and looks smooth.
+  async function halve(of) {
+    let last = of.bitmap;
+    while (last !== null && Math.max(last.width, last.height) > 1200) {
+      const size = { resizeWidth: Math.ceil(last.width / 2), resizeHeight: Math.ceil(last.height / 2) };
+      last = await createImageBitmap(last, { ...size, resizeQuality: "medium" });
+      if (picture !== of) {
+        last.close();
+        return;
+      }
+      levels.push(last);
+    }
+    redraw("ground");
+  }
+
+  // The picture itself is whoever's it was.
+  function forget() {
+    for (const each of levels.slice(1)) each.close();
+    [picture, levels] = [null, []];
+  }
+
+  function show(next) {
+    forget();
+    picture = next;
+    levels = next?.bitmap ? [next.bitmap] : [];
+    [shapes, chosen, haze] = [[], null, { bitmap: null, opacity: 0 }];
+    stage.style.setProperty("--ratio", next?.height ? next.width / next.height : "");
+    fit();
+    if (next !== null) halve(next);
+  }
+
+  function setShapes(next) {
+    shapes = next;
+    redraw("over");
+  }
+
+  function overlay(bitmap, opacity) {
+    haze = { bitmap, opacity };
+    redraw("ground");
+  }
+
+  function choose(index) {
+    if (index === chosen) return;
+    chosen = index;
+    redraw("over");
+  }
+
+  function move(next, told = true) {
+    place = next;
+    stage.classList.toggle("fitted", fitted);
+    say(zoom, `${Math.round(100 * place.scale)} %`);
+    redraw("ground", "over");
+    if (told) self.onplace({ ...place });
+  }
+
+  function restore(next) {
+    fitted = false;
+    move(next, false);
+  }
+
+  function fit() {
+    fitted = true;
+    const [width, height] = [stage.clientWidth, stage.clientHeight];
+    if (picture === null || !picture.width || !width || !height) {
+      move({ scale: 1, x: 0, y: 0 });
+      return;
+    }
+    const scale = Math.min(width / picture.width, height / picture.height, CLOSEST);
+    move({ scale, x: (width - picture.width * scale) / 2, y: (height - picture.height * scale) / 2 });
+  }
+
+  function zoomBy(factor, x = stage.clientWidth / 2, y = stage.clientHeight / 2) {
+    zoomTo(place.scale * factor, x, y);
+  }
+
+  function zoomTo(wanted, x = stage.clientWidth / 2, y = stage.clientHeight / 2) {
+    if (picture === null) return;
+    fitted = false;
+    const scale = Math.max(0.02, Math.min(CLOSEST, wanted));
+    const grown = scale / place.scale;
+    move({ scale, x: x - (x - place.x) * grown, y: y - (y - place.y) * grown });
+  }
+
+  function shift(x, y) {
+    if (picture === null) return;
+    fitted = false;
+    move({ ...place, x: place.x + x, y: place.y + y });
+  }
+
+  function at(event) {
+    const { left, top } = stage.getBoundingClientRect();
+    return [event.clientX - left, event.clientY - top];
+  }
+
+  function point(event) {
+    const [x, y] = at(event);
+    const found = hit(shapes, (x - place.x) / place.scale, (y - place.y) / place.scale, NEAR / place.scale);
+    tell(found?.index ?? null);
+  }
+
+  function tell(index) {
+    if (index === chosen) return;
+    choose(index);
+    self.onhover(index);
+  }
+
+  stage.addEventListener(
+    "wheel",
+    (event) => {
+      if (picture === null) return;
+      event.preventDefault();
+      zoomBy(Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.0015)), ...at(event));
+    },
+    { passive: false },
+  );
+  stage.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0) return;
+    stage.setPointerCapture(event.pointerId);
+    pointers.set(event.pointerId, [event.clientX, event.clientY]);
+    pinch = 0;
+  });
+  stage.addEventListener("pointermove", (event) => {
+    const before = pointers.get(event.pointerId);
+    if (before === undefined) {
+      point(event);
+      return;
+    }
+    pointers.set(event.pointerId, [event.clientX, event.clientY]);
+    if (pointers.size === 1) shift(event.clientX - before[0], event.clientY - before[1]);
+    if (pointers.size !== 2) return;
+    const [[ax, ay], [bx, by]] = pointers.values();
+    const apart = Math.hypot(ax - bx, ay - by);
+    if (pinch > 0) zoomBy(apart / pinch, ...at({ clientX: (ax + bx) / 2, clientY: (ay + by) / 2 }));
+    pinch = apart;
+  });
+  for (const end of ["pointerup", "pointercancel"]) {
+    stage.addEventListener(end, (event) => {
+      pointers.delete(event.pointerId);
+      pinch = 0;
+      if (event.type === "pointerup" && event.pointerType === "touch") point(event);
+    });
+  }
+  stage.addEventListener("pointerleave", () => tell(null));
+  stage.addEventListener("dblclick", fit);
+  stage.addEventListener("keydown", (event) => {
+    const act = {
+      "+": () => zoomBy(STEP),
+      "=": () => zoomBy(STEP),
+      "-": () => zoomBy(1 / STEP),
+      0: fit,
+      1: () => zoomTo(1),
+      ArrowLeft: () => shift(FARTHEST_MOVE, 0),
+      ArrowRight: () => shift(-FARTHEST_MOVE, 0),
+      ArrowUp: () => shift(0, FARTHEST_MOVE),
+      ArrowDown: () => shift(0, -FARTHEST_MOVE),
+      Escape: () => tell(null),
+    }[event.key];
+    if (act === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    act();
+  });
+
+  const observer = new ResizeObserver(() => {
+    const ratio = window.devicePixelRatio || 1;
+    for (const canvas of [ground, over]) {
+      canvas.width = Math.round(stage.clientWidth * ratio);
+      canvas.height = Math.round(stage.clientHeight * ratio);
+    }
+    if (fitted) fit();
+    else redraw("ground", "over");
+  });
+  observer.observe(stage);
+
+  function close() {
+    forget();
+    observer.disconnect();
+  }
+
+  return self;
+}

@@ -1,0 +1,108 @@
+"""What listens beside the main port answers by way of it as it does there."""
+
+import json
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.chariot import PICTURE
+from tests.server_process import serving
+
+GRPC = "/page/grpc/inference.GRPCInferenceService/ModelInfer"
+TENSORFLOW_SERVING = "/page/tensorflow-serving"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[httpx.Client]:
+    with serving() as server, httpx.Client(base_url=server.address) as client:
+        yield client
+
+
+def ports(client: httpx.Client) -> dict[str, int]:
+    return client.get("/page/models.json").json()["ports"]
+
+
+def test_the_ports_are_the_real_ones(client: httpx.Client) -> None:
+    found = ports(client)
+    alone = httpx.get(f"http://127.0.0.1:{found['tensorflow_serving']}/v1/models/half_plus_two")
+    assert alone.json()["model_version_status"][0]["state"] == "AVAILABLE"
+    assert len({*found.values(), client.base_url.port}) == 3
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/v1/models/half_plus_two:predict", b'{"instances": [1, 2, 5]}'),
+        ("POST", "/v1/models/half_plus_two:predict", b'{"instances": ['),
+        ("POST", "/v1/models/detector:predict", json.dumps({"instances": [{"b64": PICTURE}]}).encode()),
+        ("GET", "/v1/models/half_plus_tw%6F/metadata", b""),
+        ("GET", "/v1/models/none?a=b", b""),
+        ("GET", "/v2", b""),
+        ("DELETE", "/v1/models/half_plus_two", b""),
+        ("GET", "", b""),
+    ],
+)
+def test_tensorflow_serving_answers_as_on_its_port(client: httpx.Client, method: str, path: str, body: bytes) -> None:
+    port = ports(client)["tensorflow_serving"]
+    there = httpx.request(method, f"http://127.0.0.1:{port}{path}", content=body)
+    here = client.request(method, f"{TENSORFLOW_SERVING}{path}", content=body)
+    assert (here.status_code, here.headers["content-type"]) == (there.status_code, there.headers["content-type"])
+    assert here.content == there.content
+
+
+def test_long_answers_are_packed_once(client: httpx.Client) -> None:
+    body = {"instances": list(range(20_000))}
+    response = client.post(f"{TENSORFLOW_SERVING}/v1/models/half_plus_two:predict", json=body)
+    assert response.headers["content-encoding"] == "gzip"
+    assert response.json()["predictions"][:3] == [2.0, 2.5, 3.0]
+
+
+def test_a_call_over_grpc_is_made(client: httpx.Client) -> None:
+    given = {"name": "x", "datatype": "FP32", "shape": [2], "contents": {"fp32_contents": [1, 2]}}
+    answer = client.post(GRPC, json={"model_name": "half_plus_two", "inputs": [given]})
+    assert answer.json() == {
+        "model_name": "half_plus_two",
+        "model_version": "1",
+        "outputs": [{"name": "y", "datatype": "FP32", "shape": ["2"]}],
+        "raw_output_contents": ["AAAgQAAAQEA="],
+    }
+    assert 'protocol="kserve-v2-grpc"' in client.get("/metrics").text
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "Expected a ModelInferRequest"),
+        (b"[]", "Expected a ModelInferRequest"),
+        (b'"a"', "Expected a ModelInferRequest"),
+        (b"\xff", "Expected a ModelInferRequest"),
+        (b'{"inputs": 3}', "Expected a ModelInferRequest"),
+        (b'{"who": 3}', "Expected a ModelInferRequest"),
+        (b'{"model_name": ' + b"[" * 100_000, "Expected a ModelInferRequest"),
+        (b'{"model_name": "none"}', "NOT_FOUND: Model 'none' is not known"),
+        (b'{"model_name": "half_plus_two"}', "INVALID_ARGUMENT"),
+    ],
+)
+def test_what_is_no_call_is_said(client: httpx.Client, body: bytes, said: str) -> None:
+    response = client.post(GRPC, content=body)
+    assert response.status_code == 400
+    assert said in response.json()["error"]
+
+
+@pytest.mark.parametrize("path", ["/page/grpc/inference.GRPCInferenceService/ModelStreamInfer", "/page/grpc", GRPC])
+def test_no_other_call_is_made(client: httpx.Client, path: str) -> None:
+    assert client.get(path).status_code in (404, 405)
+
+
+def test_what_is_switched_off_is_not_reached() -> None:
+    arguments = ("--model", "fixtures/models/half_plus_two", "--no-grpc", "--no-tensorflow-serving")
+    with serving(*arguments) as server:
+        assert httpx.get(f"{server.address}/page/models.json").json()["ports"] == {
+            "grpc": None,
+            "tensorflow_serving": None,
+        }
+        assert httpx.post(f"{server.address}{GRPC}", json={}).status_code == 404
+        assert httpx.get(f"{server.address}{TENSORFLOW_SERVING}/v1/models/half_plus_two").status_code == 404

@@ -1,0 +1,92 @@
+"""Every view, as axe-core sees it, in both schemes and at both widths; and how much of it goes over the wire."""
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, FloatRect, Locator, expect
+
+from tests.browser.axe import violations
+from tests.browser.looking import DESKTOP, PHONE, Scheme, Size, fits, looking
+from tests.server_process import ROOT, serving
+
+# Each view's address, and a text that it shows once it is there with something in it.
+VIEWS = {
+    "try": ("#try?model=detector&sample=scene.jpg", "yellow circle"),
+    "request": ("#request?model=detector&sample=scene.jpg", "Request"),
+    "explain": ("#explain?model=detector&image=scene.jpg&method=occlusion&grid=4", "matters most"),
+    "compare": ("#compare?a=detector&b=segmenter&image=scene.jpg", "only left"),
+    "batch": ("#batch?model=detector", "drop them here"),
+    "recorded": ("#recorded", "Filters"),
+    "models": ("#models?model=detector", "How it is read"),
+    "metrics": ("#metrics", "This process"),
+}
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("recorded")
+    models = str(ROOT / "fixtures" / "models")
+    with serving("--model-repository", models, "--record", str(folder / "store.db")) as process:
+        yield process.address
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")], ids=["desktop-light", "phone-dark"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_everybody_can_use_it(
+    browser: Browser, server: str, view: str, size: Size, scheme: Scheme, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    address, told = VIEWS[view]
+    with looking(browser, f"{server}/{address}", size=size, scheme=scheme) as page:
+        expect(page.get_by_role("main").get_by_text(told).locator("visible=true").first).to_be_visible()
+        expect(page.get_by_role("heading", level=1)).to_have_count(1)
+        page.screenshot(path=tmp_path_factory.mktemp(view) / f"{scheme}-{size[0]}.png", full_page=True)
+        assert violations(page) == []
+        fits(page, size)
+        current = page.get_by_role("navigation").locator("[aria-current=page]")
+        expect(current).to_have_attribute("href", f"#{view}")
+        assert not [each for each in page.locator("button").all() if each.is_visible() and height(each) < 24]
+
+
+def height(element: Locator) -> float:
+    box = element.bounding_box()
+    # WCAG 2.2, 2.5.8: 24 pixels, or as much room around it, as the names in rows of a table have.
+    return 0 if box is None else max(box["height"], row["height"] if (row := row_of(element)) else 0)
+
+
+def row_of(element: Locator) -> FloatRect | None:
+    row = element.locator("xpath=ancestor::tr")
+    return row.bounding_box() if row.count() else None
+
+
+# Bytes on the way and unpacked of the page's own files, without pictures and answers.
+WEIGHT = """() => {
+  const own = /[/]page[/][^/]+[.](js|css|svg)$/;
+  const files = performance.getEntriesByType("resource").filter((each) => own.test(each.name));
+  const all = [...performance.getEntriesByType("navigation"), ...files];
+  const sum = (key) => all.reduce((total, each) => total + each[key], 0);
+  return [all.length, sum("transferSize"), sum("decodedBodySize")];
+}"""
+
+
+def test_the_page_weighs_little(browser: Browser, server: str) -> None:
+    """How long it took is told, and not judged: a busy machine is no fault of the page."""
+    with looking(browser, server) as page:
+        expect(page.get_by_role("heading", level=1)).to_have_text("Try")
+        page.wait_for_load_state("networkidle")
+        number, first, _ = page.evaluate(WEIGHT)
+        paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        for view in VIEWS:
+            page.get_by_role("navigation").locator(f"[href='#{view}']").click()
+            expect(page.locator("main")).to_have_attribute("data-view", view)
+            expect(page.get_by_role("heading", level=1)).to_be_visible()
+        _, sent, unpacked = page.evaluate(WEIGHT)
+        sys.stdout.write(
+            f"first view {first / 1000:.0f} kB in {number} files, painted after {paint:.0f} ms; "
+            f"all views {sent / 1000:.0f} kB, {unpacked / 1000:.0f} kB unpacked\n"
+        )
+        assert number <= 36
+        assert first < 75_000
+        assert sent < 150_000

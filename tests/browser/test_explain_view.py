@@ -1,0 +1,134 @@
+"""The page's view of explanations: what it asks for, and the map that it lays over the picture."""
+
+import base64
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser, Page, Response, expect
+
+from tests.browser.looking import looking
+from tests.pictures import base64_text
+from tests.server_process import ROOT, serving
+
+MODELS = ROOT / "fixtures" / "models"
+SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
+QUICK = "method=occlusion&grid=4"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with serving("--model-repository", str(MODELS)) as process:
+        yield process.address
+
+
+def explains(response: Response) -> bool:
+    return response.url.endswith(":explain")
+
+
+def saved(page: Page) -> Image.Image:
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Save as PNG").click()
+    return Image.open(waiting.value.path()).convert("RGB")
+
+
+def grey(answer: dict[str, Any], place: int) -> Any:
+    png = base64.b64decode(answer["explanations"][0][place]["saliency"]["png"])
+    return np.asarray(Image.open(io.BytesIO(png)).convert("L"))
+
+
+def test_the_map_is_the_one_of_the_answer(browser: Browser, server: str) -> None:
+    with looking(browser, f"{server}/#explain?model=detector") as page:
+        page.get_by_role("button", name="scene.jpg").click()
+        expect(page.get_by_text("scene.jpg, 640 \u00d7 480")).to_be_visible()
+        page.get_by_label("Method").select_option("occlusion")
+        page.get_by_label("Grid").fill("4")
+        with page.expect_response(explains) as waiting:
+            page.get_by_role("button", name="Explain", exact=True).click()
+        sent: Any = waiting.value.request.post_data_json
+        answer = waiting.value.json()
+        assert sent["instances"] == [{"b64": base64_text(SCENE.read_bytes())}]
+        assert sent["parameters"] == {"method": "occlusion", "grid": 4, "seed": 0}
+        found = answer["explanations"][0]
+        choices = page.get_by_role("radio")
+        expect(choices).to_have_count(len(found))
+        labels = page.get_by_role("radiogroup").locator("label").all_inner_texts()
+        assert [each.split("\n")[0] for each in labels] == [each["label"] for each in found]
+        choices.nth(1).check()
+        slider = page.get_by_label("Opacity of the map")
+        slider.press("End")
+        expect(page.get_by_text("100 %", exact=True)).to_be_visible()
+        picture = saved(page)
+        assert picture.size == (640, 480)
+        # All of the map, away from the box and its name: inferno is light where the map is.
+        light = np.asarray(picture.convert("L"), dtype=np.float64)
+        map_ = grey(answer, 1).astype(np.float64)
+        record = answer["predictions"][0][found[1]["index"]]
+        seen = np.ones(map_.shape, dtype=bool)
+        left, top, right, bottom = (int(record[key]) for key in ("xmin", "ymin", "xmax", "ymax"))
+        seen[max(0, top - 30) : bottom + 8, max(0, left - 8) : right + 140] = False
+        assert np.corrcoef(light[seen], map_[seen])[0, 1] > 0.95
+        slider.press("Home")
+        expect(page.get_by_text("0 %", exact=True)).to_be_visible()
+        plain = np.asarray(Image.open(SCENE).convert("L"), dtype=np.float64)
+        assert abs(np.asarray(saved(page).convert("L"), dtype=np.float64) - plain)[seen].mean() < 2
+
+
+def test_an_address_is_explained_at_once(browser: Browser, server: str) -> None:
+    with looking(browser, f"{server}/#explain?model=classifier&image=shape.jpg&{QUICK}") as page:
+        expect(page.get_by_role("radio")).to_have_count(1)
+        expect(page.get_by_text("1 finding explained")).to_be_visible()
+        assert "model=classifier&image=shape.jpg" in page.url
+
+
+def test_all_of_it_by_keyboard(browser: Browser, server: str) -> None:
+    with looking(browser, f"{server}/#explain?model=detector&image=scene.jpg&{QUICK}") as page:
+        first = page.get_by_role("radio", name="yellow circle")
+        expect(first).to_be_checked()
+        page.get_by_role("button", name="Explain", exact=True).focus()
+        page.keyboard.press("Tab")
+        expect(first).to_be_focused()
+        page.keyboard.press("ArrowDown")
+        expect(page.get_by_role("radio", name="purple star")).to_be_checked()
+        page.keyboard.press("Tab")
+        expect(page.get_by_label("Opacity of the map")).to_be_focused()
+        page.keyboard.press("ArrowRight")
+        expect(page.get_by_text("61 %", exact=True)).to_be_visible()
+
+
+def test_a_long_one_is_stopped(browser: Browser, server: str) -> None:
+    with looking(browser, f"{server}/#explain?model=segmenter&image=scene.jpg&samples=2000&grid=32") as page:
+        stop = page.get_by_role("button", name="Stop")
+        stop.click()
+        expect(page.get_by_text("Stopped", exact=True)).to_be_visible()
+        expect(page.get_by_role("button", name="Explain", exact=True)).to_be_focused()
+
+
+def test_a_refusal_is_a_sentence(browser: Browser, server: str, tmp_path: Path) -> None:
+    url = f"{server}/#explain?model=detector&image=scene.jpg&samples=99999"
+    with looking(browser, url, broken=True) as page:
+        expect(page.get_by_role("alert")).to_contain_text("parameters.samples: Expected")
+        page.screenshot(path=tmp_path / "refused.png")
+        (tmp_path / "not.jpg").write_bytes(b"no picture")
+        page.locator("input[type=file]").set_input_files(tmp_path / "not.jpg")
+        expect(page.get_by_role("alert")).to_have_text("not.jpg is not a picture that this browser can show")
+
+
+def test_nothing_found_is_said(browser: Browser, server: str) -> None:
+    with looking(browser, f"{server}/#explain?model=detector&image=photo.jpg&{QUICK}") as page:
+        expect(page.get_by_text("so there is nothing to explain").first).to_be_visible()
+        expect(page.get_by_role("button", name="Save as PNG")).to_be_hidden()
+
+
+def test_a_server_without_such_models_says_so(browser: Browser) -> None:
+    with (
+        serving("--model", str(MODELS / "half_plus_two")) as process,
+        looking(browser, f"{process.address}/#explain") as page,
+    ):
+        expect(page.get_by_text("No model here can be explained")).to_be_visible()

@@ -1,0 +1,178 @@
+"""The page's view of models: what there is, why one cannot answer, and loading and unloading it."""
+
+import shutil
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser.looking import looking
+from tests.server_process import ROOT, serving
+
+MODELS = ROOT / "fixtures" / "models"
+NASTY = "<img src=x onerror=alert(1)>"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A detector that answers, a model with a name that is HTML, and one whose file is broken."""
+    repository = tmp_path_factory.mktemp("repository")
+    shutil.copytree(MODELS / "detector", repository / "detector")
+    shutil.copytree(MODELS / "half_plus_two", repository / NASTY)
+    shutil.copytree(MODELS / "classifier", repository / "torn")
+    for file in (repository / "torn").rglob("*.onnx"):
+        file.write_bytes(b"torn")
+    with serving("--model-repository", str(repository)) as process:
+        yield process.address
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[str]:
+    """A page of another origin, on this machine."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  its name there
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as other:
+        Thread(target=other.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{other.server_port}/"
+        other.shutdown()
+
+
+def state(server: str, name: str) -> str:
+    found = httpx.post(f"{server}/v2/repository/index").json()
+    return next(each["state"] for each in found if each["name"] == name)
+
+
+def test_it_shows_what_a_model_takes_and_gives(browser: Browser, server: str) -> None:
+    told = httpx.get(f"{server}/v2/models/detector").json()
+    # The records as JSON text are V2's own way of giving them.
+    assert told["outputs"].pop(0)["name"] == "predictions"
+    with looking(browser, f"{server}/#models?model=detector") as page:
+        expect(page.get_by_text("3 models, 2 ready")).to_be_visible()
+        detector = page.get_by_role("region", name="detector", exact=True)
+        for role in ("inputs", "outputs"):
+            rows = detector.get_by_role("table", name=role.capitalize()).locator("tbody tr")
+            expect(rows).to_have_count(len(told[role]))
+            for row, tensor in zip(rows.all(), told[role], strict=True):
+                sizes = ", ".join("any" if size < 0 else str(size) for size in tensor["shape"])
+                assert row.locator("th, td").all_inner_texts() == [tensor["name"], tensor["datatype"], f"[{sizes}]"]
+        expect(detector.get_by_role("listitem").filter(has_text="purple star")).to_be_visible()
+        score = detector.get_by_role("table", name="Parameters").get_by_role("row", name="score_threshold")
+        expect(score).to_contain_text("number, 0 to 1")
+        for link in detector.get_by_role("link").all():
+            address = link.get_attribute("href") or ""
+            assert address.startswith("#") or httpx.get(address).status_code == 200
+
+
+def test_it_says_why_a_model_cannot_answer(browser: Browser, server: str) -> None:
+    with looking(browser, f"{server}/#models", broken=True) as page:
+        torn = page.get_by_role("region", name="torn", exact=True)
+        expect(torn).to_contain_text("not ready")
+        expect(torn).to_contain_text("Version 1: ")
+        expect(torn.get_by_role("button", name="Load torn")).to_be_visible()
+        expect(torn.get_by_role("button", name="Unload torn")).to_be_hidden()
+        torn.get_by_role("button", name="Load torn").click()
+        expect(page.get_by_role("alert")).to_contain_text("torn could not be loaded: ")
+        expect(torn.get_by_role("button", name="Load torn")).to_be_focused()
+
+
+def test_names_are_text(browser: Browser, server: str) -> None:
+    with looking(browser, f"{server}/#models") as page:
+        page.get_by_role("button", name=NASTY, exact=True).click()
+        expect(page.get_by_role("region", name=NASTY, exact=True).get_by_role("table", name="Inputs")).to_be_visible()
+        assert page.locator("main img").count() == 0
+
+
+def test_a_model_is_unloaded_and_loaded_by_keyboard_alone(browser: Browser, server: str) -> None:
+    with looking(browser, f"{server}/#models") as page:
+        title = page.get_by_role("button", name="detector", exact=True)
+        title.focus()
+        page.keyboard.press("Enter")
+        expect(title).to_have_attribute("aria-expanded", "true")
+        assert page.url.endswith("#models?model=detector")
+        for name in ("Try detector", "Load again detector", "Unload detector"):
+            page.keyboard.press("Tab")
+            expect(page.locator(":focus")).to_have_attribute("aria-label", name)
+        page.keyboard.press("Enter")
+        dialog = page.get_by_role("dialog", name="Unload detector?")
+        expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
+        page.keyboard.press("Escape")
+        expect(dialog).to_have_count(0)
+        expect(page.locator(":focus")).to_have_attribute("aria-label", "Unload detector")
+        assert state(server, "detector") == "READY"
+        page.keyboard.press("Enter")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        load = page.get_by_role("button", name="Load detector")
+        expect(load).to_be_focused()
+        assert state(server, "detector") == "UNAVAILABLE"
+        expect(page.get_by_role("region", name="detector", exact=True)).to_contain_text("Version 1: unloaded")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name="Unload detector")).to_be_focused()
+        assert state(server, "detector") == "READY"
+
+
+def test_what_changes_elsewhere_is_shown(browser: Browser, server: str) -> None:
+    with looking(browser, f"{server}/#models") as page:
+        badge = page.get_by_role("region", name=NASTY, exact=True).locator(".badge")
+        expect(badge).to_have_text("ready")
+        path = f"{server}/v2/repository/models/{httpx.URL(NASTY).raw_path.decode()}"
+        httpx.post(f"{path}/unload").raise_for_status()
+        try:
+            expect(badge).to_have_text("not ready")
+        finally:
+            httpx.post(f"{path}/load").raise_for_status()
+        expect(badge).to_have_text("ready")
+
+
+def test_a_page_of_another_site_changes_nothing(browser: Browser, server: str, elsewhere: str) -> None:
+    """Somebody has both open: neither a simple request of the other nor one with the page's header gets there."""
+    attempt = """async ([url, headers, mode]) => {
+        try { await fetch(url, { method: "POST", headers, mode }); return "sent"; } catch { return "blocked"; }
+    }"""
+    url = f"{server}/page/repository/detector/unload"
+    context = browser.new_context()
+    try:
+        page = context.new_page()
+        page.goto(elsewhere)
+        assert page.evaluate(attempt, [url, {}, "no-cors"]) == "sent"
+        assert page.evaluate(attempt, [url, {"charioteer-page": server}, "cors"]) == "blocked"
+    finally:
+        context.close()
+    assert state(server, "detector") == "READY"
+
+
+def test_a_server_that_is_gone_is_a_sentence(browser: Browser, tmp_path: Path) -> None:
+    with (
+        serving("--model", str(MODELS / "half_plus_two")) as process,
+        looking(browser, f"{process.address}/#models", broken=True) as page,
+    ):
+        expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
+        process.stop()
+        expect(page.get_by_role("alert")).to_have_text("The server cannot be reached")
+        page.screenshot(path=tmp_path / "gone.png")
+
+
+@pytest.mark.parametrize("options", [("--no-page-admin",), ("--host", "0.0.0.0", "--page")], ids=["off", "elsewhere"])
+def test_who_may_not_has_no_buttons(browser: Browser, options: tuple[str, ...]) -> None:
+    with (
+        serving("--model", str(MODELS / "half_plus_two"), *options) as process,
+        looking(browser, f"{process.address}/#models") as page,
+    ):
+        expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
+        expect(page.get_by_role("link", name="Try half_plus_two")).to_be_visible()
+        expect(page.get_by_role("button", name="Load again half_plus_two")).to_have_count(0)
+        expect(page.get_by_role("button", name="Unload half_plus_two")).to_have_count(0)

@@ -1,0 +1,159 @@
+"""The page's view of what was recorded: finding, opening, and that it is not there where nothing is recorded."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.looking import looking
+from tests.pictures import base64_text
+from tests.server_process import ROOT, serving
+
+MODELS = ROOT / "fixtures" / "models"
+IMAGES = ROOT / "fixtures" / "images"
+NASTY = "<img src=x onerror=alert(1)>"
+PLACES = {"north": "53.55", "south": "48.14"}
+
+pytestmark = pytest.mark.slow
+
+
+def entries(camera: str, altitude: int) -> list[dict[str, str]]:
+    return [
+        {"key": "camera", "type": "str", "value": camera},
+        {"key": "altitude", "type": "int", "value": str(altitude)},
+        {"key": "latitude", "type": "float", "value": PLACES[camera]},
+        {"key": "longitude", "type": "float", "value": "10.0"},
+        {"key": "note", "type": "str", "value": NASTY},
+    ]
+
+
+def ask(client: httpx.Client, model: str, image: str, metadata: list[dict[str, str]]) -> int:
+    data = [base64_text((IMAGES / image).read_bytes())]
+    tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": data, "parameters": {"metadata": metadata}}
+    return client.post(f"/v2/models/m-{model}/infer", json={"inputs": [tensor]}).status_code
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Recorded: 3 of the detector from the north, 2 of the classifier from the south, 1 refusal."""
+    folder = tmp_path_factory.mktemp("recorded")
+    arguments = ("--record", str(folder / "store.db"), "--record-images", str(folder / "images"))
+    with (
+        serving("--model-repository", str(MODELS), *arguments) as process,
+        httpx.Client(base_url=process.address) as client,
+    ):
+        for altitude in (100, 110, 120):
+            assert ask(client, "detector", "scene.jpg", entries("north", altitude)) == 200
+        for altitude in (200, 210):
+            assert ask(client, "classifier", "shape.jpg", entries("south", altitude)) == 200
+        assert client.post("/v2/models/m-detector/infer", json={"inputs": []}).status_code == 400
+        yield process.address
+
+
+def column(page: Page, name: str) -> list[str]:
+    return page.locator(f"table.recorded tbody .of-{name}").all_inner_texts()
+
+
+def find(page: Page, expected: int) -> None:
+    page.get_by_role("button", name="Find").click()
+    told = f"{expected} found, the newest first" if expected else "Nothing that was recorded meets this."
+    expect(page.get_by_text(told)).to_be_visible()
+
+
+def test_everything_is_listed_the_newest_first(browser: Browser, server: str) -> None:
+    with looking(browser, f"{server}/#recorded") as page:
+        expect(page.get_by_text("6 found, the newest first")).to_be_visible()
+        assert column(page, "model") == ["detector", "classifier", "classifier", "detector", "detector", "detector"]
+        assert "Expected at least one input" in column(page, "label")[0]
+        assert column(page, "label")[1] == "blue star"
+        assert column(page, "label")[5] == "yellow circle, purple star, green circle, blue square, yellow square"
+        assert column(page, "metadata")[5] == (
+            f"camera = north, altitude = 100, latitude = 53.55, longitude = 10, note = {NASTY}"
+        )
+        assert page.locator("main img").count() == 0
+
+
+def test_it_is_found_by_model_label_metadata_and_place(browser: Browser, server: str) -> None:
+    with looking(browser, f"{server}/#recorded") as page:
+        page.get_by_label("Model").fill("detector")
+        find(page, 4)
+        page.get_by_label("Outcome").select_option("not answered")
+        find(page, 1)
+        page.get_by_role("button", name="Clear").click()
+        expect(page.get_by_text("6 found, the newest first")).to_be_visible()
+        page.get_by_label("Metadata").fill('camera = "north" and altitude > 105')
+        find(page, 2)
+        page.get_by_label("Label").fill("blue star")
+        find(page, 0)
+        page.get_by_role("button", name="Clear").click()
+        expect(page.get_by_text("6 found, the newest first")).to_be_visible()
+        page.get_by_label("Place", exact=True).select_option("in a circle")
+        page.get_by_label("Circle, box or polygon").fill("48.1, 10, 20")
+        find(page, 2)
+        assert set(column(page, "model")) == {"classifier"}
+        page.reload()
+        expect(page.get_by_text("2 found, the newest first")).to_be_visible()
+        expect(page.get_by_label("Circle, box or polygon")).to_have_value("48.1, 10, 20")
+
+
+def test_a_wrong_filter_is_said_with_its_name(browser: Browser, server: str) -> None:
+    with looking(browser, f"{server}/#recorded", broken=True) as page:
+        page.get_by_label("Metadata").fill("altitude >> 5")
+        page.get_by_role("button", name="Find").click()
+        expect(page.get_by_role("alert")).to_contain_text("where: Expected")
+        expect(page.get_by_text("Nothing that was recorded meets this.")).to_be_hidden()
+
+
+def test_one_is_opened_with_its_picture_by_keyboard(browser: Browser, server: str) -> None:
+    with looking(browser, f"{server}/#recorded?model=detector") as page:
+        openers = page.locator("table.recorded tbody button")
+        expect(openers).to_have_count(4)
+        openers.nth(1).focus()
+        page.keyboard.press("Enter")
+        dialog = page.get_by_role("dialog")
+        expect(dialog.get_by_role("listitem")).to_have_count(5)
+        expect(dialog).to_contain_text("120 (int)")
+        expect(dialog).to_contain_text(NASTY)
+        page.wait_for_function(
+            """() => {
+              const { width, height } = document.querySelector("dialog canvas.ground");
+              const context = document.querySelector("dialog canvas.ground").getContext("2d");
+              return width > 0 && context.getImageData(width / 2, height / 2, 1, 1).data[3] === 255;
+            }"""
+        )
+        assert "&id=" in page.url
+        dialog.get_by_role("button", name="Older").click()
+        expect(dialog).to_contain_text("110 (int)")
+        page.keyboard.press("Escape")
+        expect(dialog).to_have_count(0)
+        expect(openers.nth(2)).to_be_focused()
+        assert "id=" not in page.url
+
+
+def test_the_address_of_one_opens_it(browser: Browser, server: str) -> None:
+    found = httpx.get(f"{server}/inferences", params={"model": "classifier"}).json()["inferences"][0]
+    with looking(browser, f"{server}/#recorded?id={found['id']}") as page:
+        expect(page.get_by_role("dialog")).to_contain_text(found["request_id"])
+
+
+def test_older_ones_come_when_asked_for(browser: Browser, server: str) -> None:
+    with looking(browser, f"{server}/#recorded", broken=True) as page:
+        # As if there were fewer on a page.
+        page.route(
+            "**/inferences?*", lambda route: route.continue_(url=route.request.url.replace("limit=50", "limit=4"))
+        )
+        page.reload()
+        expect(page.get_by_text("4 or more found")).to_be_visible()
+        page.get_by_role("button", name="Show older ones").click()
+        expect(page.get_by_text("6 found, the newest first")).to_be_visible()
+        expect(page.locator("table.recorded tbody button").nth(4)).to_be_focused()
+
+
+def test_there_is_no_such_view_where_nothing_is_recorded(browser: Browser) -> None:
+    with (
+        serving("--model", str(MODELS / "half_plus_two")) as process,
+        looking(browser, f"{process.address}/#models") as page,
+    ):
+        expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
+        expect(page.get_by_role("navigation").get_by_role("link", name="Recorded")).to_have_count(0)
