@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
+from app.engine.answered import Answered, Datum, Timings
 from app.engine.events import Caller, InferenceEvent
-from app.engine.servable import Answered, Datum, Timings
 from app.protocols.bytes_elements import BinaryElement
 from metadata.entry import PARAMETER, read_metadata
 from tasks.exchange.error import ErrorKind

@@ -33,6 +33,8 @@ def sources(options: ModelOptions) -> Sequence[ModelSource]:
         found = model_at(options.model)
     elif options.model_repository is not None:
         found = models_in(options.model_repository)
+    elif options.model_dir is None and not FIXTURE_MODELS.is_dir():
+        raise ModelError("There are no models: name one with --model, or a folder of them with --model-repository")
     else:
         found = discover(options.model_dir or FIXTURE_MODELS)
     found = [msgspec.structs.replace(source, allow_code=options.allow_code) for source in found]

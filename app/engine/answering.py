@@ -7,12 +7,12 @@ from typing import TypeVar
 
 import msgspec
 
+from app.engine.answered import Answered
 from app.engine.events import Addition, InferenceObserver, Keeper
 from app.engine.explain import explained
 from app.engine.interest import check_interest, on_behalf_of
 from app.engine.parts import single_answers, text_pieces
 from app.engine.registry import Registration, Registry
-from app.engine.servable import Answered
 from app.engine.story import Story
 from app.engine.streaming import Piece
 from metadata.rule import annotate

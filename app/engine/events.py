@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from app.engine.servable import Answered, Timings
+from app.engine.answered import Answered, Timings
 from metadata.entry import Metadata
 from tasks.exchange.error import ErrorKind
 from tasks.exchange.request import InferenceRequest

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from app.engine.servable import Answered, Servable, Timings
+from app.engine.answered import Answered, Timings
+from app.engine.servable import Servable
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.limits import Limits
 from tasks.exchange.parameters import read_parameters

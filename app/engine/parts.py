@@ -2,8 +2,8 @@
 
 from collections.abc import Generator
 
+from app.engine.answered import Answered, Datum, Timings
 from app.engine.registry import Registration
-from app.engine.servable import Answered, Datum, Timings
 from app.engine.story import Story
 from app.engine.streaming import Piece
 from metadata.rule import annotate

@@ -4,10 +4,11 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Any, Generic, Protocol, Self, TypeVar, cast
+from typing import Generic, Protocol, Self, TypeVar, cast
 
 import msgspec
 
+from app.engine.answered import Answered, Datum, Findings, Timings
 from app.engine.batching import BatchingModel
 from app.engine.description import ModelDescription
 from app.engine.interest import check_interest
@@ -22,78 +23,10 @@ from tasks.exchange.tensor import TensorSpec
 from tasks.explanation.sampling import Subject
 from tasks.task import ExplainableTask, InputGroup, Model, StreamingTask, Task
 
-__all__ = ("Answered", "BoundServable", "Datum", "Findings", "Servable", "Timings")
+__all__ = ("BoundServable", "Servable")
 
 InputT = TypeVar("InputT")
 PredictionT = TypeVar("PredictionT", bound=Prediction)
-
-
-class Timings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the time of one inference went, in nanoseconds.
-
-    Attributes:
-        decode: reading images and parameters.
-        model: the model's call, its own pre- and post-processing included.
-        refine: thresholds, filters, order.
-    """
-
-    decode: int = 0
-    model: int = 0
-    refine: int = 0
-
-    def and_then(self, later: "Timings") -> "Timings":
-        """What both took."""
-        return Timings(
-            decode=self.decode + later.decode, model=self.model + later.model, refine=self.refine + later.refine
-        )
-
-
-class Datum(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One thing that the model was shown, and its answer.
-
-    Attributes:
-        input: which input of the request it stands in.
-        index: which datum of that input it is.
-        item: what the task made of it for the model: `ImageItem` for an image.
-        prediction: what was answered.
-    """
-
-    input: int
-    index: int
-    item: object
-    prediction: Prediction
-
-
-class Answered(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The outputs of one request, how many data the model saw for them, and what that took.
-
-    Attributes:
-        outputs: to be written.
-        batch_size: how many data the model saw.
-        timings: what that took.
-        data: those that were answered, in the order of the inputs.
-    """
-
-    outputs: Sequence[InferenceOutput]
-    batch_size: int
-    timings: Timings
-    data: Sequence[Datum] = ()
-
-    def and_then(self, later: "Answered") -> "Answered":
-        """What both took and answered, with the outputs of `later`."""
-        return Answered(
-            outputs=later.outputs,
-            batch_size=self.batch_size + later.batch_size,
-            timings=self.timings.and_then(later.timings),
-            data=[*self.data, *later.data],
-        )
-
-
-class Findings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """An answer, and what there is to explain in it: for each output, for each of its images."""
-
-    answered: Answered
-    subjects: Sequence[Sequence[Subject[Any, Any]]]
 
 
 class Servable(Protocol):
@@ -206,6 +139,21 @@ class BoundServable(Generic[InputT, PredictionT]):
         self.inputs = task.inputs
         self.parameters_type = task.parameters_type
         self.outputs = task.outputs
+
+    @property
+    def task(self) -> Task[InputT, PredictionT]:
+        """What reads requests and narrows predictions."""
+        return self._task
+
+    @property
+    def model(self) -> Model[InputT, PredictionT]:
+        """The model alone, without what `batched` puts before it."""
+        return self._model
+
+    @property
+    def defaults(self) -> Mapping[str, object]:
+        """Request parameters that the model's settings give."""
+        return self._defaults
 
     def batched(self, max_size: int, max_delay: float) -> Self:
         """The same, gathering the inputs of several requests (`BatchingModel`); streams and explanations do not."""

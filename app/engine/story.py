@@ -5,10 +5,10 @@ import uuid
 from concurrent.futures import Future
 from functools import cached_property
 
+from app.engine.answered import Answered, Timings
 from app.engine.events import Caller, InferenceEvent
 from app.engine.interest import Interest
 from app.engine.registry import Registration
-from app.engine.servable import Answered, Timings
 from metadata.entry import PARAMETER, read_metadata
 from tasks.exchange.error import InferenceError
 from tasks.exchange.request import InferenceRequest

@@ -8,8 +8,8 @@ import cv2
 import msgspec
 import numpy as np
 
+from app.engine.answered import Datum
 from app.engine.events import InferenceEvent
-from app.engine.servable import Datum
 from app.recording.images import ImageFile
 from app.recording.redaction import Redaction
 from app.recording.rows import InferenceRow, LabelRow, Rows, indexed, label_rows, metadata_rows, position

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from app.engine.admission import Bounds
+from app.engine.answered import Answered
 from app.engine.engine import Engine
 from app.engine.events import Addition, Caller, InferenceEvent, InferenceObserver, Keeper
 from app.engine.registry import Registry
 from app.engine.repository import Repository
-from app.engine.servable import Answered
 from app.protocols.bytes_elements import BinaryElement
 from app.settings.model import ModelSettings, ModelSource
 from tasks.exchange.error import ErrorKind, InferenceError, invalid

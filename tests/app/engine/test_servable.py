@@ -6,8 +6,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from app.engine.answered import Answered
 from app.engine.description import ModelDescription
-from app.engine.servable import Answered, BoundServable
+from app.engine.servable import BoundServable
 from app.protocols.bytes_elements import BinaryElement
 from app.settings.model import ModelError
 from tasks.exchange.error import ErrorKind, InferenceError, invalid

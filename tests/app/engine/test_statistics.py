@@ -5,8 +5,8 @@ import threading
 import msgspec
 import pytest
 
+from app.engine.answered import Timings
 from app.engine.events import Caller, InferenceEvent
-from app.engine.servable import Timings
 from app.engine.statistics import ModelStatistics, Statistics
 from tasks.exchange.error import ErrorKind
 

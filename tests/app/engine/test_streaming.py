@@ -134,7 +134,7 @@ def test_a_reader_who_leaves_frees_the_worker_at_the_next_token() -> None:
         gate.open()
         assert await asyncio.to_thread(speaker.closed.wait, 60)
         # There is but one worker, and it answers.
-        await engine.exchange(CALLER, "detector", lambda: request("detector"), str)
+        await engine.exchange(CALLER, "speaker", lambda: request("detector"), str)
 
     engine = speaking(speaker, seen, workers=1)
     asyncio.run(read())
@@ -160,7 +160,7 @@ def test_a_reader_who_is_cancelled_leaves() -> None:
             await reader
         gate.open()
         assert await asyncio.to_thread(speaker.closed.wait, 60)
-        await engine.exchange(CALLER, "detector", lambda: request("detector"), str)
+        await engine.exchange(CALLER, "speaker", lambda: request("detector"), str)
 
     engine = speaking(speaker, seen, workers=1)
     asyncio.run(run())
@@ -176,7 +176,7 @@ def test_a_slow_reader_holds_neither_a_worker_nor_more_than_there_is_room_for() 
             told = [(await anext(pieces)).text]
             # There is but one worker, and it answers although nobody reads the stream.
             for _ in range(3):
-                await engine.exchange(CALLER, "detector", lambda: request("detector"), str)
+                await engine.exchange(CALLER, "speaker", lambda: request("detector"), str)
                 assert speaker.made <= len(told) + ROOM
             return told + [piece.text async for piece in pieces]
 
@@ -191,7 +191,7 @@ def test_a_reader_who_leaves_a_waiting_stream_ends_it_at_once() -> None:
     async def read() -> None:
         async with aclosing(engine.stream(CALLER, "speaker", request)) as pieces:
             await anext(pieces)
-            await engine.exchange(CALLER, "detector", lambda: request("detector"), str)
+            await engine.exchange(CALLER, "speaker", lambda: request("detector"), str)
         assert speaker.closed.is_set()
 
     engine = speaking(speaker, seen, workers=1)
@@ -262,7 +262,7 @@ def test_a_stopping_engine_ends_streams_that_have_no_worker(queued: bool) -> Non
         async with aclosing(engine.stream(CALLER, "speaker", request)) as pieces:
             if queued:
                 told.append((await anext(pieces)).text)
-                await engine.exchange(CALLER, "detector", lambda: request("detector"), str)
+                await engine.exchange(CALLER, "speaker", lambda: request("detector"), str)
             engine.close()
             while True:
                 told.append((await anext(pieces)).text)

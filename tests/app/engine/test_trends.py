@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.engine.answered import Timings
 from app.engine.events import Caller, InferenceEvent
 from app.engine.histogram import bucket_of
 from app.engine.history import BATCH_SIZES, Readings, Resolution, Window
-from app.engine.servable import Timings
 from app.engine.trends import MOST_MODELS, Trends
 from tasks.exchange.error import ErrorKind
 

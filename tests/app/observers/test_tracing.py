@@ -5,8 +5,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
+from app.engine.answered import Timings
 from app.engine.events import Caller, InferenceEvent
-from app.engine.servable import Timings
 from app.observers.tracing import Tracing, otlp_exporter
 from tasks.exchange.error import ErrorKind
 from tests.collector import collector

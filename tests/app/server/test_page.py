@@ -19,13 +19,13 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
+from app.engine.answered import Timings
 from app.engine.engine import Engine
 from app.engine.events import Caller, InferenceEvent
 from app.engine.history import Readings
 from app.engine.process_usage import machine_memory
 from app.engine.registry import Registry
 from app.engine.repository import Repository
-from app.engine.servable import Timings
 from app.protocols import protocols_beside
 from app.server.asgi import create_app
 from app.server.page.events import Events

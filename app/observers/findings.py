@@ -1,0 +1,147 @@
+"""Prometheus metrics of what models are shown and what they find in it."""
+
+import threading
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Sequence
+from itertools import accumulate
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from app.engine.answered import Datum
+from app.engine.events import InferenceEvent
+from tasks.task import TaskType
+from tasks.vision.image import Image
+
+__all__ = ("OTHER", "FindingMetrics")
+
+OTHER = "other"
+"""Counts labels that a model does not declare: of an open vocabulary they are its senders'."""
+
+_MOST_LABELS = 2000
+_FEW = 16
+"""Up to so many numbers Python is faster than NumPy."""
+_SCORES = tuple(round(0.1 * step, 1) for step in range(1, 11))
+_PIXELS = tuple(float(4**step * 1000) for step in range(9))
+_SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
+_BEST_ONLY = frozenset({TaskType.IMAGE_CLASSIFICATION, TaskType.TEXT_CLASSIFICATION})
+
+
+class LabelsOf(Protocol):
+    """The labels that a model declares; none for a model that is not known."""
+
+    def __call__(self, model: str, /) -> Collection[str]: ...
+
+
+class FindingMetrics(Collector):
+    """Counts labels, scores, and sizes of images and batches, of answered inferences, explanations aside.
+
+    Of a classification the best class counts alone, since every class is in its answer. Each request is counted in one
+    go: an answer of a hundred boxes costs no more than one of a few.
+
+    Args:
+        registry: where the metrics are registered.
+        labels_of: labels that a model declares; others are counted as `OTHER`.
+    """
+
+    def __init__(self, registry: CollectorRegistry, labels_of: LabelsOf) -> None:
+        self._labels_of = labels_of
+        self._lock = threading.Lock()
+        self._predictions: dict[str, dict[str, int]] = {}
+        self._scores = _Histograms(_SCORES)
+        self._pixels = _Histograms(_PIXELS)
+        self._sizes = _Histograms(_SIZES)
+        registry.register(self)
+
+    def observe(self, event: InferenceEvent, /) -> None:
+        answered = event.answered
+        if event.outcome is not None or event.explanation or answered is None:
+            return
+        best_only = event.task_type in _BEST_ONLY
+        labels, scores = _found(answered.data, best_only=best_only)
+        images = [image for image in (getattr(each.item, "image", None) for each in answered.data) if image is not None]
+        pixels = [float(each.width * each.height) for each in images if isinstance(each, Image)]
+        model = event.model_name
+        with self._lock:
+            if labels:
+                self._count(model, labels)
+                self._scores.add(model, scores)
+            if pixels:
+                self._pixels.add(model, pixels)
+            self._sizes.add(model, (float(event.batch_size),))
+
+    def collect(self) -> Iterator[Metric]:
+        with self._lock:
+            predictions = CounterMetricFamily(
+                "charioteer_predictions", "What models found, by label.", labels=("model", "label")
+            )
+            for model, counted in self._predictions.items():
+                for label, count in counted.items():
+                    predictions.add_metric((model, label), count)
+            found = [
+                predictions,
+                self._scores.family("charioteer_prediction_score", "Scores of what models found."),
+                self._pixels.family("charioteer_image_pixels", "Pixels of the images that models were shown."),
+                self._sizes.family("charioteer_batch_size", "Images, or texts, of each request."),
+            ]
+        yield from found
+
+    def _count(self, model: str, labels: Sequence[str]) -> None:
+        counted = self._predictions.setdefault(model, {})
+        known = () if all(label in counted for label in labels) else self._labels_of(model)
+        for label in labels:
+            kept = label in counted or (len(counted) < _MOST_LABELS and label in known)
+            name = label if kept else OTHER
+            counted[name] = counted.get(name, 0) + 1
+
+
+class _Histograms:
+    """One histogram for each model.
+
+    Args:
+        bounds: the upper ends of its buckets, ascending; one without end comes besides.
+    """
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = tuple(bounds)
+        self._names = [*(f"{each:g}" if each < 1e6 else f"{each:.0f}" for each in bounds), "+Inf"]
+        self._counts: dict[str, list[int]] = {}
+        self._sums: dict[str, float] = {}
+
+    def add(self, model: str, values: Sequence[float]) -> None:
+        """Count values."""
+        counts = self._counts.setdefault(model, [0] * len(self._names))
+        if len(values) <= _FEW:
+            for value in values:
+                counts[bisect_left(self._bounds, value)] += 1
+        else:
+            places = np.bincount(np.searchsorted(self._bounds, values), minlength=len(counts))
+            for place, count in enumerate(places.tolist()):
+                counts[place] += count
+        self._sums[model] = self._sums.get(model, 0.0) + sum(values)
+
+    def family(self, name: str, documentation: str) -> HistogramMetricFamily:
+        """All of them, for Prometheus."""
+        made = HistogramMetricFamily(name, documentation, labels=("model",))
+        for model, counts in self._counts.items():
+            buckets = [(end, float(count)) for end, count in zip(self._names, accumulate(counts), strict=True)]
+            made.add_metric((model,), buckets, self._sums[model])
+        return made
+
+
+def _found(data: Sequence[Datum], *, best_only: bool) -> tuple[list[str], list[float]]:
+    """The labels of all data, and their scores."""
+    labels: list[str] = []
+    scores: list[float] = []
+    for each in data:
+        some: Sequence[str] | None = getattr(each.prediction, "labels", None)
+        numbers: NDArray[np.floating] | None = getattr(each.prediction, "scores", None)
+        if some and numbers is not None:
+            most = 1 if best_only else len(some)
+            labels += some[:most]
+            scores += numbers[:most].tolist()
+    return labels, scores
