@@ -1,0 +1,167 @@
+"""The file of a baseline: what was measured of the images of a time when all was well.
+
+A NumPy archive (npz) of arrays alone, read without pickle: ``numbers`` float64 [n, f], ``embeddings`` float32 [n, d],
+``counts`` int64 [n, labels], and ``header``, UTF-8 JSON as uint8.
+"""
+
+import os
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.drift.sample import LEAST_IMAGES, DriftError, Sample, check_finite
+
+__all__ = ("FILE_NAME", "FORMAT", "Baseline", "read_baseline", "write_baseline")
+
+FILE_NAME = "drift-baseline.npz"
+"""What it is called in a model's folder."""
+
+FORMAT = 1
+_MOST_BYTES = 1 << 30
+_ARRAYS: Mapping[str, tuple[str, int]] = {
+    "numbers": ("f8", 2),
+    "embeddings": ("f4", 2),
+    "counts": ("i8", 2),
+    "header": ("u1", 1),
+}
+
+
+class Baseline(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A sample and where it comes from.
+
+    Attributes:
+        sample: what was measured.
+        embedder: the name of the graph that made the embeddings, empty without.
+        embedder_digest: SHA-256 of that graph.
+        model: the model that looked at the images, empty when none did.
+        source: what was measured, for people.
+        created: ISO 8601, UTC.
+    """
+
+    sample: Sample
+    embedder: str = ""
+    embedder_digest: str = ""
+    model: str = ""
+    source: str = ""
+    created: str = ""
+
+
+class _Header(msgspec.Struct, frozen=True, kw_only=True):
+    format: int
+    ids: Sequence[str]
+    features: Sequence[str]
+    labels: Sequence[str]
+    metadata: Sequence[Mapping[str, str]]
+    task_type: str
+    embedder: str
+    embedder_digest: str
+    model: str
+    source: str
+    created: str
+
+
+class _Format(msgspec.Struct):
+    format: int
+
+
+def write_baseline(path: Path, baseline: Baseline) -> None:
+    """Write the file, whole or not at all.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    sample = baseline.sample
+    header = _Header(
+        format=FORMAT,
+        ids=sample.ids,
+        features=sample.features,
+        labels=sample.labels,
+        metadata=sample.metadata,
+        task_type=sample.task_type,
+        embedder=baseline.embedder,
+        embedder_digest=baseline.embedder_digest,
+        model=baseline.model,
+        source=baseline.source,
+        created=baseline.created,
+    )
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with unfinished.open("wb") as file:
+            np.savez(
+                file,
+                allow_pickle=False,
+                header=np.frombuffer(msgspec.json.encode(header), np.uint8),
+                numbers=sample.numbers,
+                embeddings=sample.embeddings,
+                counts=sample.counts,
+            )
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def read_baseline(path: Path) -> Baseline:
+    """Read the file and check all of it.
+
+    Raises:
+        DriftError: naming the file, when it is none, or of another version, or its parts do not fit.
+    """
+    try:
+        arrays = _arrays(path)
+        raw = arrays["header"].tobytes()
+        version = msgspec.json.decode(raw, type=_Format).format
+        if version != FORMAT:
+            raise ValueError(
+                f"it has format {version}, and this program reads format {FORMAT}; make the baseline again"
+            )
+        header = msgspec.json.decode(raw, type=_Header)
+    except OSError as error:
+        raise DriftError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile, NotImplementedError) as error:
+        raise DriftError(f"{path} is not a baseline: {error or type(error).__name__}") from None
+    rows = len(header.ids)
+    shapes = (arrays["numbers"].shape, arrays["embeddings"].shape[:1], arrays["counts"].shape)
+    if shapes != ((rows, len(header.features)), (rows,), (rows, len(header.labels))) or len(header.metadata) != rows:
+        raise DriftError(f"{path} is not a baseline: its parts are not of the same {rows} images")
+    if rows < LEAST_IMAGES or not header.features:
+        raise DriftError(f"{path}: Expected a baseline of {LEAST_IMAGES} images at least, got {rows}")
+    sample = Sample(
+        ids=header.ids,
+        features=header.features,
+        numbers=arrays["numbers"],
+        embeddings=arrays["embeddings"],
+        labels=header.labels,
+        counts=arrays["counts"],
+        metadata=header.metadata,
+        task_type=header.task_type,
+    )
+    check_finite(sample, str(path))
+    return Baseline(
+        sample=sample,
+        embedder=header.embedder,
+        embedder_digest=header.embedder_digest,
+        model=header.model,
+        source=header.source,
+        created=header.created,
+    )
+
+
+def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
+    with zipfile.ZipFile(path) as archive:
+        if sum(each.file_size for each in archive.infolist()) > _MOST_BYTES:
+            raise ValueError("it unfolds to more than 1 GiB")
+    found: dict[str, NDArray[Any]] = {}
+    with np.load(path, allow_pickle=False) as archive:
+        for name, (kind, dimensions) in _ARRAYS.items():
+            if name not in archive:
+                raise ValueError(f"it has no {name}")
+            array = archive[name]
+            if array.dtype != np.dtype(kind) or array.ndim != dimensions:
+                raise ValueError(f"its {name} are {array.dtype} of {array.ndim} dimensions")
+            found[name] = array
+    return found

@@ -1,0 +1,106 @@
+"""A comparison as one page that needs nothing else."""
+
+import base64
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import cv2
+import msgspec
+import numpy as np
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from app.drift.result import Comparison
+from app.drift.sample import Sample
+from tasks.exchange.error import InferenceError
+from tasks.vision.header import image_size
+from tasks.vision.image import check_size, decode_image
+
+__all__ = ("html_report", "json_report")
+
+_BINS = 30
+_WIDTH, _HEIGHT = 260, 90
+_THUMBNAIL = 220
+_MOST_PIXELS = 64_000_000
+_QUALITY = 80
+
+
+def json_report(comparison: Comparison) -> bytes:
+    """All of it, for machines."""
+    return msgspec.json.format(msgspec.json.encode(comparison), indent=2)
+
+
+def html_report(
+    comparison: Comparison,
+    baseline: Sample,
+    production: Sample,
+    names: tuple[str, str],
+    picture: Callable[[str], bytes | None],
+) -> bytes:
+    """The page: the verdict, what each test says, distributions, and the least similar images. All text is escaped.
+
+    Args:
+        comparison: of the two.
+        baseline: as it was compared.
+        production: likewise.
+        names: of both, for people.
+        picture: an image's file by its id, None where it is gone.
+    """
+    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
+        Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
+    )
+    charts = {
+        each.feature: histogram(
+            baseline.numbers[:, list(baseline.features).index(each.feature)],
+            production.numbers[:, list(production.features).index(each.feature)],
+        )
+        for each in comparison.numbers
+    }
+    pictures = {each.id: _thumbnail(picture(each.id)) for each in comparison.outliers}
+    labels = sorted(comparison.labels, key=lambda each: -abs(each.production - each.baseline))
+    return template.render(
+        found=comparison, charts=charts, pictures=pictures, labels=labels[:40], more_labels=max(0, len(labels) - 40),
+        baseline_name=names[0], production_name=names[1],
+    ).encode()  # fmt: skip
+
+
+def histogram(baseline: NDArray[np.float64], production: NDArray[np.float64]) -> Markup:
+    """An SVG of two distributions over the same bins, each as shares: the baseline filled, production as a line."""
+    both = np.concatenate([baseline, production])
+    low, high = float(both.min()), float(both.max())
+    edges = np.linspace(low, high if high > low else low + 1, _BINS + 1)
+    shares = [np.histogram(each, edges)[0] / len(each) for each in (baseline, production)]
+    top = max(float(each.max()) for each in shares)
+    area, line = (_path(each / top) for each in shares)
+    return Markup(  # noqa: S704 - nothing but numbers
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT + 16}" width="{_WIDTH}" height="{_HEIGHT + 16}" role="img">'
+        f'<path class="baseline" d="{area} V{_HEIGHT} H0 Z"/><path class="production" d="{line}"/>'
+        f'<text x="0" y="{_HEIGHT + 13}">{edges[0]:.3g}</text>'
+        f'<text x="{_WIDTH}" y="{_HEIGHT + 13}" text-anchor="end">{edges[-1]:.3g}</text></svg>'
+    )
+
+
+def _path(heights: NDArray[np.float64]) -> str:
+    """Steps from the left to the right."""
+    step = _WIDTH / len(heights)
+    parts: Sequence[str] = [
+        f"V{_HEIGHT - 2 - (_HEIGHT - 6) * float(each):.1f} H{(place + 1) * step:.1f}"
+        for place, each in enumerate(heights)
+    ]
+    return f"M0 {_HEIGHT} " + " ".join(parts)
+
+
+def _thumbnail(data: bytes | None) -> str | None:
+    """A small JPEG as a data URI, made anew: nothing of the file itself gets into the page."""
+    if data is None:
+        return None
+    try:
+        check_size(*image_size(data), _MOST_PIXELS)
+        pixels = decode_image(data).pixels
+    except InferenceError:
+        return None
+    scale = min(1.0, _THUMBNAIL / max(pixels.shape[:2]))
+    small = cv2.resize(pixels, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA) if scale < 1 else pixels
+    encoded = cv2.imencode(".jpg", cv2.cvtColor(small, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])[1]
+    return "data:image/jpeg;base64," + base64.b64encode(encoded.tobytes()).decode()

@@ -1,0 +1,53 @@
+"""The windows that are remembered."""
+
+import math
+
+from app.drift import result
+from app.drift.history import History
+from app.drift.monitor import Window
+
+
+def window(model: str, ended: float, *, p: float = 0.5, similarity: float = 0.4) -> Window:
+    tests = [result.Tested(name="tails", about="", p=p / 2, adjusted=p, drifted=p <= 0.01)]
+    comparison = result.Comparison(
+        drifted=p <= 0.01,
+        alpha=0.01,
+        baseline=100,
+        production=30,
+        tests=tests,
+        numbers=(),
+        labels=(),
+        slices=(),
+        baseline_similarity=0.5,
+        production_similarity=similarity,
+        outliers=(),
+        notes=(),
+    )
+    return Window(model=model, started=0.0, ended=ended, comparison=comparison, changed=False)
+
+
+def test_a_window_is_remembered_with_its_verdict() -> None:
+    history = History()
+    history.add(window("detector", 10.0, p=0.001))
+    (judged,) = history.windows()["detector"]
+    assert (judged.ended, judged.images, judged.drifted, judged.alpha) == (10.0, 30, True, 0.01)
+    assert (judged.similarity, judged.baseline_similarity) == (0.4, 0.5)
+    assert judged.tests == {"tails": 0.001}
+
+
+def test_only_the_last_ones_of_each_model_are_kept() -> None:
+    history = History(most=2)
+    for ended in (1.0, 2.0, 3.0):
+        history.add(window("detector", ended))
+    history.add(window("another", 9.0))
+    assert {name: [each.ended for each in found] for name, found in history.windows().items()} == {
+        "another": [9.0],
+        "detector": [2.0, 3.0],
+    }
+    assert list(history.windows()) == ["another", "detector"]
+
+
+def test_what_is_not_known_is_nothing() -> None:
+    history = History()
+    history.add(window("detector", 1.0, similarity=math.nan))
+    assert history.windows()["detector"][0].similarity is None

@@ -1,0 +1,99 @@
+"""What is measured of a picture and of an answer."""
+
+import importlib
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from app.assembly.drift import embedder_at
+from app.drift.embedding import BUNDLED, Embedder
+from app.drift.features import IMAGE_FEATURES, finding_features, image_features
+from app.drift.measuring import Seen, observed
+from app.drift.sample import DriftError
+from tasks.exchange.tensor import Datatype, TensorSpec
+from tasks.vision.image import Image
+from tests.server_process import ROOT
+
+MAKING: Any = importlib.import_module("fixtures.drift_embedder")
+
+
+def measured(pixels: Any) -> dict[str, float]:
+    """By their names."""
+    return dict(zip(IMAGE_FEATURES, image_features(Image(np.asarray(pixels, np.uint8))).tolist(), strict=True))
+
+
+def photograph() -> Any:
+    """A real one."""
+    return cv2.imread(str(ROOT / "fixtures" / "images" / "photo.jpg"), cv2.IMREAD_COLOR_RGB)
+
+
+def test_each_number_answers_to_what_it_is_called_after() -> None:
+    pixels = photograph()
+    plain = measured(pixels)
+    assert measured(pixels * 0.85)["brightness"] == pytest.approx(plain["brightness"] * 0.85, rel=0.02)
+    assert measured(cv2.GaussianBlur(pixels, (0, 0), 1))["sharpness"] < plain["sharpness"] - 0.5
+    grey = np.repeat(pixels.mean(axis=2, keepdims=True), 3, axis=2)
+    assert measured(grey)["saturation"] == 0 < plain["saturation"]
+    assert measured(pixels[..., ::-1])["red"] == pytest.approx(plain["blue"])
+    assert plain["aspect"] == pytest.approx(np.log2(451 / 300))
+    assert plain["size"] == pytest.approx(np.log2(451 * 300))
+    assert measured(np.zeros((9, 9, 3)))["dark pixels"] == measured(np.full((9, 9, 3), 255))["bright pixels"] == 1
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5000), (5000, 1), (3, 2)])
+def test_every_shape_has_finite_numbers_and_an_embedding(shape: tuple[int, int]) -> None:
+    image = Image(np.random.default_rng(0).integers(0, 256, (*shape, 3), np.uint8))
+    assert np.isfinite(image_features(image)).all()
+    assert np.isfinite(embedder_at(BUNDLED)([image])).all()
+
+
+def test_scores_of_nothing_are_zero() -> None:
+    assert finding_features([]).tolist() == [0, 0, 0]
+    assert finding_features([{"score": 0.5}, {"score": 1.0}]).tolist() == [2, 1, 0.75]
+
+
+def test_of_a_classification_only_the_best_class_counts() -> None:
+    records = [{"label": "cat", "score": 0.75}, {"label": "dog", "score": 0.25}]
+    seen = Seen(id="a", image=None, records=records)
+    (best,) = observed([seen], "IMAGE_CLASSIFICATION", None)
+    assert best.labels == {"cat": 1}
+    (every,) = observed([seen], "OBJECT_DETECTION", None)
+    assert every.labels == {"cat": 1, "dog": 1}
+    (answer,) = observed([seen], "IMAGE_TEXT_TO_TEXT", None)
+    assert answer.findings is None
+
+
+def test_the_bundled_graph_is_what_its_script_writes_and_small() -> None:
+    assert BUNDLED.read_bytes() == MAKING.embedder().SerializeToString(deterministic=True)
+    assert len(BUNDLED.read_bytes()) < 200_000
+
+
+def test_an_image_has_the_same_embedding_in_any_batch() -> None:
+    embedder = embedder_at(BUNDLED)
+    pixels = photograph()
+    images = [Image(pixels), Image(pixels[::-1]), Image(pixels[:100, :50])]
+    together = embedder(images)
+    assert together.shape == (3, 384)
+    for image, row in zip(images, together, strict=True):
+        assert np.allclose(embedder([image])[0], row, atol=1e-5)
+
+
+def test_other_graphs_give_embeddings_too() -> None:
+    classes = embedder_at(ROOT / "fixtures" / "models" / "classifier" / "model.onnx")
+    assert classes([Image(photograph())] * 2).shape == (2, 20)
+
+
+@pytest.mark.parametrize(
+    ("shape", "datatype"), [((-1, 10), Datatype.FP32), ((1, 1, 8, 8), Datatype.FP32), ((1, 3, 8, 8), Datatype.UINT8)]
+)
+def test_a_graph_that_takes_no_images_is_refused(shape: tuple[int, ...], datatype: Datatype) -> None:
+    spec = TensorSpec(name="x", datatype=datatype, shape=shape)
+    with pytest.raises(DriftError, match="to make embeddings with"):
+        Embedder(BUNDLED, [spec], [spec], lambda _given, _wanted, batch: batch)
+
+
+def test_a_file_that_is_no_graph_is_refused() -> None:
+    with pytest.raises(DriftError, match="not an ONNX file"):
+        embedder_at(ROOT / "README.md")

@@ -1,0 +1,90 @@
+"""Drift in a server: what it needs, and what it says."""
+
+import base64
+import importlib
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import httpx
+import pytest
+
+from app.assembly.drift import embedder_at
+from app.assembly.service import Service
+from app.drift.baseline import Baseline, write_baseline
+from app.drift.embedding import BUNDLED
+from app.drift.measuring import Seen, observed
+from app.drift.sample import sample_of
+from app.settings.model import ModelSource
+from app.settings.server import ServerSettings, SettingsError
+from tasks.vision.image import Image
+from tests.app.drift.samples import sample
+from tests.server_process import ROOT, serving
+
+WORLD: Any = importlib.import_module("fixtures.drift_world")
+
+
+def repository(folder: Path, baseline: Baseline | None) -> Path:
+    """The detector of the fixtures, and its baseline."""
+    (folder / "detector").mkdir()
+    shutil.copy(ROOT / "fixtures" / "models" / "detector" / "model.onnx", folder / "detector")
+    if baseline is not None:
+        write_baseline(folder / "detector" / "drift-baseline.npz", baseline)
+    return folder
+
+
+def sources(folder: Path) -> Sequence[ModelSource]:
+    """What is served of it."""
+    return [ModelSource(name="detector", version="1", folder=folder / "detector")]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (ServerSettings(drift=True), "--drift needs a drift-baseline.npz in the folder of a model"),
+        (ServerSettings(drift_similarity=True), "--drift-similarity needs --drift"),
+        (ServerSettings(drift_webhook="http://x"), "--drift-webhook needs --drift"),
+    ],
+)
+def test_settings_that_need_more_are_a_sentence(tmp_path: Path, settings: ServerSettings, said: str) -> None:
+    folder = repository(tmp_path, None)
+    with pytest.raises(SettingsError, match=said):
+        Service(settings, lambda: sources(folder))
+
+
+@pytest.mark.parametrize(
+    ("baseline", "webhook", "said"),
+    [
+        (Baseline(sample=sample(40)), "ftp://x", "Expected a URL that begins with http:// or https://"),
+        (Baseline(sample=sample(40), embedder="mine.onnx", embedder_digest="0"), None, "put mine.onnx beside it"),
+    ],
+)
+def test_a_baseline_that_cannot_be_used_is_a_sentence(
+    tmp_path: Path, baseline: Baseline, webhook: str | None, said: str
+) -> None:
+    folder = repository(tmp_path, baseline)
+    with pytest.raises(SettingsError, match=said):
+        Service(ServerSettings(drift=True, drift_webhook=webhook), lambda: sources(folder))
+
+
+@pytest.mark.slow
+def test_a_server_says_how_similar_images_are_and_sees_drift(tmp_path: Path) -> None:
+    embedder = embedder_at(BUNDLED)
+    seen = [Seen(id=str(place), image=Image(each.pixels)) for place, each in enumerate(WORLD.shots(1, 80))]
+    made = sample_of(observed(seen, "", embedder))
+    folder = repository(tmp_path, Baseline(sample=made, embedder=embedder.name, embedder_digest=embedder.digest))
+    options = ("--model-repository", str(folder), "--drift", "--drift-similarity", "--drift-window", "30")
+    with serving(*options) as server, httpx.Client(base_url=server.address, timeout=60) as client:
+        for place, shot in enumerate(WORLD.shots(2, 30)):
+            data = base64.b64encode(cv2.imencode(".png", WORLD.blurred(shot.pixels)[..., ::-1])[1].tobytes()).decode()
+            tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [data]}
+            path = "/v2/models/m-detector/infer" if place % 2 else "/v2/models/detector/infer"
+            response = client.post(path, json={"inputs": [tensor]})
+            (output,) = response.json()["outputs"]
+            assert 0 <= output["parameters"]["similarity"] <= 1
+            assert float(response.headers["charioteer-similarity"]) == output["parameters"]["similarity"]
+        drifted = 'charioteer_drift_detected{model="detector"} 1.0'
+        assert any(drifted in client.get("/metrics").text for _ in range(5000))
+        assert server.stop() == 0
