@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
 .PHONY: help serve test browser database check format bench bench-explanations bench-recording bench-recorded-query \
-	bench-drift proto fixtures evaluate-fixtures clean
+	bench-drift docs proto fixtures evaluate-fixtures clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -18,14 +18,23 @@ serve: $(VENV)/.serve ## install what serving needs, and serve the fixture model
 test: $(VENV)/.test browser database ## install what the tests need, and run all of them
 	@$(BIN)/python -m pytest --numprocesses 2
 
-# The tests of the page want Debian's Chromium. Who is not root, or not on Debian, installs one or goes without them.
+# The tests of the page want Debian's Chromium and axe-core from npm, those of clients Debian's Go. Who is not root, or not
+# on Debian, installs them or goes without these tests.
 browser:
 	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || { \
 		echo "Installing Chromium for the tests of the page ..."; \
 		{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
-			chromium fonts-dejavu-core; } >/dev/null || echo "Chromium could not be installed; its tests will say so"; }
+			chromium fonts-dejavu-core golang-go; } >/dev/null || echo "Chromium could not be installed; its tests will say so"; }
+	@command -v npm >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || { \
+		echo "Installing npm for the tests of the page ..."; \
+		{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
+			npm; } >/dev/null || echo "npm could not be installed; the tests of the page will say so"; }
+	@cmp -s tests/browser/package-lock.json $(VENV)/browser/package-lock.json || ! command -v npm >/dev/null || { \
+		mkdir -p $(VENV)/browser && cp tests/browser/package.json tests/browser/package-lock.json $(VENV)/browser/ && \
+		npm ci --prefix $(VENV)/browser --silent --no-audit --no-fund || { rm -f $(VENV)/browser/package-lock.json; \
+			echo "axe-core could not be installed; the tests of the page will say so"; }; }
 
-# The tests of recording want Debian's PostgreSQL. Who is not root, or not on Debian, installs one or goes without it.
+# The tests of recording want Debian's PostgreSQL.
 database:
 	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || { \
 		echo "Installing PostgreSQL for the tests of recording ..."; \
@@ -39,6 +48,9 @@ check: $(VENV)/.check ## lint, types, import contracts, spelling, dead links
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell
 	@$(BIN)/python docs/links.py
+
+docs: $(VENV)/.docs ## build the documents as a site, into build/site
+	@$(BIN)/mkdocs build --strict --quiet
 
 format: $(VENV)/.check ## format the code
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
@@ -89,6 +101,10 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 
 $(VENV)/.check: pyproject.toml | $(BIN)/python
 	@$(PIP) --editable '.[test,check]'
+	@touch $(VENV)/.serve $@
+
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	@$(PIP) --editable '.[docs]'
 	@touch $(VENV)/.serve $@
 
 $(VENV)/.fixtures: pyproject.toml | $(BIN)/python

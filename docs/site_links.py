@@ -1,0 +1,19 @@
+"""Links of the documents that lead out of their folder, for the site: it has no such pages, so it names the files."""
+
+import posixpath
+import re
+from typing import Any
+
+__all__ = ("on_page_markdown",)
+
+_LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>\.\./[^)\s#]+)[^)\s]*\)")
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """A page's Markdown as MkDocs is to have it; MkDocs calls this by its name."""
+    return _LINK.sub(_named, markdown)
+
+
+def _named(link: re.Match[str]) -> str:
+    path = posixpath.normpath(posixpath.join("docs", link["target"]))
+    return link["text"] if link["text"] in (path, f"`{path}`") else f"{link['text']} (`{path}`)"

@@ -1,0 +1,65 @@
+"""What the application on Ray is told, read without Ray."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.assembly.ray_serve import application
+from app.assembly.ray_serve.options import ModelChoice, model_options, read_choice, read_options, server_settings
+from app.settings.server import ModelOptions, SettingsError
+
+
+def test_arguments_may_be_text_as_on_a_command_line() -> None:
+    options = read_options({"model": "/m", "multiplexed": "4", "allow_code": "true", "score_threshold": "0.5"})
+    assert (options.multiplexed, options.allow_code, options.score_threshold) == (4, True, 0.5)
+
+
+def test_a_choice_is_what_the_command_line_has() -> None:
+    told = {"model_dir": "/models", "device": "cuda:0,cpu", "score_threshold": 0.4}
+    expected = ModelOptions(model_dir=Path("/models"), device="cuda:0,cpu", score_threshold=0.4)
+    assert model_options(read_choice(told)) == expected
+    assert {each.name for each in fields(ModelOptions)} == set(ModelChoice.__struct_fields__)
+
+
+def test_the_choice_of_models_is_apart_from_the_rest() -> None:
+    options = read_options({"model": "/m", "score_threshold": 0.5, "retries": 1})
+    assert options.choice == ModelChoice(model="/m", score_threshold=0.5)
+    assert options.without_choice() == read_options({"retries": 1})
+    assert options.without_choice() == read_options({"model": "/other", "retries": 1}).without_choice()
+
+
+@pytest.mark.parametrize(
+    ("told", "fault"),
+    [
+        ({"replicas": 2}, "argument: Object contains unknown field `replicas`; known are"),
+        ({"score_threshold": 2}, "argument: Expected `float` <= 1.0 - at `$.score_threshold`"),
+        ({"multiplexed": -1}, "argument: Expected `int` >= 0 - at `$.multiplexed`"),
+        ({"ingress": "many"}, "argument: Expected `object`, got `str` - at `$.ingress`"),
+    ],
+)
+def test_what_is_not_understood_is_told(told: dict[str, Any], fault: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(fault)):
+        read_options(told)
+
+
+def test_a_user_config_names_models_only() -> None:
+    with pytest.raises(SettingsError, match="user_config: Object contains unknown field `retries`"):
+        read_choice({"model": "/m", "retries": 1})
+
+
+def test_settings_of_the_server_are_its_own_names() -> None:
+    assert server_settings({"max_request_bytes": 1000}).max_request_bytes == 1000
+    assert not server_settings({}).grpc
+    assert server_settings({"record_images": "/pictures"}).record_images == Path("/pictures")
+    with pytest.raises(SettingsError, match=re.escape("settings.grpc: Expected one of")):
+        server_settings({"grpc": True})
+    with pytest.raises(SettingsError, match=re.escape("settings: Expected `int`, got `str` - at `$.max_inputs`")):
+        server_settings({"max_inputs": "many"})
+
+
+def test_without_ray_the_extra_is_named() -> None:
+    with pytest.raises(SettingsError, match=re.escape("pip install charioteer[ray]")):
+        application({})
