@@ -1,0 +1,74 @@
+"""Measure, print tables, and write them into docs/performance.md: ``python -m benchmarks.serving`` (``make bench``)."""
+
+import argparse
+import os
+import platform
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import onnxruntime
+
+from benchmarks.serving.overhead import leak, overhead, protocols, start
+from benchmarks.serving.overload import overload
+from benchmarks.serving.peers import peers
+from benchmarks.serving.processes import ROOT
+from benchmarks.serving.scale import scale
+from benchmarks.serving.section import Section, as_markdown
+from benchmarks.serving.shortcuts import shortcuts
+from benchmarks.serving.workload import Workload, make_workload
+
+_DOCUMENT = ROOT / "docs" / "performance.md"
+_MARK = "<!-- Everything below is written by `make bench`. -->"
+_PICTURE = ROOT / "docs" / "performance.png"
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=300, help="in each round")
+    parser.add_argument("--leak-requests", type=int, default=100_000)
+    parser.add_argument("--write", action="store_true", help="the tables into docs/performance.md; needs all of them")
+    parser.add_argument("--only", nargs="*", help="names of measurements")
+    options = parser.parse_args()
+    rounds, requests = options.rounds, options.requests
+    every: dict[str, Callable[[Workload], Section]] = {
+        "overhead": lambda workload: overhead(workload, rounds, requests),
+        "protocols": lambda workload: protocols(workload, rounds, requests),
+        "start": lambda workload: start(workload, rounds),
+        "shortcuts": lambda workload: shortcuts(workload, rounds, requests),
+        "overload": lambda workload: overload(workload, 10, requests),
+        "scale": lambda workload: scale(workload, max(1, rounds // 2), requests, _PICTURE),
+        "peers": lambda workload: peers(workload, rounds, requests),
+        "leak": lambda workload: leak(workload, options.leak_requests),
+    }
+    wanted = options.only or list(every)
+    if unknown := set(wanted) - set(every):
+        parser.error(f"known measurements are {', '.join(every)}, not {', '.join(unknown)}")
+    sections: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        workload = make_workload(Path(folder))
+        print(header := _header(workload), flush=True)
+        for name in wanted:
+            sections.append(as_markdown(every[name](workload)))
+            print(f"\n{sections[-1]}", flush=True)
+    if options.write:
+        if len(wanted) < len(every):
+            parser.error("--write needs all measurements")
+        told = _DOCUMENT.read_text().partition(_MARK)[0]
+        _DOCUMENT.write_text("\n".join([f"{told}{_MARK}\n", header, "", *sections]))
+
+
+def _header(workload: Workload) -> str:
+    models = ", ".join(f"{name} {flops:.0f} MFLOPs" for name, flops in workload.megaflops.items())
+    pictures = ", ".join(f"{name} {file.stat().st_size / 1000:.0f} kB" for name, file in workload.pictures.items())
+    cores, version = len(os.sched_getaffinity(0)), platform.python_version()
+    return (
+        f"Measured on {cores} cores, Python {version}, ONNX Runtime {onnxruntime.__version__}. Models: MobileNetV2 "
+        f"with random weights, {models}, 224x224. Pictures: {pictures}, as JPEG."
+    )
+
+
+if __name__ == "__main__":
+    main()

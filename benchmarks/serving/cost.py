@@ -1,0 +1,68 @@
+"""CPU milliseconds a request of two things that take turns, so that whatever else the machine does meets both."""
+
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.serving.load import Shot, Took, send
+from benchmarks.serving.processes import ROOT, Running
+
+__all__ = ("Cost", "cost", "floor_of", "server_of")
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """What a request costs.
+
+    Attributes:
+        milliseconds: CPU, of each round.
+        took: of the last round.
+    """
+
+    milliseconds: list[float]
+    took: Took | None = None
+
+    @property
+    def median(self) -> float:
+        """CPU milliseconds, the median of the rounds."""
+        return statistics.median(self.milliseconds)
+
+
+def cost(rounds: int, **ways: Callable[[], tuple[float, Took | None]]) -> dict[str, Cost]:
+    """Each of `ways` measured `rounds` times, in turns.
+
+    A way gives the CPU milliseconds of a request, and what became of the load if there was one.
+    """
+    seen: dict[str, list[tuple[float, Took | None]]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, measure in ways.items():
+            seen[name].append(measure())
+    return {name: Cost([each for each, _ in rows], rows[-1][1]) for name, rows in seen.items()}
+
+
+def server_of(server: Running, shot: Shot, requests: int, connections: int) -> Callable[[], tuple[float, Took | None]]:
+    """The cost of a request in a server."""
+
+    def measure() -> tuple[float, Took | None]:
+        before = server.cpu_seconds()
+        took = send(shot, requests, connections)
+        return (server.cpu_seconds() - before) / requests * 1000, took
+
+    return measure
+
+
+def floor_of(model: Path, body: bytes, requests: int) -> Callable[[], tuple[float, Took | None]]:
+    """The cost of the work itself (`benchmarks.serving.floor`)."""
+
+    def measure() -> tuple[float, Took | None]:
+        with tempfile.NamedTemporaryFile() as file:
+            Path(file.name).write_bytes(body)
+            command = [sys.executable, "-m", "benchmarks.serving.floor", str(model), file.name, str(requests)]
+            done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+        return float(done.stdout), None
+
+    return measure
