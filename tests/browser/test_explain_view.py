@@ -120,6 +120,13 @@ def test_a_refusal_is_a_sentence(browser: Browser, server: str, tmp_path: Path) 
         expect(page.get_by_role("alert")).to_have_text("not.jpg is not a picture that this browser can show")
 
 
+def test_a_model_that_is_not_there_is_said(browser: Browser, server: str) -> None:
+    with looking(browser, f"{server}/#explain?model=lost&image=scene.jpg&{QUICK}") as page:
+        expect(page.get_by_text("scene.jpg, 640 \u00d7 480")).to_be_visible()
+        expect(page.get_by_role("alert")).to_have_text("No model called lost can be explained here")
+        expect(page.get_by_role("radio")).to_have_count(0)
+
+
 def test_nothing_found_is_said(browser: Browser, server: str) -> None:
     with looking(browser, f"{server}/#explain?model=detector&image=photo.jpg&{QUICK}") as page:
         expect(page.get_by_text("so there is nothing to explain").first).to_be_visible()

@@ -79,7 +79,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
     verdict,
     make("div", { class: "scrolls" }, table),
   );
-  let [picture, sample, asking] = [null, "", null];
+  let [picture, sample, asking, warning] = [null, "", null, ""];
   work.replaceChildren(
     make("div", { class: "panel" }, source.element),
     make("div", { class: "sides" }, ...SIDES.map((id) => sides[id].element)),

@@ -6,7 +6,7 @@ import { count } from "./format.js";
 import { text } from "./text.js";
 
 const words = text.drift;
-const PATIENCE = 5000;
+const PATIENCE = 3000;
 const ROWS = 20;
 
 export const drift = { id: "drift", title: words.title, open };

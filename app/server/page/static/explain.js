@@ -81,6 +81,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
     make("div", { class: "acts" }, run, stop, clock),
   );
   let [picture, sample, asking, found, maps, shown, settled] = [null, "", null, null, [], 0, null];
+  let warning = "";
   stop.hidden = true;
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -146,6 +147,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
     const mine = (asking = new AbortController());
     const began = performance.now();
     const timer = setInterval(() => say(clock, words.seconds((performance.now() - began) / 1000)), 100);
+    warning = "";
     said.clear();
     reset(false);
     wait(true);
