@@ -1,12 +1,12 @@
 """What happened to one request so far, to be told when it ends."""
 
 import time
-import uuid
 from concurrent.futures import Future
 from functools import cached_property
 
 from app.engine.answered import Answered, Timings
 from app.engine.events import Caller, InferenceEvent
+from app.engine.ids import event_id
 from app.engine.interest import Interest
 from app.engine.registry import Registration
 from metadata.entry import PARAMETER, read_metadata
@@ -64,7 +64,7 @@ class Story:
             total=time.perf_counter_ns() - self._arrived,
             timings=answered.timings if answered else Timings(),
             metadata=[read_metadata(each.parameters[PARAMETER]) for each in tensors if PARAMETER in each.parameters],
-            id=uuid.uuid4().hex,
+            id=event_id(),
             started=self._started,
             task_type=self._task_type(),
             request=self.request,

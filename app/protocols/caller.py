@@ -1,7 +1,6 @@
 """Who is calling, told from the headers that Chariot's proxy and other gateways send."""
 
 import math
-import uuid
 from functools import partial
 from typing import Any
 
@@ -10,6 +9,7 @@ from litestar.types import Message, Scope
 
 from app.engine.admission import TIMEOUT_HEADER
 from app.engine.events import Caller
+from app.engine.ids import request_id as made_request_id
 
 __all__ = ("BASE_ID_HEADER", "REQUEST_ID_HEADER", "TRACE_HEADERS", "caller_of", "return_ids")
 
@@ -28,7 +28,7 @@ _STATE_KEY = "charioteer_returned"
 def caller_of(request: Request[Any, Any, Any], protocol: str) -> Caller:
     """The sender of `request`; a request that came without an id is given one, which its response carries too."""
     headers = request.headers
-    request_id = headers.get(REQUEST_ID_HEADER) or str(uuid.uuid4())
+    request_id = headers.get(REQUEST_ID_HEADER) or made_request_id()
     returned = {REQUEST_ID_HEADER: request_id}
     request.scope["state"][_STATE_KEY] = returned
     trace = {name: headers[name] for name in TRACE_HEADERS if name in headers}

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -12,6 +11,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from app.engine.admission import RETRY_AFTER
 from app.engine.engine import Engine
 from app.engine.events import Caller
+from app.engine.ids import request_id as made_request_id
 from app.protocols.caller import BASE_ID_HEADER, REQUEST_ID_HEADER, TRACE_HEADERS
 from app.protocols.status import grpc_status
 from tasks.exchange.error import ErrorKind, InferenceError
@@ -54,7 +54,7 @@ def metadata_of(context: Call) -> Mapping[str, str]:
 def caller_of_call(context: Call, protocol: str) -> Caller:
     """The sender; one without a request id is given one. Either id goes back in the trailing metadata."""
     metadata = metadata_of(context)
-    request_id = metadata.get(REQUEST_ID_HEADER) or str(uuid.uuid4())
+    request_id = metadata.get(REQUEST_ID_HEADER) or made_request_id()
     base_id = metadata.get(BASE_ID_HEADER)
     returned = {REQUEST_ID_HEADER: request_id}
     if base_id:

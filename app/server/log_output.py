@@ -3,10 +3,13 @@
 import logging
 import sys
 from collections.abc import MutableMapping
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
 import structlog
+
+from app.server.log_lines import LogLines
 
 __all__ = ("configure_logging",)
 
@@ -31,7 +34,7 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> None:
         final = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_as_json)]
         # Lines of our own are many: they go out as bytes, past the standard library's records.
         ours = [structlog.processors.format_exc_info, _as_bytes]
-        factory = structlog.BytesLoggerFactory(sys.stderr.buffer)
+        factory = partial(_given, LogLines(sys.stderr.buffer))
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -46,6 +49,10 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> None:
         logger_factory=factory,
         cache_logger_on_first_use=True,
     )
+
+
+def _given(logger: LogLines, *_: object) -> LogLines:
+    return logger
 
 
 def _printable(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
