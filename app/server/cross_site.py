@@ -14,8 +14,8 @@ def without_cross_site(app: ASGIApp) -> ASGIApp:
     """An application that refuses what pages of other origins have browsers post, with 403.
 
     Browsers send simple requests for any page, and only keep the answer from it: whoever opens a hostile page would
-    have models unloaded on a server that only they can reach. Browsers tell where a request comes from in `Sec-Fetch-Site`
-    (W3C, Fetch Metadata Request Headers), which no page can set; other clients do not send it.
+    have models unloaded on a server that only they can reach. Browsers tell where a request comes from in
+    `Sec-Fetch-Site` (W3C, Fetch Metadata Request Headers), which no page can set; other clients do not send it.
     """
     body = msgspec.json.encode({"error": _MESSAGE})
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
