@@ -1,12 +1,14 @@
 """Asking a server about one image over gRPC: the Open Inference Protocol, and GRPS."""
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import grpc
 import msgspec
+from google.protobuf.message import DecodeError
 
-from app.evaluation.asking import read_elements
+from app.evaluation.asking import WAITS_S, read_elements
 from app.evaluation.collecting import AskingError
 from app.evaluation.dataset import Item
 from app.evaluation.journal import Records
@@ -21,7 +23,7 @@ _OK = 200
 
 
 class GrpcAsker:
-    """Asks over one channel, from any thread.
+    """Asks over one channel, from any thread. A server that is busy is asked again, a few times.
 
     Args:
         address: host and port.
@@ -29,16 +31,24 @@ class GrpcAsker:
         model: its name there; empty for the only model (GRPS).
         parameters: of every request; the question of an item is added.
         timeout: seconds to wait for an answer.
+        headers: sent with every call, as gRPC's metadata.
     """
 
     def __init__(
-        self, address: str, protocol: str, model: str, parameters: Mapping[str, object], timeout: float
+        self,
+        address: str,
+        protocol: str,
+        model: str,
+        parameters: Mapping[str, object],
+        timeout: float,
+        headers: Mapping[str, str],
     ) -> None:
         self._channel: Any = grpc.insecure_channel(address, options=_UNLIMITED)
         self._ask = self._v2 if protocol == "v2-grpc" else self._grps
         self._model = model
         self._parameters = parameters
         self._timeout = timeout
+        self._metadata = [(name.lower(), value) for name, value in headers.items()]
 
     def __call__(self, item: Item, data: bytes) -> Records:
         """The records for one image.
@@ -52,7 +62,7 @@ class GrpcAsker:
         except grpc.RpcError as error:
             told: Any = error
             raise AskingError(f"{told.code().name}: {told.details()}") from None
-        except (msgspec.MsgspecError, LookupError, ValueError) as error:
+        except (msgspec.MsgspecError, DecodeError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise AskingError(f"The answer has no records: {error}") from None
 
     def close(self) -> None:
@@ -81,8 +91,16 @@ class GrpcAsker:
         return msgspec.json.decode(answer.gmap.s_s["image"])
 
     def _call(self, method: str, request: Any, answer: str) -> Any:
-        call = self._channel.unary_unary(method)
-        return message_class(answer).FromString(call(request.SerializeToString(), timeout=self._timeout))
+        call, body = self._channel.unary_unary(method), request.SerializeToString()
+        for wait in WAITS_S:
+            try:
+                return message_class(answer).FromString(call(body, timeout=self._timeout, metadata=self._metadata))
+            except grpc.RpcError as error:
+                told: Any = error
+                if told.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+                    raise
+            time.sleep(wait)
+        return message_class(answer).FromString(call(body, timeout=self._timeout, metadata=self._metadata))
 
 
 def _set(parameter: Any, value: object) -> None:

@@ -21,7 +21,7 @@ from app.cli.terminal import console
 from app.evaluation.collecting import Collected, collect
 from app.evaluation.dataset import Dataset, fingerprint
 from app.evaluation.datasets.reading import DatasetFormat, DatasetOptions, read_dataset
-from app.evaluation.evaluation import check_slices, checked, evaluated
+from app.evaluation.evaluation import ANSWERED, check_figures, check_slices, checked, evaluated
 from app.evaluation.extras import EvaluationError, needed
 from app.evaluation.journal import Header, journal
 from app.evaluation.label_map import read_label_map
@@ -117,12 +117,17 @@ def evaluate(
         for path in (json, html):
             if path is not None and not path.parent.is_dir():
                 raise EvaluationError(f"{path}: there is no folder {path.parent}")
+            if path is not None and path.is_dir():
+                raise EvaluationError(f"{path}: Expected a file to write, got a folder")
         wanted = TaskType(task) if task else None
         how = DatasetOptions(format=format, images=images, split=split, task=wanted, skip_bad=skip_bad)
-        found = _limited(read_dataset(dataset, how), limit)
+        whole = read_dataset(dataset, how)
+        found = _limited(whole, limit)
         check_slices(found, slice or ())
         if found.tasks[0] is not TaskType.IMAGE_TEXT_TO_TEXT:
             needed("valor_lite")
+        if least:
+            check_figures(found, least)
         names = read_label_map(label_map, found.labels) if label_map else None
         lowest = _LOWEST_SCORE if options.score_threshold is None else options.score_threshold
         if recorded is not None:
@@ -134,7 +139,9 @@ def evaluate(
                 if url is None
                 else server(url, protocol, name, parameters, _headers(header or ()), timeout)
             )
-            collected = _asked(found, source, concurrency or (1 if url is None else 4), out, fresh=fresh)
+            # Of the whole, so that an evaluation of the first images can be gone on with.
+            first_line = Header(charioteer=__version__, dataset=fingerprint(whole), source=source.told)
+            collected = _asked(found, source, first_line, concurrency or (1 if url is None else 4), out, fresh=fresh)
             words, notes = source.words, [*source.notes, *_about_scores(parameters)]
         with _progress("Measuring", len(collected.records)) as told:
             report = evaluated(
@@ -148,17 +155,19 @@ def evaluate(
                 notes=notes,
                 progress=told,
             )
-        unknown = sorted(set(least) - {each.name for each in report.measures.figures})
-        if unknown:
-            has = ", ".join(each.name for each in report.measures.figures)
-            raise EvaluationError(f"--fail-under: there is no figure {unknown[0]}; there is {has}")
-    except (EvaluationError, InferenceError, ModelError, SettingsError) as error:
+    except (EvaluationError, InferenceError, ModelError, OSError, SettingsError) as error:
         _stop(str(error))
     except KeyboardInterrupt:
         kept = f"; the same command goes on from {out}" if out else "; with --out it could be gone on with"
         _stop(f"interrupted{kept}", _INTERRUPTED)
-    _write(report, out, json, html, worst)
+    unwritten: OSError | None = None
+    try:
+        _write(report, out, json, html, worst)
+    except OSError as error:
+        unwritten = error
     print_report(report, console())
+    if unwritten:
+        _stop(f"the report cannot be written: {unwritten}")
     _judge(report, least)
 
 
@@ -169,12 +178,13 @@ def _limited(dataset: Dataset, limit: int | None) -> Dataset:
     return msgspec.structs.replace(dataset, items=dataset.items[:limit], notes=(*dataset.notes, note))
 
 
-def _asked(dataset: Dataset, source: Source, concurrency: int, out: Path | None, *, fresh: bool) -> Collected:
-    header = Header(charioteer=__version__, dataset=fingerprint(dataset), source=source.told)
+def _asked(
+    dataset: Dataset, source: Source, first_line: Header, concurrency: int, out: Path | None, *, fresh: bool
+) -> Collected:
     with tempfile.TemporaryDirectory() as scratch:
         path = (out or Path(scratch)) / "predictions.jsonl"
         with (
-            journal(path, header, fresh=fresh) as book,
+            journal(path, first_line, fresh=fresh) as book,
             source.asker() as ask,
             _progress(f"Asking {source.words}", len(dataset.items)) as told,
         ):
@@ -237,10 +247,12 @@ def _write(report: Report, out: Path | None, json: Path | None, html: Path | Non
 
 def _judge(report: Report, least: Mapping[str, float]) -> None:
     low: list[str] = []
-    for figure in report.measures.figures:
-        if figure.name in least and (figure.value is None or figure.value < least[figure.name]):
-            value = "nothing" if figure.value is None else f"{figure.value:.4f}"
-            low.append(f"{figure.name} is {value}, and {least[figure.name]:g} is wanted")
+    values = {each.name: each.value for each in report.measures.figures}
+    values[ANSWERED] = report.measured / report.images
+    for name, wanted in least.items():
+        value = values.get(name)
+        if value is None or value < wanted:
+            low.append(f"{name} is {'nothing' if value is None else f'{value:.4f}'}, and {wanted:g} is wanted")
     if low:
         _stop("; ".join(low), _TOO_LOW)
 

@@ -120,7 +120,7 @@ def server(
         return _over_http(url, protocol, name or "", parameters, headers, timeout)
 
     def calling() -> AbstractContextManager[Asker]:
-        return _over_grpc(url, protocol, name or "", parameters, timeout)
+        return _over_grpc(url, protocol, name or "", parameters, headers, timeout)
 
     return Source(
         words=f"{name or 'the only model'} at {shown} ({protocol})",
@@ -166,11 +166,16 @@ def _over_http(
 
 @contextmanager
 def _over_grpc(
-    url: str, protocol: str, name: str, parameters: Mapping[str, object], timeout: float
+    url: str,
+    protocol: str,
+    name: str,
+    parameters: Mapping[str, object],
+    headers: Mapping[str, str],
+    timeout: float,
 ) -> Generator[Asker]:
     from app.cli.asking_grpc import GrpcAsker
 
-    asker = GrpcAsker(url.partition("://")[2] or url, protocol, name, parameters, timeout)
+    asker = GrpcAsker(url.partition("://")[2] or url, protocol, name, parameters, timeout, headers)
     try:
         yield asker
     finally:

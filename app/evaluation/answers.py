@@ -13,6 +13,10 @@ from tasks.task import TaskType
 
 __all__ = ("Answered", "Found", "read_records", "task_of")
 
+_ROUNDING = 1e-5
+"""So far beyond 0..1 a score may be: engines that count in half precision round."""
+_FARTHEST = 1e6
+"""Pixels: no image reaches so far, and areas of greater coordinates would overflow."""
 _FIELDS = {
     TaskType.IMAGE_SEGMENTATION: "contour",
     TaskType.OBJECT_DETECTION: "xmin",
@@ -83,8 +87,9 @@ def _found(record: Mapping[str, object], item: Item, task: TaskType) -> Found:
     label, score = record.get("label"), _number(record, "score")
     if not isinstance(label, str):
         raise ValueError(f"label: Expected a text, got {brief(label)}")
-    if not 0 <= score <= 1:
+    if not -_ROUNDING <= score <= 1 + _ROUNDING:
         raise ValueError(f"score: Expected a number within 0..1, got {score}")
+    score = min(max(score, 0.0), 1.0)
     match task:
         case TaskType.OBJECT_DETECTION:
             left, top, right, bottom = (_number(record, name) for name in ("xmin", "ymin", "xmax", "ymax"))
@@ -124,7 +129,9 @@ def _number(record: Mapping[str, object], name: str) -> float:
     value = record.get(name)
     try:
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-            return float(value)
+            if abs(value) <= _FARTHEST:
+                return float(value)
+            raise ValueError(f"{name}: Expected a number within {_FARTHEST:.0f} of 0, got {brief(value)}")
     except OverflowError:
         pass
     raise ValueError(f"{name}: Expected a finite number, got {brief(value)}")

@@ -16,10 +16,10 @@ from app.evaluation.collecting import AskingError
 from app.evaluation.dataset import Item
 from app.evaluation.journal import Records
 
-__all__ = ("HTTP_PROTOCOLS", "HttpAsker", "read_elements", "records_of_tensors")
+__all__ = ("HTTP_PROTOCOLS", "WAITS_S", "HttpAsker", "read_elements", "records_of_tensors")
 
-_TRIES = 5
-_WAIT_S = 0.2
+WAITS_S = (0.2, 0.4, 0.8, 1.6)
+"""Before a server that is busy is asked again."""
 _BUSY = frozenset({429, 503})
 _LONGEST_REASON = 300
 
@@ -79,15 +79,15 @@ class HttpAsker:
             raise AskingError(f"The answer has no records ({type(error).__name__}: {error}): {body}") from None
 
     def _answer(self, request: Mapping[str, Any]) -> httpx.Response:
-        for attempt in range(_TRIES):
+        for wait in (*WAITS_S, None):
             try:
                 response = self._client.post(self._url, **request)
             except httpx.HTTPError as error:
                 shown = httpx.URL(self._url).copy_with(userinfo=b"")
                 raise AskingError(f"{shown}: {str(error) or type(error).__name__}") from None
-            if response.status_code not in _BUSY or attempt == _TRIES - 1:
+            if response.status_code not in _BUSY or wait is None:
                 return response
-            time.sleep(_WAIT_S * 2**attempt)
+            time.sleep(wait)
         raise AssertionError
 
 

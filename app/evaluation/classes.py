@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.evaluation.answers import Answered
+from app.evaluation.answers import Answered, Found
 from app.evaluation.extras import needed
 from app.evaluation.report import Confusion, Figure, Measures, Mistake, Table
 from app.evaluation.slices import NO_VALUE
@@ -36,7 +36,7 @@ def measure_classes(answered: Sequence[Answered], slices: Sequence[str] = ()) ->
     notes: list[str] = []
     if values["roc_auc"] is None:
         notes.append("ROC AUC needs the scores of the same two or more classes for every image: not told.")
-    if silent := sum(not each.found for each in answered):
+    if silent := sum(_top(each) is None for each in answered):
         notes.append(f"{silent} images were given no class; they count as wrong, as {_NONE}.")
     return Measures(
         figures=_figures(values),
@@ -92,7 +92,12 @@ def _measured(answered: Sequence[Answered]) -> tuple[Mapping[str, float | None],
 
 def _classification(valor: Any, uid: str, answered: Answered) -> Any:
     # valor-lite refuses an image without a class; it would otherwise be missing from the accuracy.
-    found = {each.label: each.score for each in reversed(answered.found)} or {_NONE: 1.0}
+    # The best first: valor-lite takes the first of equal scores, and none that is 0.
+    found: dict[str, float] = {}
+    for each in _ranked(answered):
+        found.setdefault(each.label, each.score)
+    if _top(answered) is None:
+        found[_NONE] = 1.0
     return valor.Classification(
         uid=uid, groundtruth=answered.item.label, predictions=[*found], scores=[*found.values()]
     )
@@ -141,7 +146,7 @@ def _slices(answered: Sequence[Answered], slices: Sequence[str]) -> Table:
 def _mistakes(answered: Sequence[Answered]) -> tuple[Mistake, ...]:
     found: list[Mistake] = []
     for each in answered:
-        best = max(each.found, key=lambda one: one.score, default=None)
+        best = _top(each)
         if best is None:
             found.append(Mistake(answered=each, badness=1, why=f"{each.item.label}, nothing was found"))
         elif best.label != each.item.label:
@@ -152,12 +157,21 @@ def _mistakes(answered: Sequence[Answered]) -> tuple[Mistake, ...]:
 
 
 def _best(answered: Answered) -> str:
-    return max(answered.found, key=lambda each: each.score).label if answered.found else _NONE
+    best = _top(answered)
+    return best.label if best else _NONE
+
+
+def _top(answered: Answered) -> Found | None:
+    """The class that an image was given, the first of equals; None where nothing scores more than 0."""
+    return next((each for each in _ranked(answered)[:1] if each.score > 0), None)
+
+
+def _ranked(answered: Answered) -> Sequence[Found]:
+    return sorted(answered.found, key=lambda each: -each.score)
 
 
 def _within(answered: Answered, count: int) -> bool:
-    best = sorted(answered.found, key=lambda each: -each.score)[:count]
-    return answered.item.label in (each.label for each in best)
+    return answered.item.label in (each.label for each in _ranked(answered)[:count] if each.score > 0)
 
 
 def _mean(values: Sequence[float]) -> float | None:

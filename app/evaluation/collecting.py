@@ -1,9 +1,12 @@
 """Putting every item to whoever answers, several at once, and writing the answers down."""
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from itertools import islice
+from queue import SimpleQueue
+from threading import Event, Thread
 
 from app.evaluation.dataset import Item
 from app.evaluation.extras import EvaluationError
@@ -18,6 +21,9 @@ Raises:
     AskingError: when there are none.
 """
 
+_Outcome = tuple[Item, Records | BaseException]
+_GRACE_S = 2.0
+"""So long the answers that are on their way are waited for, when the rest is not wanted any more."""
 _MOST_IN_VAIN = 10
 """So many failures before the first success end the evaluation: nobody is there, or nothing fits."""
 
@@ -49,7 +55,7 @@ def collect(
 ) -> Collected:
     """Ask about every item that the journal has no answer to, or whose image has changed since.
 
-    When it is interrupted, what was answered by then is in the journal.
+    When it is interrupted, what was answered by then is in the journal; answers that come within two seconds are too.
 
     Args:
         items: to ask about.
@@ -62,24 +68,37 @@ def collect(
         EvaluationError: when the first ones, or all, fail; and what `ask` raises besides.
     """
     done = Collected()
-    with ThreadPoolExecutor(max_workers=concurrency) as threads:
-        waiting: dict[Future[Records], Item] = {}
-        remaining = iter(items)
-        try:
-            while True:
-                for item in remaining:
-                    waiting[threads.submit(_one, item, ask, book)] = item
-                    if len(waiting) >= 2 * concurrency:
-                        break
-                if not waiting:
-                    break
-                finished, _ = wait(waiting, return_when=FIRST_COMPLETED)
-                for each in finished:
-                    _take(each, waiting.pop(each), done)
-                progress(len(done.records) + len(done.failures))
-        except BaseException:
-            threads.shutdown(wait=True, cancel_futures=True)
-            raise
+    todo, outcomes, stopping = SimpleQueue[Item | None](), SimpleQueue[_Outcome](), Event()
+    remaining = iter(items)
+    for item in islice(remaining, 2 * concurrency):
+        todo.put(item)
+
+    def work() -> None:
+        while (item := todo.get()) is not None and not stopping.is_set():
+            try:
+                outcomes.put((item, _one(item, ask, book)))
+            except AskingError as error:
+                outcomes.put((item, error))
+            except BaseException as error:  # noqa: BLE001  it belongs to whoever waits for the answer
+                stopping.set()
+                outcomes.put((item, error))
+
+    # Daemons, so that a server that does not answer keeps nobody from ending.
+    threads = [Thread(target=work, daemon=True) for _ in range(min(concurrency, len(items)))]
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in items:
+            _take(*outcomes.get(), done)
+            progress(len(done.records) + len(done.failures))
+            todo.put(next(remaining, None))
+    finally:
+        stopping.set()
+        for _ in threads:
+            todo.put(None)
+        last = time.monotonic() + _GRACE_S
+        for thread in threads:
+            thread.join(max(0.0, last - time.monotonic()))
     if not done.records and done.failures:
         name, reason = next(iter(done.failures.items()))
         raise EvaluationError(f"Not one of {len(items)} images was answered; {name}: {reason}")
@@ -100,10 +119,12 @@ def _one(item: Item, ask: Asker, book: Journal) -> Records:
     return records
 
 
-def _take(finished: Future[Records], item: Item, done: Collected) -> None:
-    try:
-        done.records[item.id] = finished.result()
-    except AskingError as error:
-        done.failures[item.id] = str(error)
+def _take(item: Item, outcome: Records | BaseException, done: Collected) -> None:
+    if isinstance(outcome, AskingError):
+        done.failures[item.id] = str(outcome)
         if not done.records and len(done.failures) >= _MOST_IN_VAIN:
-            raise EvaluationError(f"The first {_MOST_IN_VAIN} images all failed; the last one: {error}") from None
+            raise EvaluationError(f"The first {_MOST_IN_VAIN} images all failed; the last one: {outcome}") from None
+    elif isinstance(outcome, BaseException):
+        raise outcome
+    else:
+        done.records[item.id] = outcome

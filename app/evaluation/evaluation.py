@@ -1,6 +1,6 @@
 """From a dataset and answers to a report."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -17,8 +17,10 @@ from app.evaluation.report import Measures, Report
 from app.evaluation.texts import measure_texts
 from tasks.task import TaskType
 
-__all__ = ("check_slices", "checked", "evaluated", "task_to_measure")
+__all__ = ("ANSWERED", "check_figures", "check_slices", "checked", "evaluated", "task_to_measure")
 
+ANSWERED = "answered"
+"""The share of images that were, where a figure is named."""
 _TOLD = 10
 _MOST_SLICES = 200
 
@@ -83,6 +85,9 @@ def evaluated(
     answered, failed = _read(dataset, records, task)
     if names:
         answered = [mapped(each, names) for each in answered]
+    if failed and not answered:
+        name, reason = next(iter(failed.items()))
+        raise EvaluationError(f"Not one of {len(failed)} answers can be measured; {name}: {reason}")
     failed = {**failures, **failed}
     told = [*dataset.notes, *notes]
     if failed:
@@ -119,9 +124,11 @@ def _measured(
     measures = measure_objects(answered, task, confidence, slices, progress)
     if task is not TaskType.IMAGE_SEGMENTATION:
         return measures
-    figures, table = measure_pixels(answered, dataset.labels, confidence)
+    figures, table, notes = measure_pixels(answered, dataset.labels, confidence)
     tables = (*measures.tables, *([table] if table else []))
-    return msgspec.structs.replace(measures, figures=(*measures.figures, *figures), tables=tables)
+    return msgspec.structs.replace(
+        measures, figures=(*measures.figures, *figures), tables=tables, notes=(*measures.notes, *notes)
+    )
 
 
 def _read(dataset: Dataset, records: Mapping[str, Records], task: TaskType) -> tuple[list[Answered], dict[str, str]]:
@@ -155,6 +162,23 @@ def _about_labels(answered: Sequence[Answered], labels: Sequence[str]) -> list[s
         own = ", ".join(labels[:_TOLD])
         said.insert(0, f"NOT ONE label that was found is one of the dataset's ({own}): every finding counts as wrong.")
     return said
+
+
+def check_figures(dataset: Dataset, names: Iterable[str]) -> None:
+    """See that there may be figures called `names`, before anybody is asked.
+
+    Raises:
+        EvaluationError: when no task that the dataset has labels for has one of them, or the extra is not installed.
+    """
+    figures = [
+        figure for task in dataset.tasks for figure in _measured((), dataset, task, 0.5, (), lambda _: None).figures
+    ]
+    known = [*(each.name for each in figures), ANSWERED]
+    for name in names:
+        if name not in known:
+            raise EvaluationError(
+                f"--fail-under: there is no figure {name}; there is {', '.join(dict.fromkeys(known))}"
+            )
 
 
 def check_slices(dataset: Dataset, slices: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
 """Answers as they come, a line of JSON each, so that an evaluation that was stopped can go on."""
 
+import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,10 +57,22 @@ class Journal:
         self._lock = Lock()
 
     def add(self, told: Told) -> None:
-        """Write an answer down."""
+        """Write an answer down.
+
+        Raises:
+            OSError: when it cannot be; the file is as it was.
+        """
         line = msgspec.json.encode(told) + b"\n"
         with self._lock:
-            self._file.write(line)
+            before = os.fstat(self._file.fileno()).st_size
+            try:
+                written = 0
+                while written < len(line):
+                    written += self._file.write(line[written:])
+            except BaseException:
+                # Half a line, on a full disk, would spoil the next one.
+                self._file.truncate(before)
+                raise
 
     def close(self) -> None:
         """Write no more."""

@@ -15,10 +15,13 @@ from tasks.vision.contours import mask_of_contours
 
 __all__ = ("measure_pixels",)
 
+_MOST_PIXELS = 1 << 28
+"""Of one image: masks of it have to fit into memory."""
+
 
 def measure_pixels(
     answered: Sequence[Answered], labels: Sequence[str], confidence: float
-) -> tuple[tuple[Figure, ...], Table | None]:
+) -> tuple[tuple[Figure, ...], Table | None, tuple[str, ...]]:
     """Accuracy of all pixels, background included, and IoU of the classes.
 
     Args:
@@ -27,15 +30,17 @@ def measure_pixels(
         confidence: findings that score lower are left out. Where findings overlap, the best one has the pixel.
 
     Returns:
-        The figures, and a table of the classes.
+        The figures, a table of the classes, and sentences about what was left out.
     """
     valor = needed("valor_lite.semantic_segmentation")
     loader = valor.Loader.in_memory()
     numbers = {label: number for number, label in enumerate(labels, 1)}
-    drawn = 0
-    for index, each in enumerate(answered):
-        if not each.item.width:
-            continue
+    shown = [each for each in answered if 0 < each.item.width * each.item.height <= _MOST_PIXELS]
+    large = len(answered) - len(shown)
+    notes = (f"{large} images of more than {_MOST_PIXELS} pixels are in no figure of pixels.",) if large else ()
+    if not shown or not labels:
+        return (_figure("pixel_accuracy", None), _figure("miou", None)), None, notes
+    for index, each in enumerate(shown):
         truth = np.zeros((each.item.height, each.item.width), np.uint16)
         found = np.zeros_like(truth)
         for one in each.item.objects:
@@ -49,10 +54,7 @@ def measure_pixels(
                 _draw(hidden, one.rings or (), 1, even_odd=one.even_odd)
         truth[hidden > 0] = found[hidden > 0] = 0
         loader.add_data([valor.Segmentation(uid=str(index), groundtruths=truth, predictions=found, labels=[*labels])])
-        drawn += 1
-    if not drawn or not labels:
-        return (_figure("pixel_accuracy", None), _figure("miou", None)), None
-    return _measured(loader.finalize(), answered, labels)
+    return *_measured(loader.finalize(), shown, labels), notes
 
 
 def _measured(

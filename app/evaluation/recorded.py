@@ -13,6 +13,7 @@ from app.recording.inference import RecordedInference
 
 __all__ = ("Matched", "match_recorded")
 
+_Index = Mapping[str, Sequence[Item]]
 _NAMES = frozenset({"file", "file_name", "filename", "image", "image_name", "name", "path"})
 """Keys of metadata under which senders tell an image's name."""
 
@@ -42,7 +43,7 @@ def match_recorded(dataset: Dataset, recorded: Iterable[RecordedInference], mode
     Raises:
         EvaluationError: when nothing was recorded of the images, or answers of several models were.
     """
-    by_digest, by_name = _index(dataset.items)
+    by_digest, by_id, by_name = _index(dataset.items)
     latest: dict[str, RecordedInference] = {}
     repeated: set[str] = set()
     models: set[str] = set()
@@ -50,7 +51,7 @@ def match_recorded(dataset: Dataset, recorded: Iterable[RecordedInference], mode
         if each.records is None or each.explanation or (model is not None and each.model != model):
             continue
         digest = each.image.digest if each.image else ""
-        for item in by_digest.get(digest) or _named(each, by_name):
+        for item in by_digest.get(digest) or _named(each, by_id, by_name):
             if item.question and not _about(item, each):
                 continue
             models.add(f"{each.model}:{each.version}")
@@ -69,8 +70,10 @@ def match_recorded(dataset: Dataset, recorded: Iterable[RecordedInference], mode
     return Matched(collected=Collected(records, failures), model=models.pop(), repeated=len(repeated))
 
 
-def _index(items: Sequence[Item]) -> tuple[Mapping[str, Sequence[Item]], Mapping[str, Sequence[Item]]]:
+def _index(items: Sequence[Item]) -> tuple[_Index, _Index, _Index]:
+    """Items by the digest of their image, by id, and by the image's name without its folders."""
     by_digest: dict[str, list[Item]] = {}
+    by_id = {item.id: [item] for item in items}
     by_name: dict[str, list[Item]] = {}
     digests: dict[str, str] = {}
     for item in items:
@@ -78,15 +81,16 @@ def _index(items: Sequence[Item]) -> tuple[Mapping[str, Sequence[Item]], Mapping
         if path not in digests:
             digests[path] = hashlib.sha256(item.image.read_bytes()).hexdigest()
         by_digest.setdefault(digests[path], []).append(item)
-        for name in {item.id, item.image.name}:
-            by_name.setdefault(name, []).append(item)
-    return by_digest, by_name
+        by_name.setdefault(item.image.name, []).append(item)
+    # A file name that several images have, in several folders, names none of them.
+    clear = {name: found for name, found in by_name.items() if len({each.image for each in found}) == 1}
+    return by_digest, by_id, clear
 
 
-def _named(recorded: RecordedInference, by_name: Mapping[str, Sequence[Item]]) -> Sequence[Item]:
+def _named(recorded: RecordedInference, by_id: _Index, by_name: _Index) -> Sequence[Item]:
     for entry in recorded.metadata:
         if entry.key.lower() in _NAMES and isinstance(entry.value, str):
-            found = by_name.get(entry.value) or by_name.get(PurePosixPath(entry.value).name)
+            found = by_id.get(entry.value) or by_name.get(PurePosixPath(entry.value).name)
             if found:
                 return found
     return ()

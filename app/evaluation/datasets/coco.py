@@ -79,7 +79,7 @@ def _labels(path: Path, file: _File, faults: Faults) -> dict[object, str]:
     labels: dict[object, str] = {}
     for index, category in enumerate(file.categories):
         place, number, name = f"{path}: categories[{index}]", category.get("id"), category.get("name")
-        if not isinstance(number, int) or not isinstance(name, str):
+        if not isinstance(number, int) or not isinstance(name, str) or not name:
             faults.add(place, f"Expected an id, a whole number, and a name, got {brief(category)}")
         elif number in labels or name in labels.values():
             faults.add(place, f"Expected each id and name once, got {number} {brief(name)} again")
@@ -104,7 +104,11 @@ def _items(
             continue
         seen.update((number, name))
         width, height = size_of(folder / name, faults)
-        if width:
+        declared = image.get("width"), image.get("height")
+        if width and None not in declared and declared != (width, height):
+            got = " and ".join(brief(each) for each in declared)
+            faults.add(place, f"Expected width and height of {name}, upright, {width} and {height}, got {got}")
+        elif width:
             item = Item(
                 id=name,
                 image=folder / name,
@@ -125,7 +129,14 @@ def _folder(path: Path, file: _File, images: Path | None) -> Path:
     beside = (path.parent, path.parent / "images", path.parent / split)
     above = (path.parent.parent, path.parent.parent / "images", path.parent.parent / split)
     names = [name for each in file.images[:20] if isinstance(name := each.get("file_name"), str)]
-    return max((*beside, *above), key=lambda folder: sum((folder / name).is_file() for name in names))
+    return max((*beside, *above), key=lambda folder: sum(_is_file(folder / name) for name in names))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _object(
@@ -136,6 +147,9 @@ def _object(
     box, outline = annotation.get("bbox"), annotation.get("segmentation")
     corners = _box(box, place, faults) if box else None
     rings, even_odd = _outline(outline, size, place, faults) if outline else (None, False)
+    crowd = annotation.get("iscrowd")
+    if crowd not in (None, 0, 1):
+        faults.add(place, f"iscrowd: Expected 0 or 1, got {brief(crowd)}")
     if len(faults.found) > before:
         return None
     if corners is None and rings is None:
@@ -149,7 +163,7 @@ def _object(
         box=corners or _around(rings or ()),
         rings=rings,
         even_odd=even_odd,
-        ignored=bool(annotation.get("iscrowd")),
+        ignored=bool(crowd),
         place=place,
     )
 

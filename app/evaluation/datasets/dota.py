@@ -39,7 +39,11 @@ def read_dota(path: Path, faults: Faults, images: Path | None = None) -> Dataset
         raise EvaluationError(f"{path}: Expected a folder labelTxt with DOTA's labels, got none")
     metadata = sidecar(path, faults)
     root = images or (path / "images" if (path / "images").is_dir() else path)
-    pictures = {each.stem: each for each in pictures_in(root)}
+    pictures: dict[str, Path] = {}
+    for picture in pictures_in(root):
+        if picture.stem in pictures:
+            faults.add(str(picture), f"there is {pictures[picture.stem]} of the same name")
+        pictures.setdefault(picture.stem, picture)
     for orphan in sorted({each.stem for each in folder.glob("*.txt")} - set(pictures)):
         faults.add(str(folder / f"{orphan}.txt"), "there is no image of that name")
     items: list[Item] = []

@@ -4,7 +4,10 @@ import contextlib
 import csv
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -20,8 +23,10 @@ __all__ = (
     "area_of",
     "json_lines",
     "json_of",
+    "known_of",
     "lines_of",
     "listed",
+    "names_of",
     "numbers",
     "pictures_in",
     "scalars",
@@ -35,6 +40,9 @@ _SIDECARS = ("metadata.csv", "metadata.jsonl")
 _HEADER_BYTES = 1 << 18
 _ORIENTATION = 0x0112
 _QUARTERS = frozenset({5, 6, 7, 8})
+_FARTHEST = 1e6
+"""Pixels: no image reaches so far, and areas of greater coordinates would overflow."""
+_BYTE = re.compile(r"\(byte (\d+)\)$")
 
 
 def pictures_in(folder: Path) -> list[Path]:
@@ -51,6 +59,10 @@ def pictures_in(folder: Path) -> list[Path]:
 def size_of(picture: Path, faults: Faults) -> tuple[int, int]:
     """Width and height in pixels of the upright image; (0, 0) and a fault where they cannot be read."""
     try:
+        str(picture).encode()
+        if picture.exists() and not picture.is_file():
+            faults.add(str(picture), "is no file")
+            return 0, 0
         with picture.open("rb") as file:
             start = file.read(_HEADER_BYTES)
             try:
@@ -64,6 +76,10 @@ def size_of(picture: Path, faults: Faults) -> tuple[int, int]:
         faults.add(str(picture), f"cannot be read: {error.strerror}")
     except InferenceError as error:
         faults.add(str(picture), error.message)
+    except ValueError:
+        # A NUL, or bytes that are no UTF-8, which no report and no answer could name.
+        shown = str(picture).replace("\0", "\\0").encode("ascii", "backslashreplace").decode()
+        faults.add(shown, "Expected a name in UTF-8, without NUL")
     return 0, 0
 
 
@@ -73,7 +89,8 @@ def lines_of(path: Path) -> Iterator[tuple[str, str]]:
     Raises:
         EvaluationError: when it cannot be read as UTF-8.
     """
-    for number, line in enumerate(_text(path).splitlines(), 1):
+    # Not `splitlines`: a text in JSON may have other separators of lines in it.
+    for number, line in enumerate(_text(path).split("\n"), 1):
         if line.strip():
             yield f"{path}:{number}", line.strip()
 
@@ -88,7 +105,9 @@ def json_of(path: Path) -> object:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise EvaluationError(f"{path}: Expected JSON: {error}") from None
+        byte = _BYTE.search(str(error))
+        line = text.encode()[: int(byte[1])].count(b"\n") + 1 if byte else text.count("\n") + 1
+        raise EvaluationError(f"{path}:{line}: Expected JSON: {error}") from None
 
 
 def json_lines(path: Path, faults: Faults) -> Iterator[tuple[str, Mapping[str, object]]]:
@@ -106,7 +125,7 @@ def listed(value: object) -> list[object] | None:
 
 
 def numbers(words: Sequence[object], place: str, faults: Faults) -> list[float] | None:
-    """Finite numbers; None and a fault where one of them is none."""
+    """Finite numbers that a coordinate may be; None and a fault where one of them is none."""
     read: list[float] = []
     for word in words:
         try:
@@ -115,6 +134,9 @@ def numbers(words: Sequence[object], place: str, faults: Faults) -> list[float] 
             value = math.nan
         if not math.isfinite(value):
             faults.add(place, f"Expected a finite number, got {brief(word)}")
+            return None
+        if abs(value) > _FARTHEST:
+            faults.add(place, f"Expected a number within {_FARTHEST:.0f} of 0, got {brief(word)}")
             return None
         read.append(value)
     return read
@@ -155,10 +177,25 @@ def sidecar(folder: Path, faults: Faults) -> Mapping[str, Mapping[str, str]]:
     return found
 
 
+def names_of(pictures: Iterable[Path]) -> Counter[str]:
+    """How often each name occurs among the files, their folders left away."""
+    return Counter(each.name for each in pictures)
+
+
+def known_of(
+    metadata: Mapping[str, Mapping[str, str]], name: str, picture: Path, names: Counter[str]
+) -> Mapping[str, str]:
+    """The row of a picture in a `sidecar`, by its `name` in the dataset, else by its file's, if it alone has that."""
+    return metadata.get(name) or (metadata.get(picture.name, {}) if names[picture.name] == 1 else {})
+
+
 def _lies_on_its_side(picture: Path) -> bool:
     """Whether EXIF turns the image by a quarter."""
-    with contextlib.suppress(Exception), PIL.Image.open(picture) as image:
-        return image.getexif().get(_ORIENTATION) in _QUARTERS
+    with contextlib.suppress(Exception), warnings.catch_warnings():
+        # Only the header is read: Pillow's warning about large pictures is for who decodes them.
+        warnings.simplefilter("ignore", PIL.Image.DecompressionBombWarning)
+        with PIL.Image.open(picture) as image:
+            return image.getexif().get(_ORIENTATION) in _QUARTERS
     return False
 
 
@@ -166,13 +203,16 @@ def _rows(path: Path, faults: Faults) -> Iterator[tuple[str, Mapping[str, object
     if path.suffix == ".jsonl":
         yield from json_lines(path, faults)
         return
-    reader = csv.DictReader(io.StringIO(_text(path)), restkey="")
-    for row in reader:
-        place = f"{path}:{reader.line_num}"
-        if "" in row:
-            faults.add(place, "Expected as many values as there are columns, got more")
-        else:
-            yield place, {key: value for key, value in row.items() if value not in (None, "")}
+    reader = csv.DictReader(io.StringIO(_text(path)), restkey="", strict=True)
+    try:
+        for row in reader:
+            place = f"{path}:{reader.line_num}"
+            if "" in row:
+                faults.add(place, "Expected as many values as there are columns, got more")
+            else:
+                yield place, {key: value for key, value in row.items() if value not in (None, "")}
+    except csv.Error as error:
+        faults.add(f"{path}:{reader.reader.line_num}", f"Expected CSV: {error}")
 
 
 def _text(path: Path) -> str:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from app.evaluation.dataset import Dataset, Faults, Item
-from app.evaluation.datasets.files import pictures_in, sidecar, size_of
+from app.evaluation.datasets.files import known_of, names_of, pictures_in, sidecar, size_of
 from tasks.task import TaskType
 
 __all__ = ("read_image_folder",)
@@ -14,13 +14,14 @@ def read_image_folder(path: Path, faults: Faults) -> Dataset:
     metadata = sidecar(path, faults)
     items: list[Item] = []
     labels = sorted(each.name for each in path.iterdir() if each.is_dir() and not each.name.startswith("."))
-    for label in labels:
-        for picture in pictures_in(path / label):
-            name = picture.relative_to(path).as_posix()
-            width, height = size_of(picture, faults)
-            if width:
-                about = metadata.get(name) or metadata.get(picture.name) or {}
-                items.append(Item(id=name, image=picture, width=width, height=height, label=label, metadata=about))
+    pictures = [(label, picture) for label in labels for picture in pictures_in(path / label)]
+    names = names_of(picture for _, picture in pictures)
+    for label, picture in pictures:
+        name = picture.relative_to(path).as_posix()
+        width, height = size_of(picture, faults)
+        if width:
+            about = known_of(metadata, name, picture, names)
+            items.append(Item(id=name, image=picture, width=width, height=height, label=label, metadata=about))
     held = {item.label for item in items}
     return Dataset(
         path=path,

@@ -10,7 +10,17 @@ from typing import Any, cast
 import yaml
 
 from app.evaluation.dataset import Dataset, Faults, Item, LabelledObject, Ring
-from app.evaluation.datasets.files import area_of, lines_of, listed, numbers, pictures_in, sidecar, size_of
+from app.evaluation.datasets.files import (
+    area_of,
+    known_of,
+    lines_of,
+    listed,
+    names_of,
+    numbers,
+    pictures_in,
+    sidecar,
+    size_of,
+)
 from app.evaluation.extras import EvaluationError
 from tasks.exchange.error import brief
 from tasks.task import TaskType
@@ -19,6 +29,7 @@ __all__ = ("read_yolo", "yolo_file")
 
 _SPLITS = ("val", "test", "train")
 _BOX, _TURNED, _SMALLEST_POLYGON = 4, 8, 6
+_DIGITS = 9
 _MARGIN = 0.01
 """So far beyond the image a coordinate may be, as a fraction: exporters round."""
 
@@ -49,8 +60,8 @@ def read_yolo(path: Path, faults: Faults, split: str | None = None, task: TaskTy
     if chosen is None or not described.get(chosen):
         raise EvaluationError(f"{path}: Expected a split {split or ', '.join(_SPLITS)}, got none")
     root = path.parent / str(described.get("path") or "")
-    pictures = _pictures(path, root if root.is_dir() else path.parent, described[chosen])
-    metadata = sidecar(path.parent, faults)
+    pictures = _pictures(path, root if root.is_dir() else path.parent, described[chosen], faults)
+    metadata, names = sidecar(path.parent, faults), names_of(pictures)
     read = [(picture, *size_of(picture, faults), _lines(picture, faults)) for picture in pictures]
     wanted = task or _task({len(values) for _, _, _, lines in read for _, _, values in lines})
     items: list[Item] = []
@@ -65,7 +76,7 @@ def read_yolo(path: Path, faults: Faults, split: str | None = None, task: TaskTy
                     width=width,
                     height=height,
                     objects=tuple(each for each in found if each),
-                    metadata=metadata.get(name) or metadata.get(picture.name) or {},
+                    metadata=known_of(metadata, name, picture, names),
                 )
             )
     tasks = (wanted, TaskType.OBJECT_DETECTION) if wanted is TaskType.IMAGE_SEGMENTATION else (wanted,)
@@ -77,7 +88,7 @@ def read_yolo(path: Path, faults: Faults, split: str | None = None, task: TaskTy
 def _described(path: Path) -> Mapping[str, Any]:
     try:
         described: object = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise EvaluationError(f"{path}: Expected YAML: {error}") from None
     if not isinstance(described, dict):
         raise EvaluationError(f"{path}: Expected names and splits, got {brief(described)}")
@@ -98,17 +109,30 @@ def _labels(path: Path, names: object) -> list[str]:
     return labels
 
 
-def _pictures(path: Path, root: Path, value: object) -> list[Path]:
+def _pictures(path: Path, root: Path, value: object, faults: Faults) -> list[Path]:
     found: list[Path] = []
     for each in listed(value) or [value]:
         place = root / str(each)
+        if not place.exists() and str(each).startswith("../"):
+            # Roboflow counts from a folder beside the description, as ultralytics reads it.
+            place = root / str(each)[3:]
         if place.is_dir():
-            found += pictures_in(place)
+            own = pictures_in(place)
+            _tell_orphans(place, own, faults)
+            found += own
         elif place.is_file():
             found += [place.parent / line for _, line in lines_of(place)]
         else:
             raise EvaluationError(f"{path}: Expected a folder of images, or a file that lists some, got {place}")
     return list(dict.fromkeys(found))
+
+
+def _tell_orphans(folder: Path, pictures: Sequence[Path], faults: Faults) -> None:
+    """Labels whose image is missing would otherwise be missing from every figure, unseen."""
+    beside = _label_file(folder / "any.jpg").parent
+    known = {_label_file(each) for each in pictures} | {beside / "classes.txt"}
+    for orphan in sorted(set(beside.rglob("*.txt")) - known) if beside != folder else ():
+        faults.add(str(orphan), "there is no image of that name")
 
 
 def _lines(picture: Path, faults: Faults) -> list[tuple[str, str, list[float]]]:
@@ -146,7 +170,7 @@ def _object(
     line: tuple[str, str, list[float]], labels: Sequence[str], size: tuple[int, int], task: TaskType, faults: Faults
 ) -> LabelledObject | None:
     place, number, values = line
-    if not number.isdecimal() or int(number) >= len(labels):
+    if not number.isdecimal() or len(number) > _DIGITS or int(number) >= len(labels):
         faults.add(place, f"Expected a class from 0 to {len(labels) - 1}, got {brief(number)}")
         return None
     if not all(-_MARGIN <= each <= 1 + _MARGIN for each in values):

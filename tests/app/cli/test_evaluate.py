@@ -120,6 +120,44 @@ def test_failures_are_counted_and_listed(tmp_path: Path, capsys: pytest.CaptureF
     assert "1 of 5 were not answered" in told
 
 
+def test_what_began_with_the_first_images_goes_on_with_all(tmp_path: Path) -> None:
+    data, asked = image_folder(tmp_path / "data", {"cat": 5}), list[int]()
+
+    def answer(number: int) -> Sequence[Mapping[str, object]]:
+        asked.append(number)
+        return [{"label": "cat", "score": 1}]
+
+    with engine(answer) as url:
+        assert run(data, *through(url, "--out", tmp_path / "out", "--limit", 2)) == 0
+        assert len(asked) == 2
+        assert run(data, *through(url, "--out", tmp_path / "out")) == 0
+    assert len(asked) == 5
+    assert len((tmp_path / "out" / "predictions.jsonl").read_text().splitlines()) == 6
+
+
+def test_so_many_have_to_be_answered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = image_folder(tmp_path / "data", {"cat": 5})
+    with engine(lambda number: None if number == 2 else [{"label": "cat", "score": 1}]) as url:
+        assert run(data, *through(url, "--concurrency", 1, "--fail-under", "answered=0.8")) == 0
+    with engine(lambda number: None if number == 2 else [{"label": "cat", "score": 1}]) as url:
+        assert run(data, *through(url, "--concurrency", 1, "--fail-under", "answered=0.9")) == 1
+    assert "answered is 0.8000, and 0.9 is wanted" in capsys.readouterr().err
+
+
+def test_answers_that_cannot_be_read_are_nothing_to_measure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with engine(lambda _: [{**FOUND, "xmax": None}]) as url:
+        assert run(coco(tmp_path, [annotation()]), *through(url)) == 2
+    assert "Not one of 2 answers can be measured; a.jpg: The answer cannot be read: xmax" in capsys.readouterr().err
+
+
+def test_a_report_that_cannot_be_written_is_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with engine(lambda _: [FOUND]) as url:
+        assert run(coco(tmp_path, [annotation()]), *through(url, "--json", "/dev/full")) == 2
+    told = capsys.readouterr()
+    assert "the report cannot be written: [Errno 28] No space left on device" in told.err
+    assert "2 of 2 images measured" in told.out
+
+
 def test_only_some(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = image_folder(tmp_path / "data", {"cat": 5})
     with engine(lambda _: [{"label": "cat", "score": 1}]) as url:
@@ -165,6 +203,9 @@ def test_labels_are_mapped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         (["DATA", "--slice", "camera"], "--slice: no image has metadata called 'camera'; there is none"),
         (["DATA", "--json", "/nowhere/x.json"], "there is no folder /nowhere"),
         (["DATA", "--fail-under", "map=nan"], '--fail-under: Expected "figure=value"'),
+        (["DATA", "--json", "/"], "/: Expected a file to write, got a folder"),
+        (["DATA", "--url", "http://127.0.0.1:1", "--fail-under", "map=1"], "there is no figure map; there is accuracy"),
+        (["DATA", "--url", "http://127.0.0.1:1", "--out", "/dev/null"], "File exists: '/dev/null'"),
         (["DATA", "--name", "nobody"], "There is no model 'nobody'"),
         (["DATA", "--task", "OBJECT_DETECTION"], "Expected labels of OBJECT_DETECTION"),
     ],

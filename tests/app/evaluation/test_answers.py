@@ -47,6 +47,7 @@ def test_findings() -> None:
     [
         ({**BOX, "xmin": float("nan")}, TaskType.OBJECT_DETECTION, "xmin: Expected a finite number, got nan"),
         ({**BOX, "xmin": 10**400}, TaskType.OBJECT_DETECTION, "xmin: Expected a finite number, got 1000"),
+        ({**BOX, "xmin": -1e7}, TaskType.OBJECT_DETECTION, "xmin: Expected a number within 1000000 of 0, got -1"),
         ({**BOX, "ymax": None}, TaskType.OBJECT_DETECTION, "ymax: Expected a finite number, got None"),
         ({**BOX, "xmax": True}, TaskType.OBJECT_DETECTION, "xmax: Expected a finite number, got True"),
         ({**BOX, "score": 7}, TaskType.OBJECT_DETECTION, "score: Expected a number within 0..1, got 7"),
@@ -61,6 +62,12 @@ def test_findings() -> None:
 def test_what_cannot_be_read_is_named(record: dict[str, Any], task: TaskType, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         read_records([record], item(), task)
+
+
+@pytest.mark.parametrize(("told", "meant"), [(1.000001, 1), (-1e-7, 0), (1, 1), (0.25, 0.25)])
+def test_scores_may_be_rounded(told: float, meant: float) -> None:
+    (found,) = read_records([{**BOX, "score": told}], item(), TaskType.OBJECT_DETECTION).found
+    assert found.score == meant
 
 
 def test_labels_are_mapped_and_left_out(tmp_path: Path) -> None:

@@ -60,6 +60,24 @@ def test_an_image_without_a_class_counts_as_wrong() -> None:
     assert measures.mistakes[0].answered.item.id == "5.jpg"
 
 
+def test_the_first_of_equals_is_taken_everywhere() -> None:
+    answered = [classified("cat", {"dog": 0.5, "cat": 0.5}, "1.jpg"), classified("dog", {"dog": 0.4}, "2.jpg")]
+    measures = measure_classes(answered)
+    assert values(measures)["accuracy"] == 0.5
+    assert [each.answered.item.id for each in measures.mistakes] == ["1.jpg"]
+    assert measures.confusion is not None
+    assert measures.confusion.counts == ((0, 1), (0, 1))
+    assert measures.confusion.examples == {"cat -> dog": ("1.jpg",)}
+
+
+def test_a_score_of_nothing_is_no_class() -> None:
+    measures = measure_classes([classified("cat", {"cat": 0.0, "dog": 0.0}, "1.jpg")])
+    assert (values(measures)["accuracy"], values(measures)["top5_accuracy"]) == (0, 0)
+    assert measures.mistakes[0].why == "cat, nothing was found"
+    assert measures.confusion is not None
+    assert sum(map(sum, measures.confusion.counts)) == 1
+
+
 def test_one_class_and_one_label_each() -> None:
     measures = measure_classes([classified("cat", {"cat": 1.0}, "1.jpg"), classified("cat", {"dog": 1.0}, "2.jpg")])
     assert values(measures)["accuracy"] == 0.5

@@ -1,5 +1,6 @@
 """Asking, writing down, and going on where it was stopped."""
 
+import resource
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -79,6 +80,42 @@ def test_an_interrupted_run_leaves_a_file_to_go_on_from(tmp_path: Path) -> None:
     some, path = items(tmp_path, 12), tmp_path / "p.jsonl"
     with pytest.raises(KeyboardInterrupt):
         run(path, some, Asked(interrupt_at=6), concurrency=2)
+    again = Asked()
+    assert len(run(path, some, again).records) == 12
+    assert 0 < len(again.ids) < 12
+
+
+@pytest.mark.slow
+def test_a_server_that_does_not_answer_keeps_nobody_from_ending(tmp_path: Path) -> None:
+    some, path, answered = items(tmp_path, 4), tmp_path / "p.jsonl", threading.Event()
+
+    def ask(item: Item, _: bytes) -> Records:
+        if item.id != "0.png":
+            answered.wait(60)
+        return [{"label": item.id, "score": 1.0}]
+
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(path, some, ask, concurrency=2, progress=interrupt)
+        assert not answered.is_set()
+    finally:
+        answered.set()
+    assert len(path.read_bytes().splitlines()) == 2
+
+
+def test_what_does_not_fit_on_a_disk_spoils_no_line(tmp_path: Path) -> None:
+    some, path = items(tmp_path, 12), tmp_path / "p.jsonl"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            run(path, some, Asked())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes().endswith(b"\n")
     again = Asked()
     assert len(run(path, some, again).records) == 12
     assert 0 < len(again.ids) < 12

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from app.evaluation.dataset import Dataset, Item
@@ -51,6 +52,13 @@ def test_by_digest_and_by_name(tmp_path: Path) -> None:
     assert found.collected.records == {"0.png": CAT, "2.png": DOG}
     assert found.collected.failures == {"1.png": "was not recorded"}
     assert (found.model, found.repeated) == ("classifier:1", 0)
+
+
+def test_a_name_that_several_images_have_names_none_of_them(tmp_path: Path) -> None:
+    items = [Item(id=each, image=write_picture(tmp_path / each, 8, 8)) for each in ("a/1.png", "b/1.png")]
+    data = msgspec.structs.replace(dataset(tmp_path), items=tuple(items))
+    found = match_recorded(data, [recorded(CAT, name="1.png"), recorded(DOG, name="b/1.png")])
+    assert found.collected.records == {"b/1.png": DOG}
 
 
 @pytest.mark.parametrize("later_first", [False, True])

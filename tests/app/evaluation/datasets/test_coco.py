@@ -74,9 +74,11 @@ def test_long_runs_are_those_of_pycocotools() -> None:
         ({"bbox": [1, 2, 3]}, r"annotations\[0\]: bbox: Expected left, top, width and height, got \[1, 2, 3\]"),
         ({"bbox": [1, 2, float("nan"), 4]}, "Expected JSON"),
         ({"bbox": [1, 2, None, 4]}, "Expected a finite number, got None"),
+        ({"bbox": [1e308, 0, 1e308, 1]}, r"bbox: Expected a number within 1000000 of 0, got 1e\+308"),
         ({"bbox": [1, 2, "3x", 4]}, "Expected a finite number, got '3x'"),
         ({"bbox": [1, 2, -3, 4]}, "not negative"),
         ({"bbox": None}, "Expected a bbox or a segmentation, got neither"),
+        ({"iscrowd": "0"}, "iscrowd: Expected 0 or 1, got '0'"),
         ({"image_id": 9}, "image_id: Expected the id of an image, got 9"),
         ({"image_id": [1]}, "image_id: Expected the id of an image"),
         ({"category_id": 9}, "category_id: Expected the id of a category, got 9"),
@@ -106,6 +108,14 @@ def test_bad_annotations_are_named(tmp_path: Path, changes: dict[str, Any], said
         ({"images": [{"id": 1, "file_name": "a.jpg"}] * 2}, r"images\[1\]: Expected each id and file_name once"),
         ({"images": [{"id": 1, "file_name": "c.jpg"}]}, "c.jpg: there is no such file"),
         ({"images": [{"id": 1}]}, "Expected an id and a file_name"),
+        ({"images": [{"id": 1, "file_name": "a\0.jpg"}]}, r"a\\0\.jpg: Expected a name in UTF-8, without NUL"),
+        ({"images": [{"id": 1, "file_name": "a" * 300}]}, "cannot be read: File name too long"),
+        ({"images": [{"id": 1, "file_name": "/dev/zero"}]}, "/dev/zero: is no file"),
+        (
+            {"images": [{"id": 1, "file_name": "a.jpg", "width": 48, "height": 64}]},
+            r"images\[0\]: Expected width and height of a.jpg, upright, 64 and 48, got 48 and 64",
+        ),
+        ({"categories": [{"id": 1, "name": ""}]}, r"categories\[0\]: Expected an id, a whole number, and a name"),
         ({"images": []}, "Expected labelled images as coco, got none"),
         ({"images": 7}, "Expected images, annotations and categories"),
         (
@@ -119,6 +129,20 @@ def test_bad_files_are_named(tmp_path: Path, changes: dict[str, Any], said: str)
     coco(tmp_path, [], **changes)
     with pytest.raises(EvaluationError, match=said):
         read_dataset(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "line"),
+    [('"a.jpg"', 3), ('"b.jpg"', 7), ("]", 8)],
+    ids=["in an element", "in another", "cut off"],
+)
+def test_json_that_is_none_is_named_by_its_line(tmp_path: Path, spoilt: str, line: int) -> None:
+    path = coco(tmp_path, [])
+    lines = ['{"images": [', "{", '"file_name": "a.jpg",', '"id": 1', "}, {", "", '"file_name": "b.jpg"', "}]"]
+    text = "\n".join(lines)
+    path.write_text(text[: text.rindex(spoilt)] if spoilt == "]" else text.replace(spoilt, "NaN"))
+    with pytest.raises(EvaluationError, match=rf"instances\.json:{line}: Expected JSON"):
+        read_dataset(path)
 
 
 def test_repeated_annotations_are_named(tmp_path: Path) -> None:

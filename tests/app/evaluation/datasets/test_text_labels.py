@@ -1,5 +1,7 @@
 """YOLO's and DOTA's lines, folders of images, and questions."""
 
+import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,7 @@ def test_polygons(tmp_path: Path) -> None:
         ("0 0.5 0.5 0.2 0.2 0.1", "got 5 numbers"),
         ("0 0.5 0.5 0.2 0.2\n\n7 0.5 0.5 0.2 0.2", r"a\.txt:3: Expected a class from 0 to 1, got '7'"),
         ("x 0.5 0.5 0.2 0.2", "Expected a class from 0 to 1, got 'x'"),
+        (f"{'9' * 5000} 0.5 0.5 0.2 0.2", "Expected a class from 0 to 1, got '999"),
         ("0 0.5 nan 0.2 0.2", r"a\.txt:1: Expected a finite number, got 'nan'"),
         ("0 0.5 0.5 200 200", "Expected fractions of the image"),
         ("0 0.5 0.5 0.2 0.2\n" + TURNED, "Expected every line to be of IMAGE_SEGMENTATION, got a box"),
@@ -71,6 +74,7 @@ def test_bad_yolo_lines_are_named(tmp_path: Path, lines: str, said: str) -> None
         ("val: nowhere\nnames: [cat]", "Expected a folder of images"),
         ("[1", "Expected YAML"),
         ("7", "Expected names and splits"),
+        ("date: 2026-99-99", "Expected YAML: month must be in 1..12"),
     ],
 )
 def test_bad_yolo_descriptions_are_named(tmp_path: Path, described: str, said: str) -> None:
@@ -85,6 +89,20 @@ def test_splits_of_yolo(tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_text("images/val/a.jpg\n")
     assert [each.id for each in read_dataset(tmp_path).items] == ["images/val/a.jpg"]
     assert [each.id for each in read_dataset(tmp_path, DatasetOptions(split="train")).items] == ["images/train/t.jpg"]
+
+
+def test_a_folder_that_roboflow_counts_from_another_one(tmp_path: Path) -> None:
+    yolo(tmp_path / "data", {"a": ""}, "val: ../images/val\nnames: [cat]")
+    assert [each.id for each in read_dataset(tmp_path / "data").items] == ["images/val/a.jpg"]
+
+
+def test_labels_without_an_image_are_named(tmp_path: Path) -> None:
+    path = yolo(tmp_path, {"a": "", "b": ""})
+    (tmp_path / "labels" / "val" / "classes.txt").write_text("cat\ndog\n")
+    assert len(read_dataset(path).items) == 2
+    (tmp_path / "images" / "val" / "b.jpg").unlink()
+    with pytest.raises(EvaluationError, match=r"labels/val/b\.txt: there is no image of that name"):
+        read_dataset(path)
 
 
 def test_dota(tmp_path: Path) -> None:
@@ -115,10 +133,12 @@ def test_images_and_labels_of_dota_go_in_pairs(tmp_path: Path) -> None:
     dota(tmp_path, {"a": CORNERS})
     (tmp_path / "labelTxt" / "orphan.txt").write_text(CORNERS)
     write_picture(tmp_path / "images" / "bare.png")
+    write_picture(tmp_path / "images" / "more" / "a.png")
     with pytest.raises(EvaluationError) as caught:
         read_dataset(tmp_path)
     assert "orphan.txt: there is no image of that name" in str(caught.value)
     assert "bare.png: there are no labels" in str(caught.value)
+    assert f"more/a.png: there is {tmp_path / 'images' / 'a.png'} of the same name" in str(caught.value)
 
 
 def test_folders_are_classes(tmp_path: Path) -> None:
@@ -139,6 +159,12 @@ def test_folders_are_classes(tmp_path: Path) -> None:
     ]
 
 
+def test_a_name_in_several_folders_is_nobodys_metadata(tmp_path: Path) -> None:
+    image_folder(tmp_path, {"cat": 1, "dog": 1})
+    (tmp_path / "metadata.csv").write_text("file_name,camera\n0.jpg,south\ndog/0.jpg,north\n")
+    assert [dict(each.metadata) for each in read_dataset(tmp_path).items] == [{}, {"camera": "north"}]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
@@ -151,6 +177,8 @@ def test_folders_are_classes(tmp_path: Path) -> None:
         ),
         ("metadata.jsonl", "[]", r"metadata\.jsonl:1: Expected a JSON object"),
         ("metadata.csv", b"\xff\xfe", "Expected text in UTF-8"),
+        ("metadata.csv", 'file_name,a\n0.jpg,"1\n', r"metadata\.csv:2: Expected CSV: unexpected end of data"),
+        ("metadata.csv", f"file_name,a\n0.jpg,{'1' * 200_000}\n", "Expected CSV: field larger than field limit"),
     ],
 )
 def test_bad_metadata_is_named(tmp_path: Path, name: str, content: str | bytes, said: str) -> None:
@@ -167,6 +195,22 @@ def test_pictures_that_are_none_are_named(tmp_path: Path) -> None:
     with pytest.raises(EvaluationError, match=r"broken\.jpg: Expected an encoded image.*\n.*empty\.png"):
         read_dataset(tmp_path)
     assert len(read_dataset(tmp_path, DatasetOptions(skip_bad=True)).items) == 1
+
+
+def test_a_name_that_no_report_could_hold_is_named(tmp_path: Path) -> None:
+    image_folder(tmp_path, {"cat": 1})
+    (tmp_path / "cat" / "0.jpg").rename(tmp_path / "cat" / os.fsdecode(b"cat\xe9.jpg"))
+    with pytest.raises(EvaluationError, match=r"cat.udce9\.jpg: Expected a name in UTF-8"):
+        read_dataset(tmp_path, DatasetOptions(format="image-folder"))
+
+
+def test_a_large_picture_is_no_warning(tmp_path: Path) -> None:
+    (tmp_path / "cat").mkdir()
+    Image.new("1", (12_000, 10_000)).save(tmp_path / "cat" / "0.png")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        (found,) = read_dataset(tmp_path).items
+    assert (found.width, found.height, told) == (12_000, 10_000, [])
 
 
 def test_sizes_are_of_the_upright_picture(tmp_path: Path) -> None:
@@ -213,6 +257,13 @@ def test_questions(tmp_path: Path) -> None:
 def test_bad_questions_are_named(tmp_path: Path, line: Any, said: str) -> None:
     with pytest.raises(EvaluationError, match=said):
         read_dataset(questions(tmp_path, [line]))
+
+
+def test_a_separator_of_lines_in_a_text_ends_no_line(tmp_path: Path) -> None:
+    line = '{"image": "a.jpg", "question": "What\u2028is\x85it?", "answer": "x"}'
+    found = read_dataset(questions(tmp_path, [line, line]))
+    assert [each.id for each in found.items] == ["a.jpg#1", "a.jpg#2"]
+    assert found.items[0].question == "What\u2028is\x85it?"
 
 
 def test_repeated_questions_are_named(tmp_path: Path) -> None:
