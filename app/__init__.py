@@ -1,3 +1,3 @@
 """Charioteer: any vision model behind standard inference protocols."""
 
-__version__ = "0.0.1"
+__version__ = "0.1.0"
