@@ -9,18 +9,18 @@ import argparse
 import importlib
 import os
 import re
-import socket
-import statistics
 import tempfile
-import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.overhead import MODEL, PICTURE, picture_size, post, request_body, server
+from benchmarks.serving.encodings import chariot
+from benchmarks.serving.load import Took, send
+from benchmarks.serving.processes import ROOT, charioteer, free_port
 
+MODEL = ROOT / "fixtures" / "models" / "detector" / "model.onnx"
+PICTURE = ROOT / "fixtures" / "images" / "scene.jpg"
 _PSS = re.compile(r"^Pss: +(\d+) kB", re.MULTILINE)
 _CPUS = 8
 
@@ -28,46 +28,28 @@ _CPUS = 8
 def main() -> None:
     """Measure and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=200, help="over each connection")
+    parser.add_argument("--requests", type=int, default=400)
     parser.add_argument("--concurrency", type=int, nargs="*", default=[1, 8])
     options = parser.parse_args()
-    body = request_body()
-    print(f"detector, {PICTURE.name} {picture_size()}, body {len(body) / 1000:.0f} kB, {os.cpu_count()} cores")
-    alone: dict[int, tuple[float, float]] = {}
-    with server() as (process, port):
-        post(port, body, 50)
-        print(f"one process: {megabytes(process.pid):.0f} MB")
-        for concurrency in options.concurrency:
-            alone[concurrency] = measured(port, body, options.requests, concurrency)
+    print(f"detector, {PICTURE.name}, {PICTURE.stat().st_size / 1000:.0f} kB, {os.cpu_count()} cores")
+    with charioteer("--model", str(MODEL)) as server:
+        alone = measured(server.ports["http"], options.requests, options.concurrency)
+        print(f"one process: {server.memory()[1]:.0f} MB")
     with on_ray() as port:
-        post(port, body, 50)
+        replicas = measured(port, options.requests, options.concurrency)
         print(f"on Ray: {sum(map(megabytes, descendants(os.getpid()))):.0f} MB, Ray's own processes included")
-        for concurrency, (rate, milliseconds) in alone.items():
-            ray_rate, ray_milliseconds = measured(port, body, options.requests, concurrency)
-            print(
-                f"  concurrency {concurrency}: one process {rate:.0f}/s, p50 {milliseconds:.1f} ms; "
-                f"on Ray {ray_rate:.0f}/s, p50 {ray_milliseconds:.1f} ms; ratio {rate / ray_rate:.1f}",
-                flush=True,
-            )
+    for concurrency, one, ray in zip(options.concurrency, alone, replicas, strict=True):
+        print(
+            f"  concurrency {concurrency}: one process {one.rate:.0f}/s, p50 {one.percentile(0.5):.1f} ms; "
+            f"on Ray {ray.rate:.0f}/s, p50 {ray.percentile(0.5):.1f} ms; ratio {one.rate / ray.rate:.1f}"
+        )
 
 
-def measured(port: int, body: bytes, requests: int, concurrency: int) -> tuple[float, float]:
-    """Requests per second over so many connections, and the median milliseconds of one."""
-    seconds: list[float] = []
-
-    def send() -> None:
-        for _ in range(requests):
-            started = time.perf_counter()
-            post(port, body, 1)
-            seconds.append(time.perf_counter() - started)
-
-    threads = [threading.Thread(target=send) for _ in range(concurrency)]
-    started = time.perf_counter()
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    return len(seconds) / (time.perf_counter() - started), statistics.median(seconds) * 1000
+def measured(port: int, requests: int, concurrency: Sequence[int]) -> list[Took]:
+    """The load over so many connections at once, one after the other."""
+    shot = chariot(port, "detector", PICTURE)
+    send(shot, 50, 4)
+    return [send(shot, requests, connections) for connections in concurrency]
 
 
 @contextmanager
@@ -78,9 +60,7 @@ def on_ray() -> Iterator[int]:
     serve: Any = importlib.import_module("ray.serve")
     from app.assembly.ray_serve import application
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
         quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "error", "_temp_dir": folder}
         ray.init(num_cpus=_CPUS, object_store_memory=100_000_000, _node_ip_address="127.0.0.1", **quiet)

@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from prometheus_client import CollectorRegistry
 
@@ -84,9 +85,7 @@ def _measured(keep: Keep, events: Sequence[InferenceEvent], rate: int, seconds: 
 
 def _again(event: InferenceEvent) -> InferenceEvent:
     """The same inference under another id, at another time."""
-    return type(event)(
-        **{**{name: getattr(event, name) for name in event.__struct_fields__}, "id": os.urandom(16).hex()}
-    )
+    return msgspec.structs.replace(event, id=os.urandom(16).hex(), started=time.time_ns())
 
 
 if __name__ == "__main__":
