@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tasks.image_classification import Classification, ClassificationInput, ImageClassification
@@ -14,7 +16,7 @@ from tasks.object_detection import DetectionInput, DetectionParameters, Detectio
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.vision.contours import contours_of_mask
 from tasks.vision.image import Image
-from tasks.vision.selection import SelectionParameters
+from tasks.vision.selection import SelectionParameters, select
 
 IMAGE = Image(np.zeros((100, 200, 3), np.uint8))
 NAN = math.nan
@@ -213,3 +215,11 @@ def test_scores_that_are_not_finite_are_left_out() -> None:
     prediction = Detections(labels=["a"], scores=np.array([np.inf], np.float32), boxes=boxes)
     item = DetectionInput(Image(np.zeros((9, 9, 3), np.uint8)), DetectionParameters())
     assert ObjectDetection().refine(item, prediction).records() == []
+
+
+@given(st.lists(st.sampled_from([0.0, 0.1, 0.1, 0.25, 0.5, 0.5, 0.9, float("nan")]), max_size=60), st.integers(1, 12))
+def test_the_best_are_the_same_however_many_are_wanted(scores: list[float], most: int) -> None:
+    found = np.array(scores, np.float32)
+    labels = [str(index) for index in range(len(scores))]
+    everything = select(found, labels, SelectionParameters())
+    assert select(found, labels, SelectionParameters(top_k=most)) == everything[:most]
