@@ -1,5 +1,6 @@
 """``charioteer serve``."""
 
+import gc
 import logging
 import os
 import sys
@@ -20,6 +21,8 @@ def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = Ser
         options: which models.
         settings: how.
     """
+    # Nothing of what is made until the models are there is garbage: `freeze_garbage` begins to look for it.
+    gc.disable()
     from app.assembly.models import sources
     from app.assembly.service import Service
     from app.server.listening import ListenError

@@ -30,6 +30,10 @@ def tune_process() -> None:
 
 
 def freeze_garbage() -> None:
-    """Take what start-up left behind out of the garbage collector's rounds. It lives as long as the process."""
+    """Take what start-up left behind out of the garbage collector's rounds, and let these begin.
+
+    It lives as long as the process.
+    """
     gc.collect()
     gc.freeze()
+    gc.enable()
