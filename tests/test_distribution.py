@@ -19,7 +19,7 @@ from app import __version__
 from tests.clients.environments import python_with
 from tests.server_process import ROOT
 
-PACKAGES = ("app", "metadata", "tasks")
+PACKAGES = ("app", "charioteer_pytest.py", "metadata", "tasks")
 
 pytestmark = pytest.mark.slow
 
