@@ -75,7 +75,9 @@ class Conversion:
     def _unanswered(self, event: InferenceEvent) -> Rows:
         records = None if event.outcome or event.answered is None else "[]"
         entries = [entry for each in event.metadata for entry in each.entries]
-        return self._rows(event, 0, 0, event.request.parameters if event.request else _NONE, entries, records)
+        given = event.request.parameters if event.request else _NONE
+        parameters = {key: value for key, value in given.items() if key != PARAMETER}
+        return self._rows(event, 0, 0, parameters, entries, records)
 
     def _answered(
         self, event: InferenceEvent, datum: Datum, said: Metadata | None, images: dict[str, ImageFile]

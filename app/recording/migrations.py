@@ -20,13 +20,16 @@ def upgrade(connection: Connection, migrations: Sequence[Migration] = MIGRATIONS
     """Make the tables, or bring those that are there to this program's version, in the transaction of `connection`.
 
     Raises:
-        SettingsError: when they are of a later version.
+        SettingsError: when they are of a later version, or somebody else's.
     """
     newest = len(migrations) + 1
     if connection.dialect.name == "postgresql":
         # Of several that start at once, one makes the tables and the others wait for it.
         connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
-    if not inspect(connection).has_table(schema_version.name):
+    present = set(inspect(connection).get_table_names())
+    if schema_version.name not in present:
+        if taken := sorted(present & set(SCHEMA.tables)):
+            raise SettingsError(f"The store has a table {taken[0]} already, which is none of recordings")
         SCHEMA.create_all(connection)
         connection.execute(insert(schema_version).values(version=newest))
         return

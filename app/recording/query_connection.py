@@ -5,6 +5,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Coroutine, Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
@@ -72,6 +73,8 @@ class _Sqlite:
     def __init__(self, address: StoreAddress, seconds: float | None) -> None:
         self._shown = address.shown
         self._seconds = seconds
+        self._file = address.file
+        self._inode = _inode(address.file)
         uri = f"file:{quote(str(address.file.absolute()))}?mode=ro"
 
         def opened() -> sqlite3.Connection:
@@ -86,6 +89,10 @@ class _Sqlite:
 
     def rows(self, statement: Executable, /) -> Sequence[Row[Any]]:
         deadline = None if self._seconds is None else time.monotonic() + self._seconds
+        if (inode := _inode(self._file)) != self._inode:
+            # Who records makes a file that was taken away anew; what was read before is no longer it.
+            self._inode = inode
+            self._engine.dispose()
         try:
             with self._engine.connect() as connection:
                 driver: Any = connection.connection.driver_connection
@@ -148,6 +155,13 @@ class _Postgresql:
 
     def _wait(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+def _inode(file: Path) -> int:
+    try:
+        return file.stat().st_ino
+    except OSError:
+        return 0
 
 
 def _busy() -> InferenceError:

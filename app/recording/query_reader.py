@@ -9,7 +9,7 @@ from sqlalchemy import Executable, select
 from sqlalchemy.engine import Row
 
 from app.recording.address import StoreAddress
-from app.recording.images import image_path
+from app.recording.images import DIGEST, image_path
 from app.recording.inference import RecordedImage, RecordedInference
 from app.recording.migrations import MIGRATIONS
 from app.recording.query import InferenceQuery
@@ -107,7 +107,7 @@ class Reader:
     def picture(self, inference: RecordedInference) -> bytes | None:
         """The file that was sent, None when it was not kept, or not for so long."""
         image = inference.image
-        if image is None or not image.kept or self._images is None:
+        if image is None or not image.kept or self._images is None or not DIGEST.fullmatch(image.digest):
             return None
         try:
             return image_path(self._images, image.digest).read_bytes()

@@ -5,8 +5,9 @@ from concurrent.futures import Future
 
 from app.engine.events import InferenceEvent
 from app.recording.conversion import Conversion
+from app.recording.entry import Entry, not_recorded
 from app.recording.report import UNWRITABLE, Report
-from app.recording.writer import Entry, Writer, not_recorded
+from app.recording.writer import Writer
 
 __all__ = ("Recorder", "sampled")
 

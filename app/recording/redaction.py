@@ -13,6 +13,9 @@ REDACTED = "[redacted]"
 """What stands in the place of a value that was taken out."""
 
 
+_DEEPEST = 100
+
+
 class Redaction:
     """Replaces the values of some keys, however deep they lie.
 
@@ -30,17 +33,22 @@ class Redaction:
         """Whether what is under `key` is replaced."""
         return key.casefold() in self._keys
 
-    def value(self, value: object) -> object:
-        """`value` with what is under the keys replaced, wherever objects and lists in it have them."""
+    def value(self, value: object, depth: int = _DEEPEST) -> object:
+        """`value` with what is under the keys replaced, wherever objects and lists in it have them.
+
+        Objects and lists within more than `depth` others are replaced as a whole: nobody has looked into them.
+        """
         if isinstance(value, msgspec.Raw | msgspec.Struct):
             value = msgspec.json.decode(msgspec.json.encode(value, enc_hook=str))
+        if isinstance(value, Mapping | list | tuple) and depth == 0:
+            return REDACTED
         if isinstance(value, Mapping):
             return {
-                key: REDACTED if self.hides(str(key)) else self.value(inner)
+                key: REDACTED if self.hides(str(key)) else self.value(inner, depth - 1)
                 for key, inner in cast("Mapping[object, object]", value).items()
             }
         if isinstance(value, list | tuple):
-            return [self.value(each) for each in cast("Sequence[object]", value)]
+            return [self.value(each, depth - 1) for each in cast("Sequence[object]", value)]
         return value
 
     def entries(self, entries: Sequence[MetadataEntry]) -> Sequence[MetadataEntry]:

@@ -1,6 +1,7 @@
 """What an operator is told of a recording: metrics, and a line of the log whenever something changes."""
 
 import logging
+import time
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -20,6 +21,9 @@ UNWRITABLE = "unwritable"
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
+_CALM = 10.0
+"""Seconds without a drop after which the store is said to keep up again: it would be said with every commit."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -29,12 +33,15 @@ class Report:
     Args:
         registry: where the metrics are registered.
         store: what may be shown of the store's address.
+        clock: seconds from any beginning.
     """
 
-    def __init__(self, registry: CollectorRegistry, store: str) -> None:
+    def __init__(self, registry: CollectorRegistry, store: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
+        self._clock = clock
         self._failing = False
-        self._behind = False
+        # When an inference last found no place; None while the store keeps up.
+        self._behind: float | None = None
         self._recorded = Counter("charioteer_recording_recorded", "Inferences that were recorded.", registry=registry)
         self._dropped = Counter(
             "charioteer_recording_dropped",
@@ -48,6 +55,7 @@ class Report:
         self._up = Gauge(
             "charioteer_recording_up", "1 while the store does what it should, 0 since it failed.", registry=registry
         )
+        self._up.set(1)
         self._seconds = Histogram(
             "charioteer_recording_commit_seconds",
             "Seconds that it took to write what was waiting.",
@@ -71,17 +79,18 @@ class Report:
     def committed(self, seconds: float) -> None:
         """A batch took so long."""
         self._seconds.observe(seconds)
-        if self._behind:
-            self._behind = False
+        if self._behind is not None and self._clock() - self._behind >= _CALM:
+            self._behind = None
             _logger.warning("the store of recordings keeps up again", extra={"store": self._store})
 
     def dropped(self, reason: str, requests: int = 1) -> None:
         """So many more were not recorded."""
         self._dropped.labels(reason).inc(requests)
-        if reason == BEHIND and not self._behind:
-            self._behind = True
-            message = "the store of recordings is behind; what does not fit the queue is not recorded"
-            _logger.error(message, extra={"store": self._store})
+        if reason == BEHIND:
+            before, self._behind = self._behind, self._clock()
+            if before is None:
+                message = "the store of recordings is behind; what does not fit the queue is not recorded"
+                _logger.error(message, extra={"store": self._store})
 
     def failed(self, error: StoreError) -> None:
         """The store does not do what it should."""

@@ -51,7 +51,7 @@ class Retention:
             for due, period in ((self._records_due, self._records), (self._images_due, self._images))
             if period is not None
         ]
-        return max(0.0, min(dues) - self._clock()) if dues else None
+        return min(max(0.0, min(dues) - self._clock()), _LATER) if dues else None
 
     def step(self) -> None:
         """Delete a little of what is due.
@@ -61,12 +61,12 @@ class Retention:
             OSError: when a file cannot be deleted.
         """
         now = self._clock()
-        if self._records is not None and now >= self._records_due:
+        if self._records is not None and _has_come(self._records_due, now):
             self._records_due = now + _LATER
             deleted = self._store.delete_before(int((now - self._records) * 1e6), _AT_ONCE)
             if deleted == _AT_ONCE:
                 self._records_due = now + _SOON
-        if self._folder is not None and self._images is not None and now >= self._images_due:
+        if self._folder is not None and self._images is not None and _has_come(self._images_due, now):
             self._images_due = now + _SHARD_SECONDS
             shard, self._shard = self._shard, (self._shard + 1) % SHARDS
             self._delete_images(self._folder, shard, now - self._images)
@@ -76,3 +76,8 @@ class Retention:
         if unused:
             in_use = self._store.images_since(unused, int(since * 1e6))
             self._store.forget_images(folder.remove([each for each in unused if each not in in_use], since))
+
+
+def _has_come(due: float, now: float) -> bool:
+    """Whether it is `due`; also when that is further ahead than it was ever set, because the clock was set back."""
+    return not now < due <= now + _LATER

@@ -106,20 +106,23 @@ def label_rows(records: Sequence[object]) -> Sequence[LabelRow]:
         else:
             best, count = before
             found[label] = (score if best is None or (score is not None and score > best) else best, count + 1)
-    worthwhile = [
-        (label, score, count) for label, (score, count) in found.items() if score is None or score >= _LEAST_SCORE
-    ]
+    worthwhile = [each for each in found.items() if each[1][0] is None or each[1][0] >= _LEAST_SCORE]
     if len(worthwhile) > _MOST_LABELS:
-        worthwhile = sorted(worthwhile, key=lambda each: each[1] or 0, reverse=True)[:_MOST_LABELS]
+        worthwhile = sorted(worthwhile, key=lambda each: each[1][0] or 0, reverse=True)[:_MOST_LABELS]
+    rows: dict[str, LabelRow] = {}
     # Two long labels may begin alike; the better one stays.
-    rows = {indexed(label): LabelRow(indexed(label), score, count) for label, score, count in reversed(worthwhile)}
+    for label, (score, count) in reversed(worthwhile):
+        cut = indexed(label)
+        rows[cut] = LabelRow(cut, score, count)
     return list(rows.values())
 
 
 def position(entries: Sequence[MetadataEntry]) -> tuple[float, float] | tuple[None, None]:
     """Latitude and longitude in degrees (Chariot, "Inference Store Metadata": the reserved keys), where both are."""
     values = {each.key: each.value for each in entries if each.key in ("latitude", "longitude")}
-    latitude, longitude = _degrees(values.get("latitude"), 90), _degrees(values.get("longitude"), 180)
+    if len(values) < 2:
+        return None, None
+    latitude, longitude = _degrees(values["latitude"], 90), _degrees(values["longitude"], 180)
     return (None, None) if latitude is None or longitude is None else (latitude, longitude)
 
 
@@ -129,6 +132,8 @@ def _metadata_row(place: int, entry: MetadataEntry) -> MetadataRow | None:
         return MetadataRow(place, key, tv=indexed(value))
     if isinstance(value, int) and value in _INT64:
         return MetadataRow(place, key, iv=value)
+    if isinstance(value, float) and math.isfinite(value):
+        return MetadataRow(place, key, fv=value)
     if isinstance(value, int | float):
         number = _finite(value)
         return None if number is None else MetadataRow(place, key, fv=number)

@@ -13,7 +13,8 @@ from sqlalchemy.pool import StaticPool
 from app.recording.migrations import upgrade
 from app.recording.rows import Rows
 from app.recording.store import StoreError, StoreFault
-from app.recording.tables import inferences, labels, metadata
+from app.recording.tables import inferences, labels, metadata, schema_version
+from app.settings.server import SettingsError
 
 __all__ = ("SqliteStore",)
 
@@ -84,7 +85,9 @@ class SqliteStore:
         self._doubtful = False
         self._written += len(rows)
         if self._written >= self._analysis:
-            self._analyse()
+            # What was written is written, whatever becomes of this.
+            with suppress(StoreError):
+                self._analyse()
 
     def delete_before(self, started: int, most: int) -> int:
         with self._transaction() as connection:
@@ -119,8 +122,10 @@ class SqliteStore:
         return self._connection or self._connect()
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._file, timeout=self._patience, isolation_level=None)
+        # Absolute, because SQLite takes what begins with "file:" for something else than a file's name.
+        connection = sqlite3.connect(self._file.absolute(), timeout=self._patience, isolation_level=None)
         try:
+            self._check_owner(connection)
             for pragma in _PRAGMAS:
                 connection.execute(pragma)
             engine = create_engine("sqlite://", creator=lambda: connection, poolclass=StaticPool)
@@ -133,6 +138,12 @@ class SqliteStore:
             raise
         self._connection, self._inode = connection, self._file.stat().st_ino
         return connection
+
+    def _check_owner(self, connection: sqlite3.Connection) -> None:
+        """See that the file is not the database of something else, before anything is changed in it."""
+        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if names and schema_version.name not in names:
+            raise SettingsError(f"{self._file} is a database of something else than recordings")
 
     def _is_there(self) -> bool:
         with suppress(OSError):
@@ -147,9 +158,9 @@ class SqliteStore:
 
     def _analyse(self) -> None:
         """Tell the planner how often values repeat; without it, two filters may take minutes together."""
+        self._analysis = self._written + min(max(self._written, _FIRST_ANALYSIS), _MOST_BETWEEN_ANALYSES)
         with self._failures():
             self._connected().execute("ANALYZE")
-        self._analysis = self._written + min(max(self._written, _FIRST_ANALYSIS), _MOST_BETWEEN_ANALYSES)
 
     @contextmanager
     def _transaction(self) -> Generator[sqlite3.Connection]:

@@ -6,17 +6,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from concurrent.futures import Future
 
-from app.recording.conversion import Converted
+from app.recording.entry import Entry, not_recorded
 from app.recording.images import ImageFolder
-from app.recording.report import BEHIND, STOPPING, UNWRITABLE, Report
+from app.recording.report import BEHIND, STOPPING, Report
 from app.recording.retention import Retention
 from app.recording.store import Store, StoreError, StoreFault
-from tasks.exchange.error import ErrorKind, InferenceError
+from app.settings.server import SettingsError
 
-__all__ = ("Entry", "Writer", "not_recorded")
+__all__ = ("Writer",)
 
 _MOST_AT_ONCE = 256
 _MOST_ROWS_AT_ONCE = 2048
@@ -27,52 +26,7 @@ _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
 _LONGEST_WRITE = 10.0
 
-_SENTENCES = {
-    BEHIND: "its store does not keep up",
-    STOPPING: "the server is stopping",
-    UNWRITABLE: "there is no writing it down",
-    StoreFault.FULL: "its store is full",
-    StoreFault.LOCKED: "its store is locked",
-    StoreFault.DAMAGED: "its store is damaged",
-    StoreFault.UNREACHABLE: "its store is out of reach",
-    StoreFault.REJECTED: "its store does not take it",
-    StoreFault.FAILED: "its store failed",
-}
-
 _logger = logging.getLogger(__name__)
-
-
-def not_recorded(reason: str) -> InferenceError:
-    """What a sender is told whose inference is not recorded."""
-    return InferenceError(ErrorKind.MODEL_NOT_READY, f"The inference could not be recorded: {_SENTENCES[reason]}")
-
-
-class Entry:
-    """One request that is to be written.
-
-    Args:
-        converted: what of it.
-        kept: done when it is written; None when nobody waits for that.
-    """
-
-    __slots__ = ("converted", "kept", "settled", "size")
-
-    def __init__(self, converted: Converted, kept: "Future[None] | None") -> None:
-        self.converted = converted
-        self.kept = kept
-        self.size = converted.size
-        self.settled = False
-
-    def settle(self, error: InferenceError | None) -> None:
-        """It is written, or never will be. Who waited may have left."""
-        self.settled = True
-        if self.kept is None:
-            return
-        with suppress(InvalidStateError):
-            if error is None:
-                self.kept.set_result(None)
-            else:
-                self.kept.set_exception(error)
 
 
 class Writer:
@@ -115,6 +69,8 @@ class Writer:
         self._idle = False
         self._batch: Sequence[Entry] = ()
         self._batch_begun = 0.0
+        # Since when the store, or the folder, has been at work; None while nothing is asked of them.
+        self._busy_since: float | None = None
         self._fault: StoreFault | None = None
         self._retry_at = 0.0
         self._pause = _FIRST_PAUSE
@@ -181,9 +137,17 @@ class Writer:
             return
         self._opened.set_result(None)
         while (batch := self._take()) is not None:
-            if batch:
-                self._keep(batch)
-            self._delete()
+            try:
+                if batch:
+                    self._keep(batch)
+                self._delete()
+            except Exception as error:
+                # Whoever waits would wait for ever for a thread that is no more.
+                _logger.exception("recording went wrong")
+                self._report.failed(StoreError(StoreFault.FAILED, str(error)))
+                with self._changed:
+                    left, self._batch, self._retry_at = self._batch, (), 0.0
+                self._refuse([each for each in left if not each.settled], StoreFault.FAILED)
         self._store.close()
 
     def _open(self) -> None:
@@ -199,6 +163,7 @@ class Writer:
     def _take(self) -> Sequence[Entry] | None:
         """What is to be written next; nothing when it is time to delete, None at the end."""
         with self._changed:
+            self._busy_since = None
             if not self._waiting:
                 if self._closing.is_set():
                     return None
@@ -220,6 +185,7 @@ class Writer:
                 rows += len(entry.converted.rows)
                 batch.append(entry)
             self._batch, self._batch_begun = batch, time.monotonic()
+            self._busy_since = self._batch_begun
             self._retry_at = float("inf")
         return batch
 
@@ -271,10 +237,13 @@ class Writer:
                 folder = self._folder
                 _told(lambda: folder.write(images))
             self._store.write([rows for each in entries for rows in each.converted.rows])
+        except SettingsError as error:
+            # Somebody has put another store in the place of this one.
+            raise StoreError(StoreFault.FAILED, str(error)) from None
         except Exception as error:
             if isinstance(error, StoreError) and error.fault is not StoreFault.REJECTED:
                 raise
-            if len(entries) == 1:
+            if len(entries) <= 1:
                 # What is not an error of the store is one of this program; its trace is wanted.
                 known = isinstance(error, StoreError)
                 _logger.error("an inference cannot be recorded", extra={"reason": str(error)}, exc_info=not known)
@@ -298,18 +267,24 @@ class Writer:
             self._report.lost(len(entries))
 
     def _delete(self) -> None:
+        self._busy_since = time.monotonic()
         try:
             self._retention.step()
         except StoreError as error:
             self._report.failed(error)
         except OSError as error:
             _logger.error("an image that had its time cannot be deleted", extra={"reason": str(error)})
+        with self._changed:
+            # While deleting hung, all were refused until it would end.
+            if self._retry_at == float("inf"):
+                self._retry_at = 0.0
 
     def _watch(self) -> None:
         """Refuse what waits for a disk that does not come back."""
         while not self._closing.wait(self._longest_write / 10):
             with self._changed:
-                stuck = bool(self._batch) and time.monotonic() - self._batch_begun > self._longest_write
+                since = self._busy_since if self._batch or self._waiting else None
+                stuck = since is not None and time.monotonic() - since > self._longest_write
             if stuck:
                 self._report.failed(StoreError(StoreFault.FAILED, "a write takes longer than it may"))
                 self._gave_up(StoreFault.FAILED, until=float("inf"))

@@ -1,4 +1,4 @@
-"""Recorders that are killed while they record: ``python -m tests.app.recording.killed STORE IMAGES KILLS``.
+"""Recorders that are killed while they record: ``python -m tests.app.recording.killed STORE IMAGES KILLS SEED``.
 
 Each is a child of this process, which starts it by forking, so that nothing is imported a hundred times. Prints the ids
 of the events whose keeping was acknowledged, a line each.
@@ -24,11 +24,11 @@ _CAMERA = [{"key": "camera", "type": "str", "value": "north"}]
 
 
 def main() -> None:
-    store, images, kills = sys.argv[1:]
+    store, images, kills, seed = sys.argv[1:]
     # What a recorder imports when it is opened.
     for module in ("sqlite_store", "postgres_store", "recorder", "retention"):
         importlib.import_module(f"app.recording.{module}")
-    chance = random.Random(7)
+    chance = random.Random(seed)
     for _ in range(int(kills)):
         sys.stdout.write(_acknowledged_until_killed(store, Path(images), chance.randint(0, 20)))
 
@@ -43,7 +43,9 @@ def _acknowledged_until_killed(store: str, images: Path, enough: int) -> str:
     os.close(writing)
     told = b""
     while told.count(b"\n") < enough:
-        told += os.read(reading, 4096)
+        more = os.read(reading, 4096)
+        assert more, "the recorder ended by itself"
+        told += more
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     while more := os.read(reading, 65536):

@@ -13,7 +13,10 @@ class MemoryStore:
     Attributes:
         fault: why it refuses to open and to write, None while it does not.
         poison: a model whose inferences it does not take.
+        write_error: what writing raises besides, if anything.
+        delete_error: what deleting raises, if anything.
         gate: writes wait while it is closed.
+        deleting: deleting waits while it is closed.
         batches: how many requests were written together each time.
     """
 
@@ -22,7 +25,12 @@ class MemoryStore:
         self.poison = ""
         self.gate = threading.Event()
         self.gate.set()
+        self.deleting = threading.Event()
+        self.deleting.set()
+        self.write_error: Exception | None = None
+        self.delete_error: Exception | None = None
         self.reached = threading.Event()
+        self.deleting_begun = threading.Event()
         self.failed = threading.Semaphore(0)
         self.rows: list[Rows] = []
         self.batches: list[int] = []
@@ -38,12 +46,18 @@ class MemoryStore:
         self.reached.set()
         assert self.gate.wait(30)
         self._check()
+        if self.write_error is not None:
+            raise self.write_error
         if any(each.inference.model == self.poison for each in rows):
             raise StoreError(StoreFault.REJECTED, "poison")
         self.rows += rows
         self.batches.append(len(rows))
 
     def delete_before(self, started: int, most: int) -> int:
+        self.deleting_begun.set()
+        assert self.deleting.wait(30)
+        if self.delete_error is not None:
+            raise self.delete_error
         old = [each for each in self.rows if each.inference.started < started][:most]
         self.rows = [each for each in self.rows if each not in old]
         self.deleted.append(len(old))

@@ -84,6 +84,14 @@ def test_a_failed_request_has_what_was_asked_but_no_records() -> None:
     assert rows.inference.latitude == 51.5
 
 
+def test_metadata_that_came_with_a_refused_request_is_not_among_its_parameters() -> None:
+    event = detected(outcome=ErrorKind.MODEL_FAILED, error="it broke", answered=None)
+    assert event.request is not None
+    said = msgspec.structs.replace(event.request, parameters={"metadata": '[{"key": "plate"}]', "x": 1})
+    (row,) = converter()(msgspec.structs.replace(event, request=said)).rows
+    assert json.loads(row.inference.parameters) == {"x": 1}
+
+
 def test_what_was_said_before_a_stream_broke_is_there_beside_the_error() -> None:
     (rows,) = converter()(detected(outcome=ErrorKind.MODEL_FAILED, error="The model failed")).rows
     assert rows.inference.records is not None

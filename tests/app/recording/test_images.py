@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,15 @@ def test_what_a_kill_left_behind_is_removed_in_time(folder: ImageFolder, tmp_pat
     assert not leftover.exists()
 
 
+def test_what_somebody_else_put_there_stays(folder: ImageFolder, tmp_path: Path) -> None:
+    others = [tmp_path / "images" / "ab" / name for name in ("README", ".hidden", "cd" * 31, "notes.1.txt")]
+    for other in others:
+        other.write_bytes(b"o")
+        os.utime(other, (0, 0))
+    assert unused(folder, 1000) == []
+    assert all(other.exists() for other in others)
+
+
 def test_a_folder_that_cannot_be_made_is_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(OSError, match="Not a directory"):
@@ -71,6 +81,25 @@ def test_a_folder_that_cannot_be_made_is_told_at_once(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     folder = ImageFolder(tmp_path, durable=False)
-    with pytest.raises(FileNotFoundError):
-        folder.write([picture(b"one")])
-    assert list(tmp_path.iterdir()) == []
+    image = picture(b"one")
+    path = image_path(tmp_path, image.digest)
+    path.mkdir(parents=True)
+    with pytest.raises(IsADirectoryError):
+        folder.write([image])
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_folder_that_was_emptied_is_filled_again(folder: ImageFolder, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "images")
+    image = picture(b"one")
+    folder.write([image])
+    assert image_path(tmp_path / "images", image.digest).read_bytes() == b"one"
+
+
+def test_a_file_that_lost_its_content_with_the_power_is_written_again(folder: ImageFolder, tmp_path: Path) -> None:
+    image = picture(b"one")
+    folder.write([image])
+    path = image_path(tmp_path / "images", image.digest)
+    path.write_bytes(b"")
+    folder.write([image])
+    assert path.read_bytes() == b"one"

@@ -61,6 +61,14 @@ def test_an_old_store_is_brought_up_step_by_step(engine: Engine) -> None:
     assert version(engine) == 3
 
 
+def test_tables_of_somebody_else_are_left_alone(engine: Engine) -> None:
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE inferences (a TEXT)"))
+    with pytest.raises(SettingsError, match="a table inferences already"), engine.begin() as connection:
+        upgrade(connection)
+    assert columns(engine) == {"a"}
+
+
 def test_what_is_up_to_date_stays_as_it_is(engine: Engine) -> None:
     for _ in range(2):
         with engine.begin() as connection:

@@ -118,6 +118,33 @@ def test_pictures(tmp_path: Path, store: Store, url: str) -> None:
     assert pictures == {"kept": b"picture", "gone": None, "not kept": None, "none": None}
 
 
+def test_a_digest_that_is_a_way_out_of_the_folder_is_none(tmp_path: Path, store: Store, url: str) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "secret").write_bytes(b"secret")
+    store.write(
+        [rows("evil", image_digest="./../secret", image_width=1, image_height=1, image_size=6, image_kept=True)]
+    )
+    reader = Reader(read_address(url), tmp_path / "images")
+    evil = reader.one("evil")
+    assert evil is not None
+    assert reader.picture(evil) is None
+    reader.close()
+
+
+def test_a_file_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
+    file = tmp_path / "store.db"
+    written = SqliteStore(file)
+    written.write([rows("old")])
+    reader = Reader(read_address(str(file)))
+    assert reader.one("old") is not None
+    for part in tmp_path.iterdir():
+        part.unlink()
+    written.write([rows("new")])
+    assert names(reader.page(read_query(QueryText()), 10).inferences) == ["new"]
+    reader.close()
+    written.close()
+
+
 def test_a_query_that_takes_too_long_is_given_up(store: Store, url: str) -> None:
     store.write([rows(f"{number}", {"latitude": 10.0, "longitude": 1.0}) for number in range(1000)])
     ring = " ".join(f"{(number % 2) * 80 - 40},{number * 0.17 - 170}" for number in range(1999)) + " -60,0"

@@ -17,6 +17,7 @@ from app.recording.report import Report
 from app.recording.retention import Retention
 from app.recording.store import StoreError, StoreFault
 from app.recording.writer import Writer
+from app.settings.server import SettingsError
 from tasks.exchange.error import ErrorKind, InferenceError
 from tests.app.recording.memory_store import MemoryStore
 from tests.recordings import detected, refused
@@ -33,12 +34,13 @@ class Recording:
         fraction: float = 1,
         images: Path | None = None,
         longest_write: float = 10,
+        keep: float | None = None,
     ) -> None:
         self.store = MemoryStore()
         self.metrics = CollectorRegistry()
         folder = None if images is None else ImageFolder(images, durable=True)
         report = Report(self.metrics, "a store")
-        retention = Retention(self.store, folder, None, None)
+        retention = Retention(self.store, folder, keep, None)
         writer = Writer(
             self.store,
             folder,
@@ -187,6 +189,7 @@ def test_without_acknowledgement_nobody_waits_and_nothing_is_lost_while_the_stor
 
 def test_without_acknowledgement_what_does_not_fit_is_dropped_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     recording = Recording(acknowledging=False, queue=3)
+    assert recording.metric("up") == 1
     recording.recorder.start()
     recording.store.gate.clear()
     recording.recorder.keep(detected())
@@ -252,10 +255,45 @@ def test_a_disk_without_room_for_images_is_a_store_that_fails(tmp_path: Path) ->
     recording.recorder.start()
     for shard in (tmp_path / "images").iterdir():
         shard.rmdir()
+        shard.write_bytes(b"")
     said = str(failure(recording.recorder.keep(detected())))
     assert said == "The inference could not be recorded: its store failed"
     assert recording.store.rows == []
     recording.recorder.close(10)
+
+
+def test_a_disk_that_hangs_while_deleting_is_not_waited_for_either() -> None:
+    recording = Recording(acknowledging=True, longest_write=0.2, keep=100)
+    recording.store.deleting.clear()
+    recording.recorder.start()
+    assert recording.store.deleting_begun.wait(10)
+    said = str(failure(recording.recorder.keep(detected())))
+    assert said == "The inference could not be recorded: its store failed"
+    recording.store.deleting.set()
+    while (kept := recording.recorder.keep(detected())) is None or kept.exception(10) is not None:
+        pass
+    assert recording.metric("up") == 1
+    recording.recorder.close(10)
+
+
+def test_what_goes_wrong_while_deleting_does_not_end_recording(caplog: pytest.LogCaptureFixture) -> None:
+    recording = Recording(acknowledging=True, keep=100)
+    recording.store.delete_error = RuntimeError("nobody thought of this")
+    with caplog.at_level(logging.ERROR):
+        recording.recorder.start()
+        for _ in range(3):
+            done(recording.recorder.keep(detected()))
+        recording.recorder.close(10)
+    assert "recording went wrong" in [each.message for each in caplog.records]
+    assert len(recording.store.rows) == 3
+
+
+def test_a_store_that_was_replaced_by_a_later_one_is_a_store_that_fails(awaited: Recording) -> None:
+    awaited.store.write_error = SettingsError("a later version")
+    kept = [awaited.recorder.keep(detected()) for _ in range(3)]
+    assert {str(failure(each)) for each in kept} == {"The inference could not be recorded: its store failed"}
+    assert awaited.metric("dropped_total", reason="rejected") is None
+    assert awaited.metric("up") == 0
 
 
 def test_what_cannot_be_written_down_is_refused_and_no_other(awaited: Recording) -> None:

@@ -23,6 +23,15 @@ def test_an_entry_loses_its_value_and_its_type() -> None:
     ]
 
 
+def test_what_lies_too_deep_to_be_looked_into_is_replaced() -> None:
+    deep: object = {"plate": "AB 12"}
+    for _ in range(900):
+        deep = {"a": [deep]}
+    said = str(Redaction(["plate"]).value(deep))
+    assert REDACTED in said
+    assert "AB 12" not in said
+
+
 def test_a_message_that_names_a_key_may_quote_it() -> None:
     redaction = Redaction(["plate"])
     assert redaction.message("inputs[0].parameters.Plate: Expected a number, got 'AB 12'") == REDACTED

@@ -45,6 +45,16 @@ def test_nothing_is_done_before_it_is_due(clock: Clock) -> None:
     assert store.deleted == [0]
 
 
+def test_a_clock_that_is_set_back_does_not_keep_what_is_too_old(clock: Clock) -> None:
+    store = MemoryStore()
+    retention = Retention(store, None, 100, None, clock)
+    retention.step()
+    clock.now -= 1_000_000
+    assert retention.due == 60
+    retention.step()
+    assert len(store.deleted) == 2
+
+
 def test_what_is_kept_for_ever_is_never_due(clock: Clock) -> None:
     assert Retention(MemoryStore(), None, None, None, clock).due is None
 

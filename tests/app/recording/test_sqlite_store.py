@@ -9,6 +9,7 @@ import pytest
 
 from app.recording.sqlite_store import SqliteStore
 from app.recording.store import StoreError, StoreFault
+from app.settings.server import SettingsError
 from tests.app.recording.contents import contents, select
 from tests.app.recording.small_disk import fill, small_disk
 from tests.app.recording.test_stores import rows
@@ -83,6 +84,24 @@ def test_another_file_is_no_store(file: Path) -> None:
     with pytest.raises(StoreError, match="not a database") as refused:
         SqliteStore(file).open()
     assert refused.value.fault is StoreFault.DAMAGED
+
+
+def test_the_database_of_something_else_is_left_alone(file: Path) -> None:
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE bookmarks (title)")
+    connection.close()
+    before = file.read_bytes()
+    with pytest.raises(SettingsError, match="something else"):
+        SqliteStore(file).open()
+    assert file.read_bytes() == before
+
+
+def test_a_name_that_looks_like_an_address_of_sqlite_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = SqliteStore(Path("file:x.db?mode=memory"))
+    store.open()
+    store.close()
+    assert (tmp_path / "file:x.db?mode=memory").exists()
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
