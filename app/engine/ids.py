@@ -14,7 +14,7 @@ os.register_at_fork(after_in_child=_RANDOM.seed)
 
 
 def event_id() -> str:
-    """32 hexadecimal digits: 12 of the milliseconds since 1970, so that a store has them in order, the others random."""
+    """32 hexadecimal digits: 12 of the milliseconds since 1970, so that stores have them in order, the rest random."""
     return f"{time.time_ns() // 1_000_000:012x}{_RANDOM.getrandbits(80):020x}"
 
 
