@@ -132,12 +132,15 @@ class _Postgresql:
         self._thread.start()
 
     def rows(self, statement: Executable, /) -> Sequence[Row[Any]]:
+        began = time.monotonic()
         try:
             return self._wait(self._rows(statement))
         except NoConnectionError:
             raise _busy() from None
         except DBAPIError as error:
-            if getattr(error.orig, "sqlstate", None) == _CANCELED:
+            # The time may be over while the driver does something else, which it then tells in its own words.
+            over = self._seconds is not None and time.monotonic() - began >= self._seconds
+            if over or getattr(error.orig, "sqlstate", None) == _CANCELED:
                 raise _late(self._seconds) from None
             raise _unreadable(self._shown, error.orig) from None
         except OSError as error:
