@@ -23,6 +23,7 @@ from prometheus_client import CollectorRegistry
 
 from app.assembly.recording import open_recorder
 from app.engine.events import InferenceEvent
+from app.engine.ids import event_id
 from app.settings.server import ServerSettings
 from tests.postgres import installed, postgres_server
 from tests.recordings import detected
@@ -85,7 +86,7 @@ def _measured(keep: Keep, events: Sequence[InferenceEvent], rate: int, seconds: 
 
 def _again(event: InferenceEvent) -> InferenceEvent:
     """The same inference under another id, at another time."""
-    return msgspec.structs.replace(event, id=os.urandom(16).hex(), started=time.time_ns())
+    return msgspec.structs.replace(event, id=event_id(), started=time.time_ns())
 
 
 if __name__ == "__main__":
