@@ -4,11 +4,12 @@ import argparse
 import os
 import platform
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import onnxruntime
 
+from benchmarks.serving.accuracy import accuracy
 from benchmarks.serving.overhead import leak, overhead, protocols, start
 from benchmarks.serving.overload import overload
 from benchmarks.serving.peers import peers
@@ -29,7 +30,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=300, help="in each round")
     parser.add_argument("--leak-requests", type=int, default=100_000)
-    parser.add_argument("--write", action="store_true", help="the tables into docs/performance.md; needs all of them")
+    parser.add_argument("--scenes", type=int, default=200, help="that accuracy is measured on")
+    parser.add_argument("--write", action="store_true", help="the tables into docs/performance.md")
     parser.add_argument("--only", nargs="*", help="names of measurements")
     options = parser.parse_args()
     rounds, requests = options.rounds, options.requests
@@ -37,6 +39,7 @@ def main() -> None:
         "overhead": lambda workload: overhead(workload, rounds, requests),
         "protocols": lambda workload: protocols(workload, rounds, requests),
         "start": lambda workload: start(workload, rounds),
+        "accuracy": lambda workload: accuracy(workload, options.scenes),
         "shortcuts": lambda workload: shortcuts(workload, rounds, requests),
         "overload": lambda workload: overload(workload, 10, requests),
         "scale": lambda workload: scale(workload, max(1, rounds // 2), requests, _PICTURE),
@@ -46,18 +49,23 @@ def main() -> None:
     wanted = options.only or list(every)
     if unknown := set(wanted) - set(every):
         parser.error(f"known measurements are {', '.join(every)}, not {', '.join(unknown)}")
-    sections: list[str] = []
+    made: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         workload = make_workload(Path(folder))
         print(header := _header(workload), flush=True)
         for name in wanted:
-            sections.append(as_markdown(every[name](workload)))
-            print(f"\n{sections[-1]}", flush=True)
+            section = every[name](workload)
+            made[section.title] = as_markdown(section)
+            print(f"\n{made[section.title]}", flush=True)
     if options.write:
-        if len(wanted) < len(every):
-            parser.error("--write needs all measurements")
-        told = _DOCUMENT.read_text().partition(_MARK)[0]
-        _DOCUMENT.write_text("\n".join([f"{told}{_MARK}\n", header, "", *sections]))
+        _write(header, made)
+
+
+def _write(header: str, made: Mapping[str, str]) -> None:
+    """Put sections into the document, in the place of those that measured the same before."""
+    told, _, before = _DOCUMENT.read_text().partition(_MARK)
+    kept = {each.partition("\n")[0]: f"## {each.rstrip()}\n" for each in before.split("\n## ")[1:]}
+    _DOCUMENT.write_text("\n".join([f"{told}{_MARK}\n", header, "", *{**kept, **made}.values()]))
 
 
 def _header(workload: Workload) -> str:
