@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 import msgspec
 from cyclopts import Parameter
-from cyclopts.types import ExistingFile, PositiveFloat, PositiveInt
+from cyclopts.types import ExistingFile
+from cyclopts.validators import Number
 from rich.table import Table
 
 from app.cli.terminal import console
@@ -15,15 +16,21 @@ from app.settings.server import ServerSettings
 
 __all__ = ("tune",)
 
+# What settings may say, so that what is found can be written.
+_BatchSize = Annotated[int, Parameter(validator=Number(gte=1, lte=1024))]
+_Threads = Annotated[int, Parameter(validator=Number(gte=1, lte=256))]
+_Milliseconds = Annotated[float, Parameter(validator=Number(gte=0, lte=1000))]
+_Seconds = Annotated[float, Parameter(validator=Number(gt=0, lte=3600))]
+
 
 def tune(
     path: Annotated[Path, Parameter(help="A model file, or a model's folder.")],
     *,
     wanted: Annotated[Literal["throughput", "latency"], Parameter(name="--for")] = "throughput",
-    batches: tuple[PositiveInt, ...] = (1, 2, 4, 8, 16),
-    threads: tuple[PositiveInt, ...] | None = None,
-    delay_ms: float = 2.0,
-    seconds: PositiveFloat = 2.0,
+    batches: tuple[_BatchSize, ...] = (1, 2, 4, 8, 16),
+    threads: tuple[_Threads, ...] | None = None,
+    delay_ms: _Milliseconds = 2.0,
+    seconds: _Seconds = 2.0,
     image: ExistingFile | None = None,
     write: bool = False,
     allow_code: Annotated[bool, Parameter(env_var="CHARIOTEER_ALLOW_CODE", negative="")] = False,

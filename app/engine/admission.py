@@ -10,7 +10,7 @@ import msgspec
 from app.engine.events import Caller
 from tasks.exchange.error import ErrorKind, InferenceError, invalid
 
-__all__ = ("RETRY_AFTER", "TIMEOUT_HEADER", "Admission", "Bounds")
+__all__ = ("LONGEST_TIMEOUT", "RETRY_AFTER", "TIMEOUT_HEADER", "Admission", "Bounds")
 
 TIMEOUT_HEADER = "x-request-timeout-ms"
 """Where senders over HTTP say how many milliseconds they will wait; over gRPC it is the call's own deadline."""
@@ -18,7 +18,8 @@ TIMEOUT_HEADER = "x-request-timeout-ms"
 RETRY_AFTER = "retry-after"
 """The header in which an overloaded server says how many seconds to wait (RFC 9110, 10.2.3)."""
 
-_LONGEST_TIMEOUT = 30 * 24 * 3600
+LONGEST_TIMEOUT = 30 * 24 * 3600
+"""Seconds. Whoever says more says nothing."""
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +83,7 @@ class Admission:
         if timeout is not None:
             if timeout <= 0:
                 raise InferenceError(ErrorKind.DEADLINE_EXCEEDED, "The time that the request was given is over")
-            if not timeout <= _LONGEST_TIMEOUT:
+            if not timeout <= LONGEST_TIMEOUT:
                 raise invalid("Expected a number of milliseconds, 30 days of them at most", TIMEOUT_HEADER)
             most = min(timeout, most or math.inf)
         return None if most is None else time.monotonic() + most

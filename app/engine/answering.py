@@ -84,10 +84,11 @@ class Answering:
                 request, registration = self._read(story, decode)
                 story.answered = answered = registration.ready_servable().answer(request, self._limits)
                 response = _response(request, registration, answered)
-                return encode(self._supplemented(story, answered, response))
+                written = encode(self._supplemented(story, answered, response))
+                # An answer that nobody waited for is none, to whoever asked as to whoever counts.
+                check_interest()
+                return written
         finally:
-            # An answer that nobody waited for is none.
-            story.error = story.error or story.interest.loss
             self.tell(story)
 
     def explain(

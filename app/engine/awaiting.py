@@ -1,14 +1,16 @@
 """How a coroutine waits for a worker: until the answer is there, the sender has left, or the time is over."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from typing import TypeVar
 
-from app.engine.interest import Interest
+from app.engine.interest import stopping
 from app.engine.story import Story
+from tasks.exchange.error import InferenceError
 
-__all__ = ("awaited", "in_time")
+__all__ = ("awaited", "watched")
 
 T = TypeVar("T")
 
@@ -16,7 +18,7 @@ _PATIENCE = 0.05
 """Seconds after which somebody looks whether the sender is still there; most answers are made in less."""
 
 
-async def awaited(work: "Future[T]", story: Story, tell: Callable[[Story], None]) -> T:
+async def awaited(work: "Future[T]", story: Story, tell: Callable[[Story], None], is_cut: Callable[[Story], bool]) -> T:
     """The result of `work`.
 
     When nobody waits for it any more, work that no worker has begun is dropped, and other work ends at its next step.
@@ -24,19 +26,30 @@ async def awaited(work: "Future[T]", story: Story, tell: Callable[[Story], None]
     Args:
         work: answers a request.
         story: of that request.
-        tell: tells the story of work that was dropped; whoever does the work tells its own.
+        tell: tells the story of work that was dropped, once; whoever does the work tells its own.
+        is_cut: whether it is the server that cancels this, and not the sender.
 
     Raises:
-        InferenceError: what `work` raised; CANCELLED or DEADLINE_EXCEEDED when the request was lost meanwhile.
+        InferenceError: what `work` raised; CANCELLED or DEADLINE_EXCEEDED when the request was lost meanwhile;
+            MODEL_NOT_READY when the workers were sent home before one took it up, or the server waits no longer.
     """
     loop = asyncio.get_running_loop()
     settled: asyncio.Future[T] = loop.create_future()
+    told = False
+
+    def drop(error: InferenceError) -> None:
+        nonlocal told
+        if not told:
+            told = True
+            story.error = error
+            tell(story)
 
     def settle() -> None:
         if settled.done():
             return
         if work.cancelled():
-            settled.cancel()
+            drop(error := stopping())
+            settled.set_exception(error)
         elif (error := work.exception()) is not None:
             settled.set_exception(error)
         else:
@@ -47,60 +60,68 @@ async def awaited(work: "Future[T]", story: Story, tell: Callable[[Story], None]
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle)
 
-    def lose() -> None:
+    def lose(gone: bool) -> None:
+        if gone:
+            story.interest.leave()
+        else:
+            story.interest.expire()
         loss = story.interest.loss
         if loss is None:
             return
         if work.cancel():
-            story.error = loss
-            tell(story)
+            drop(loss)
         if not settled.done():
             settled.set_exception(loss)
 
+    work.add_done_callback(done)
+    try:
+        with watched(story, lose):
+            return await settled
+    except asyncio.CancelledError:
+        # Whoever awaited this has been cancelled, as gRPC does when a client leaves, and uvicorn when it has to stop.
+        cut = is_cut(story)
+        if cut:
+            story.interest.cut()
+        lose(True)
+        if not settled.cancelled():
+            # It was lost at the same moment; nobody asks for the reason any more.
+            settled.exception()
+        if cut:
+            raise stopping() from None
+        raise
+
+
+@contextmanager
+def watched(story: Story, lose: Callable[[bool], None]) -> Generator[None]:
+    """While entered, look whether anybody still waits for what is told in `story`. To be entered in an event loop.
+
+    Args:
+        story: of the request.
+        lose: called once when nobody does: with True when the sender has left, with False when the time is over.
+    """
+    loop = asyncio.get_running_loop()
     watching: asyncio.Task[None] | None = None
 
     def watch() -> None:
         nonlocal watching
         watching = loop.create_task(_watch(story, lose))
 
-    work.add_done_callback(done)
     left = story.interest.left
     timer = loop.call_later(_PATIENCE if left is None else min(_PATIENCE, max(0, left)), watch)
     try:
-        return await settled
-    except asyncio.CancelledError:
-        # Whoever awaited this has been cancelled, as gRPC does when a client leaves; or the workers were sent home.
-        story.interest.leave()
-        lose()
-        raise
+        yield
     finally:
         timer.cancel()
         if watching is not None:
             watching.cancel()
 
 
-async def _watch(story: Story, lose: Callable[[], None]) -> None:
+async def _watch(story: Story, lose: Callable[[bool], None]) -> None:
     gone, left = story.caller.gone, story.interest.left
     try:
         async with asyncio.timeout(left):
             await (gone() if gone is not None else asyncio.Event().wait())
-        story.interest.leave()
     except TimeoutError:
-        story.interest.expire()
-    lose()
-
-
-async def in_time(coming: Coroutine[Any, Any, T], interest: Interest) -> T:
-    """What `coming` gives, if it does so while there is interest in it.
-
-    Raises:
-        InferenceError: DEADLINE_EXCEEDED, or whatever `coming` raises.
-    """
-    if interest.deadline is None:
-        return await coming
-    try:
-        async with asyncio.timeout(interest.left):
-            return await coming
-    except TimeoutError:
-        interest.expire()
-        raise interest.loss or TimeoutError from None
+        lose(False)
+    else:
+        lose(True)

@@ -4,7 +4,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from itertools import accumulate
+from typing import Any, Generic, TypeVar
 
 from app.engine.interest import JointInterest, current_interest, on_behalf_of
 from app.engine.workers import has_company, waiting_elsewhere
@@ -74,21 +75,16 @@ class BatchingModel(Generic[InputT, PredictionT]):
         inputs = [each for member in batch for each in member.inputs]
         try:
             with on_behalf_of(JointInterest([member.interest for member in batch])):
-                predictions = self._model(inputs)
-        except Exception as error:  # noqa: BLE001  it belongs to whichever request made the model fail
+                shares = _shared_out(self._model(inputs), batch)
+        except BaseException as error:  # noqa: BLE001  it belongs to whichever request made the model fail
+            # Whatever it is, nobody may be left waiting for an answer that never comes.
             if len(batch) == 1:
                 batch[0].settle(error=error)
             else:
                 self._dissolve(batch)
             return
-        if len(predictions) != len(inputs):
-            self._dissolve(batch)
-            return
-        start = 0
-        for member in batch:
-            end = start + len(member.inputs)
-            member.settle(predictions[start:end])
-            start = end
+        for member, share in zip(batch, shares, strict=True):
+            member.settle(share)
 
     def _taken(self) -> "list[_Entry[InputT, PredictionT]]":
         """The entries of the next batch; another of those that wait gathers the one after it."""
@@ -114,6 +110,18 @@ class BatchingModel(Generic[InputT, PredictionT]):
         for member in batch:
             member.alone = True
             member.turn.set()
+
+
+def _shared_out(
+    predictions: Sequence[PredictionT], batch: "Sequence[_Entry[Any, PredictionT]]"
+) -> Sequence[Sequence[PredictionT]]:
+    """What each request of a batch is answered."""
+    if len(batch) == 1:
+        return [predictions]
+    ends = list(accumulate(len(member.inputs) for member in batch))
+    if len(predictions) != ends[-1]:
+        raise ValueError(f"{len(predictions)} answers to {ends[-1]} inputs")
+    return [predictions[end - len(member.inputs) : end] for member, end in zip(batch, ends, strict=True)]
 
 
 class _Entry(Generic[InputT, PredictionT]):

@@ -11,8 +11,8 @@ __all__ = ("in_daemon_thread",)
 T = TypeVar("T")
 
 
-async def in_daemon_thread(job: Callable[[], T]) -> T:
-    """The result of `job`, run in a thread of its own.
+async def in_daemon_thread(job: Callable[[], T], name: str = "loading") -> T:
+    """The result of `job`, run in a thread of its own, called `name`.
 
     Neither the event loop nor the interpreter waits for it at its end, as they do for the threads of an executor: a
     model that hangs while it is loaded is not to keep a server from stopping.
@@ -38,5 +38,5 @@ async def in_daemon_thread(job: Callable[[], T]) -> T:
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(tell, result, error)
 
-    threading.Thread(target=work, name="loading", daemon=True).start()
+    threading.Thread(target=work, name=name, daemon=True).start()
     return await future

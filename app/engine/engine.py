@@ -9,9 +9,10 @@ from typing import TypeVar
 
 from app.engine.admission import Admission, Bounds
 from app.engine.answering import Answering, Explanations
-from app.engine.awaiting import awaited, in_time
+from app.engine.awaiting import awaited, watched
 from app.engine.events import Addition, Caller, InferenceObserver, Keeper
 from app.engine.explain import ExplanationWorkers
+from app.engine.interest import stopping
 from app.engine.registry import Registration
 from app.engine.repository import Repository
 from app.engine.statistics import Statistics
@@ -70,6 +71,7 @@ class Engine:
         self.statistics = Statistics()
         self.trends = Trends(self.registry.knows, clock)
         self.online = True
+        self._ending = False
         counting = (self.statistics, self.trends)
         self._answering = Answering(self.registry, limits, observers, counting, additions, keeper)
         self._workers = Workers(workers, "inference")
@@ -136,11 +138,10 @@ class Engine:
             work = self._workers.submit_for(turn, partial(self._answering.exchange, story, decode, encode))
         except RuntimeError:
             self._admission.leave(turn)
-            error = InferenceError(ErrorKind.MODEL_NOT_READY, "The server is stopping")
-            raise self.refused(caller, error, model_name) from None
+            raise self.refused(caller, stopping(), model_name) from None
         # The place is kept until the worker is done, even when the sender has gone: the worker is what is scarce.
         work.add_done_callback(lambda _: self._admission.leave(turn))
-        answer = await awaited(work, story, self._answering.tell)
+        answer = await awaited(work, story, self._answering.tell, self._is_cut)
         await _kept(story)
         return answer
 
@@ -151,7 +152,8 @@ class Engine:
 
         Nothing happens before the first piece is asked for. A worker makes the pieces, a few ahead of whoever reads
         them, and is free again at the next token when the generator is closed: close it (`contextlib.aclosing`) when
-        the sender is gone. One request is observed once, at its end; that its sender left is no failure of it.
+        the sender is gone. One request is observed once, at its end; that its sender left is no failure of it, unless
+        there was no piece to be had by then.
 
         Args:
             caller: where the request comes from.
@@ -224,8 +226,16 @@ class Engine:
                 when too many explanations wait.
         """
         story = Story(caller, model_name, explanation=True)
+
+        def dropped() -> None:
+            story.interest.leave()
+            story.error = story.interest.loss
+            self._answering.tell(story)
+
         try:
-            answer = await self._explanations.run(lambda go_on: self._answering.explain(story, decode, encode, go_on))
+            answer = await self._explanations.run(
+                lambda go_on: self._answering.explain(story, decode, encode, go_on), dropped
+            )
         except InferenceError as error:
             if story.error is None:
                 story.error = error
@@ -250,7 +260,11 @@ class Engine:
         return self._answering.answer(request)
 
     def hurry(self) -> None:
-        """The server is about to stop: have explanations make do with the samples that they have."""
+        """The server is about to stop: have explanations make do with the samples that they have.
+
+        Requests over HTTP that are cancelled from now on are answered MODEL_NOT_READY.
+        """
+        self._ending = True
         self._explanations.hurry()
 
     def close(self) -> None:
@@ -276,17 +290,29 @@ class Engine:
     async def _pumped(self, story: Story, turn: str, source: Generator[PartT]) -> AsyncGenerator[PartT]:
         def ended(error: InferenceError | None) -> None:
             story.error = story.error or error
-            self._answering.tell(story)
-            self._admission.leave(turn)
+            try:
+                self._answering.tell(story)
+            finally:
+                self._admission.leave(turn)
 
         pump = Pump(source, partial(self._workers.submit_for, turn), ended, story.interest)
         pump.start()
         try:
-            while (part := await in_time(pump.take(), story.interest)) is not None:
-                yield part
-            await _kept(story)
+            with watched(story, pump.lose):
+                while (part := await pump.take()) is not None:
+                    yield part
+                await _kept(story)
+        except asyncio.CancelledError:
+            if not self._is_cut(story):
+                raise
+            story.interest.cut()
+            raise stopping() from None
         finally:
-            pump.leave()
+            await pump.leave()
+
+    def _is_cut(self, story: Story) -> bool:
+        """Whether a call that is cancelled is so because the server stops: over HTTP nothing else cancels one."""
+        return self._ending and story.caller.gone is not None
 
 
 async def _kept(story: Story) -> None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from app.engine.answered import Answered, Timings
+from app.engine.interest import stopping
 from app.engine.servable import Servable
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.limits import Limits
@@ -129,14 +130,19 @@ class ExplanationWorkers:
         self._taken = 0
         self._lock = threading.Lock()
         self._closing = threading.Event()
+        self._closed = False
 
     @property
     def taken(self) -> int:
         """Jobs that run or wait."""
         return self._taken
 
-    async def run(self, job: Callable[[Callable[[], bool]], T]) -> T:
+    async def run(self, job: Callable[[Callable[[], bool]], T], dropped: Callable[[], None]) -> T:
         """Run `job`, which is given a function that tells whether to go on: not when nobody waits for it any more.
+
+        Args:
+            job: what to run.
+            dropped: called when nobody waits for it any more before it was begun.
 
         Raises:
             InferenceError: OVERLOADED when there is no place left, MODEL_NOT_READY when the server is stopping.
@@ -148,14 +154,20 @@ class ExplanationWorkers:
         try:
             work = self._workers.submit(job, lambda: not (left.is_set() or self._closing.is_set()))
         except RuntimeError:
-            raise InferenceError(ErrorKind.MODEL_NOT_READY, "The server is stopping") from None
+            raise stopping() from None
         with self._lock:
             self._taken += 1
+        work.add_done_callback(self._leave)
         try:
             return await asyncio.wrap_future(work)
+        except asyncio.CancelledError:
+            if self._closed and work.cancelled():
+                raise stopping() from None
+            if work.cancel():
+                dropped()
+            raise
         finally:
             left.set()
-            work.add_done_callback(self._leave)
 
     def hurry(self) -> None:
         """Have all jobs from now on end as early as they can."""
@@ -164,6 +176,7 @@ class ExplanationWorkers:
     def close(self) -> None:
         """Take no more jobs, drop those that wait, and have the others end early."""
         self.hurry()
+        self._closed = True
         self._workers.shutdown(wait=False, cancel_futures=True)
 
     def _leave(self, _: "Future[T]") -> None:

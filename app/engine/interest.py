@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tasks.exchange.error import ErrorKind, InferenceError
 
-__all__ = ("Interest", "JointInterest", "check_interest", "current_interest", "on_behalf_of")
+__all__ = ("Interest", "JointInterest", "check_interest", "current_interest", "on_behalf_of", "stopping")
 
 _here = threading.local()
 
@@ -29,12 +29,13 @@ class Interest:
         deadline: on the clock of `time.monotonic`; None for never.
     """
 
-    __slots__ = ("_expired", "_gone", "deadline")
+    __slots__ = ("_cut", "_expired", "_gone", "deadline")
 
     def __init__(self, deadline: float | None = None) -> None:
         self.deadline = deadline
         self._gone = False
         self._expired = False
+        self._cut = False
 
     @property
     def left(self) -> float | None:
@@ -43,15 +44,23 @@ class Interest:
 
     def leave(self) -> None:
         """Nobody waits any more. May be called from any thread."""
-        self._gone = True
+        # gRPC ends a call at its deadline as if its sender had left.
+        if self.loss is None:
+            self._gone = True
 
     def expire(self) -> None:
         """The deadline has come, by a clock that may be a moment ahead. May be called from any thread."""
         self._expired = True
 
+    def cut(self) -> None:
+        """The server does not wait any more, because it stops. May be called from any thread."""
+        self._cut = True
+
     @property
     def loss(self) -> InferenceError | None:
-        """Why nobody waits any more: CANCELLED or DEADLINE_EXCEEDED; None while somebody does."""
+        """Why nobody waits any more: CANCELLED, DEADLINE_EXCEEDED or MODEL_NOT_READY; None while somebody does."""
+        if self._cut:
+            return stopping()
         if self._gone:
             return InferenceError(ErrorKind.CANCELLED, "The sender left before the answer")
         if self._expired or (self.deadline is not None and time.monotonic() >= self.deadline):
@@ -98,6 +107,11 @@ def check_interest() -> None:
     interest = current_interest()
     if interest is not None and (loss := interest.loss) is not None:
         raise loss
+
+
+def stopping() -> InferenceError:
+    """What becomes of a request that no worker takes up any more."""
+    return InferenceError(ErrorKind.MODEL_NOT_READY, "The server is stopping")
 
 
 def current_interest() -> AnyInterest | None:

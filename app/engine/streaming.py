@@ -8,11 +8,13 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from app.engine.interest import Interest, check_interest, on_behalf_of
+from app.engine.daemon import in_daemon_thread
+from app.engine.interest import Interest, check_interest, on_behalf_of, stopping
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.response import Prediction
 from tasks.task import TextPiece
@@ -142,7 +144,7 @@ class Pump(Generic[PieceT]):
         source: raises nothing but `InferenceError`; is run by one thread at a time, and closed at the end.
         submit: hands a job to the workers; raises RuntimeError when they take none any more.
         ended: told once that the generator has come to its end, before the reader is: with the error that ended it, or
-            with None.
+            with None, also when the reader has left behind its first piece.
         interest: on whose behalf the generator is run.
         room: so many pieces may wait for the reader.
     """
@@ -165,6 +167,8 @@ class Pump(Generic[PieceT]):
         self._lock = threading.Lock()
         self._waiting: deque[PieceT] = deque()
         self._job: Future[None] | None = None
+        self._any = False
+        self._loss: InferenceError | None = None
         # Whoever clears `_parked` owns the generator: the reader, when it asks for a worker or leaves.
         self._parked = False
         self._left = False
@@ -179,13 +183,14 @@ class Pump(Generic[PieceT]):
         """The next piece, None behind the last.
 
         Raises:
-            InferenceError: what ended the generator, once the pieces before it are taken.
+            InferenceError: what ended the generator, once the pieces before it are taken; what `lose` was told.
         """
         while True:
             self._news.clear()
             with self._lock:
                 piece = self._waiting.popleft() if self._waiting else None
                 over = self._over and piece is None
+                loss = self._loss if piece is None and not over else None
                 resumed = self._parked and len(self._waiting) <= self._room // 2
                 if resumed:
                     self._parked = False
@@ -197,16 +202,38 @@ class Pump(Generic[PieceT]):
                 if self._error is not None:
                     raise self._error
                 return None
+            if loss is not None:
+                raise loss
             await self._news.wait()
 
-    def leave(self) -> None:
+    def lose(self, gone: bool) -> None:
+        """Nobody waits any more for what the reader passes on: they are `gone`, or the time is over.
+
+        The reader is told when it asks for more. One that does not, because its own reader is stuck, keeps nothing.
+        """
+        with self._lock:
+            if not gone:
+                self._interest.expire()
+            elif not self._any:
+                self._interest.leave()
+            self._loss = self._interest.loss or InferenceError(ErrorKind.CANCELLED, "The sender left")
+            owned, self._parked = self._parked, False
+        self._news.set()
+        if owned:
+            job = partial(self._finish, self._interest.loss, self._loss)
+            threading.Thread(target=job, name="leaving", daemon=True).start()
+
+    async def leave(self) -> None:
         """Take no more. To be called always."""
         with self._lock:
             self._left = True
+            if not self._any:
+                self._interest.leave()
             self._waiting.clear()
             owned, self._parked = self._parked, False
         if owned:
-            self._finish(None)
+            # What the model does at the end may take its time, and the event loop has none.
+            await in_daemon_thread(lambda: self._finish(self._interest.loss), "leaving")
         elif self._job is not None:
             self._job.cancel()
 
@@ -214,7 +241,7 @@ class Pump(Generic[PieceT]):
         try:
             self._job = self._submit(self._work)
         except RuntimeError:
-            self._finish(_stopping())
+            self._finish(stopping())
         else:
             self._job.add_done_callback(self._dismissed)
 
@@ -223,7 +250,7 @@ class Pump(Generic[PieceT]):
             with self._lock:
                 left = self._left
             if left:
-                return self._finish(None)
+                return self._finish(self._interest.loss)
             try:
                 with on_behalf_of(self._interest):
                     check_interest()
@@ -234,6 +261,7 @@ class Pump(Generic[PieceT]):
                 return self._finish(error)
             with self._lock:
                 if not self._left:
+                    self._any = True
                     self._waiting.append(piece)
                 parked = not self._left and len(self._waiting) >= self._room
                 self._parked = parked
@@ -246,23 +274,21 @@ class Pump(Generic[PieceT]):
         if job.cancelled():
             with self._lock:
                 left = self._left
-            self._finish(None if left else _stopping())
+            self._finish(self._interest.loss if left else stopping())
 
-    def _finish(self, error: InferenceError | None) -> None:
+    def _finish(self, error: InferenceError | None, shown: InferenceError | None = None) -> None:
         try:
             self._source.close()
         except Exception:
             _logger.exception("a stream could not be closed")
-        self._ended(error)
-        with self._lock:
-            self._over, self._error = True, error
-        self._notify()
+        try:
+            self._ended(error)
+        finally:
+            with self._lock:
+                self._over, self._error = True, error or shown
+            self._notify()
 
     def _notify(self) -> None:
         # The loop is gone when the server has stopped meanwhile; so is the reader.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._news.set)
-
-
-def _stopping() -> InferenceError:
-    return InferenceError(ErrorKind.MODEL_NOT_READY, "The server is stopping")

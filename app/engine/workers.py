@@ -63,7 +63,9 @@ class Workers:
             else:
                 future.set_result(result)
 
-        self._crew.add(model, work, future)
+        number = self._crew.add(model, work, future)
+        # What a request holds is not to wait with those that are still wanted, nor to be reckoned with.
+        future.add_done_callback(partial(self._crew.drop, model, number))
         return future
 
     def expected_wait(self, model: str) -> float:
@@ -87,9 +89,11 @@ def waiting_elsewhere() -> Generator[None]:
         yield
         return
     crew.step_aside()
+    began = time.perf_counter()
     try:
         yield
     finally:
+        _here.elsewhere += time.perf_counter() - began
         crew.step_back()
 
 
@@ -107,7 +111,7 @@ class _Crew:
         self._name = name
         self._lock = threading.Lock()
         self._turns: Turns[tuple[_Work, Future[Any]]] = Turns()
-        # One for every job that waits, cancelled or not, and None for every thread that is to go home.
+        # One for every job that waits or was dropped, and None for every thread that is to go home.
         self._tickets: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
         self._bench: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._made = 0
@@ -117,20 +121,27 @@ class _Crew:
         self._benched = 0
         self._closed = False
 
-    def add(self, model: str, work: _Work, future: Future[Any]) -> None:
+    def add(self, model: str, work: _Work, future: Future[Any]) -> int:
         with self._lock:
             if self._closed:
                 raise RuntimeError("The workers take no more jobs")
             if self._active < self._count or (self._all_at_work and self._turns.is_idle(model)):
                 self._call_up()
-            self._turns.add(model, (work, future))
+            number = self._turns.add(model, (work, future))
             self._tickets.put(True)
+        return number
+
+    def drop(self, model: str, number: int, future: Future[Any]) -> None:
+        """Forget a job that waits, if that is why it is done with."""
+        if future.cancelled():
+            with self._lock:
+                self._turns.drop(model, number)
 
     def expected_wait(self, model: str) -> float:
         with self._lock:
             if self._at_work + self._turns.waiting < self._count or self._turns.is_idle(model):
                 return 0.0
-            return self._turns.backlog / self._count
+            return self._turns.ahead(model) / self._count
 
     def step_aside(self) -> None:
         with self._lock:
@@ -150,11 +161,15 @@ class _Crew:
             if self._closed:
                 return
             self._closed = True
+            dropped: list[Future[Any]] = []
             while (waiting := self._turns.next()) is not None:
-                waiting[1][1].cancel()
+                dropped.append(waiting[1][1])
             for _ in range(self._made):
                 self._tickets.put(None)
                 self._bench.put(False)
+        # Without the lock: whoever is told may ask something of this.
+        for each in dropped:
+            each.cancel()
 
     @property
     def has_company(self) -> bool:
@@ -174,7 +189,15 @@ class _Crew:
             return
         self._made += 1
         # A daemon, because the interpreter waits for every other thread before it ends.
-        threading.Thread(target=self._work, name=f"{self._name}-{self._made}", daemon=True).start()
+        thread = threading.Thread(target=self._work, name=f"{self._name}-{self._made}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            # The system has no thread to give. Those that there are will do.
+            self._active -= 1
+            self._made -= 1
+            if not self._made:
+                raise
 
     def _work(self) -> None:
         _here.crew = self
@@ -185,9 +208,11 @@ class _Crew:
             if taken is None:
                 continue
             model, (work, future) = taken
+            # A turn is time at work: of a batch, that of the request that leads it.
+            _here.elsewhere = 0.0
             began = time.perf_counter()
             work()
-            spent = None if future.cancelled() else time.perf_counter() - began
+            spent = None if future.cancelled() else time.perf_counter() - began - _here.elsewhere
             # What the job held is not to be kept until the next one.
             del taken, work, future
             with self._lock:

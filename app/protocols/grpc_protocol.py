@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias, cast
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 
-from app.engine.admission import RETRY_AFTER
+from app.engine.admission import LONGEST_TIMEOUT, RETRY_AFTER
 from app.engine.engine import Engine
 from app.engine.events import Caller
 from app.engine.ids import request_id as made_request_id
@@ -60,13 +60,15 @@ def caller_of_call(context: Call, protocol: str) -> Caller:
     if base_id:
         returned[BASE_ID_HEADER] = base_id
     trace = {name: metadata[name] for name in TRACE_HEADERS if name in metadata}
+    remaining = cast("float | None", context.time_remaining())
     caller = Caller(
         protocol=protocol,
         request_id=request_id,
         base_id=base_id,
         trace=trace,
         returned=returned,
-        timeout=context.time_remaining(),
+        # Some clients give every call a deadline, of years where they have none to give.
+        timeout=remaining if remaining is not None and remaining <= LONGEST_TIMEOUT else None,
     )
     _return_headers(context, caller)
     return caller

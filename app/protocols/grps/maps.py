@@ -20,6 +20,7 @@ from tasks.exchange.tensor import BytesTensor, Element
 __all__ = ("MapRequest", "echo_metadata", "read_map")
 
 _PARAMETERS = "parameters"
+_SIMILARITY = "similarity"
 _OF_AN_INPUT = (f".{METADATA}", f".{_PARAMETERS}")
 _PROMPTS = frozenset({"prompt", "question", "text"})
 _NUMBERS = ("s_i32", "s_i64", "s_f", "s_d")
@@ -71,9 +72,15 @@ def read_map(gmap: Any, arguments: Collection[str] | None = None) -> MapRequest:
 
 
 def echo_metadata(message: Any, name: str, parameters: Mapping[str, object], echoes: Mapping[str, str]) -> None:
-    """Write the metadata among the `parameters` of the answer to input `name` into the map of `message`."""
+    """Write the metadata among the `parameters` of the answer to input `name` into the map of `message`.
+
+    A similarity, of a server that watches for drift, goes beside it as ``<name>.similarity`` in `s_f`.
+    """
     if METADATA in parameters:
         message.gmap.s_s[echoes.get(name, f"{name}.{METADATA}")] = str(parameters[METADATA])
+    similarity = parameters.get(_SIMILARITY)
+    if isinstance(similarity, float):
+        message.gmap.s_f[f"{name}.{_SIMILARITY}"] = similarity
 
 
 def _elements(gmap: Any, texts: dict[str, str], arguments: Collection[str] | None) -> Mapping[str, tuple[str, Element]]:

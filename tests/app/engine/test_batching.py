@@ -191,3 +191,20 @@ def test_everybody_gets_their_own_answers_in_their_order(
             assert job.result(SECONDS) == texts
     assert all(len(batch) <= max_size or batch in asked for batch in echo.batches)
     workers.close()
+
+
+def test_whatever_a_model_raises_or_answers_nobody_is_left_waiting() -> None:
+    class Odd(Echo):
+        def __call__(self, inputs: Sequence[str], /) -> Sequence[Generation]:
+            if len(inputs) > 1:
+                self.batches.append(list(inputs))
+                if len(self.batches) == 1:
+                    raise SystemExit(1)
+                return iter(())  # pyright: ignore[reportReturnType]
+            return super().__call__(inputs)
+
+    model = BatchingModel(Odd(), 2, LONG)
+    with occupied() as workers:
+        for _ in range(2):
+            both = [ask(workers, model, text) for text in "ab"]
+            assert [each.result(SECONDS) for each in both] == [["a"], ["b"]]

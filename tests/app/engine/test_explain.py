@@ -276,3 +276,32 @@ def test_a_stopping_engine_explains_no_more() -> None:
             explained(engine, request)
     assert caught.value.kind is ErrorKind.MODEL_NOT_READY
     assert [event.outcome for event in seen.events] == [ErrorKind.MODEL_NOT_READY]
+
+
+@pytest.mark.parametrize("end", ["the sender leaves", "the server stops"])
+def test_an_explanation_that_was_never_begun_is_told_all_the_same(end: str) -> None:
+    slow, seen = Slow(Gate()), Seen()
+
+    async def run(engine: Engine) -> None:
+        first = asyncio.create_task(engine.explain(CALLER, "slow", lambda: request("slow", samples=480), both))
+        await asyncio.to_thread(slow.gate.await_step)
+        second = asyncio.create_task(engine.explain(CALLER, "slow", lambda: request("slow"), both))
+        await asyncio.sleep(0)
+        if end == "the sender leaves":
+            second.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await second
+            engine.hurry()
+        else:
+            engine.close()
+            with pytest.raises(InferenceError, match="stopping"):
+                await second
+        for _ in range(3):
+            slow.gate.open()
+        await first
+
+    with running(slow, seen) as engine:
+        asyncio.run(run(engine))
+    expected = ErrorKind.CANCELLED if end == "the sender leaves" else ErrorKind.MODEL_NOT_READY
+    assert [event.outcome for event in seen.events] == [expected, None]
+    assert not engine.busy

@@ -69,7 +69,7 @@ def test_a_request_whose_time_is_over_is_answered_so_and_the_worker_stops_at_its
 
     async def run(engine: Engine) -> None:
         with pytest.raises(InferenceError) as caught:
-            await engine.exchange(caller(timeout=0.05), "detector", held.decode, name_of)
+            await engine.exchange(caller(timeout=0.5), "detector", held.decode, name_of)
         assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
         assert engine.in_flight == 1
         held.let.set()
@@ -155,3 +155,110 @@ def test_an_answer_in_time_is_not_disturbed() -> None:
     with running(seen) as engine:
         asyncio.run(run(engine))
     assert [event.outcome for event in seen.events] == [None] * 20
+
+
+@pytest.mark.parametrize("first", ["time", "cancelled"])
+def test_a_request_that_is_lost_twice_at_once_is_told_once(first: str) -> None:
+    seen, held = Seen(), Held()
+
+    async def run(engine: Engine) -> None:
+        left = asyncio.Event()
+
+        async def gone() -> None:
+            await left.wait()
+            if first == "time":
+                # The loss is known before the call that is cancelled goes on.
+                asyncio.get_running_loop().call_soon(second.cancel)
+
+        busy = asyncio.create_task(engine.exchange(caller(), "detector", held.decode, name_of))
+        await until(lambda: held.count == 1)
+        second = asyncio.create_task(engine.exchange(caller(gone=gone), "detector", request, name_of))
+        await asyncio.sleep(0.1)  # so that somebody looks after the sender
+        left.set()
+        if first == "cancelled":
+            second.cancel()
+        with pytest.raises((asyncio.CancelledError, InferenceError)):
+            await second
+        await until(lambda: engine.in_flight == 1)
+        held.let.set()
+        await busy
+
+    with running(seen, workers=1) as engine:
+        asyncio.run(run(engine))
+    assert outcomes(seen) == [None, ErrorKind.CANCELLED]
+
+
+def test_a_request_that_waits_when_the_engine_stops_is_told_so() -> None:
+    seen, held = Seen(), Held()
+
+    async def run(engine: Engine) -> None:
+        first = asyncio.create_task(engine.exchange(caller(), "detector", held.decode, name_of))
+        await until(lambda: held.count == 1)
+        second = asyncio.create_task(engine.exchange(caller(), "detector", request, name_of))
+        await until(lambda: engine.in_flight == 2)
+        engine.close()
+        with pytest.raises(InferenceError, match="stopping") as caught:
+            await second
+        assert caught.value.kind is ErrorKind.MODEL_NOT_READY
+        held.let.set()
+        assert await first == "detector"
+
+    with running(seen, workers=1) as engine:
+        asyncio.run(run(engine))
+    assert outcomes(seen) == [None, ErrorKind.MODEL_NOT_READY]
+
+
+def test_an_answer_that_comes_too_late_is_late_to_its_sender_and_to_whoever_counts() -> None:
+    seen = Seen()
+
+    async def run(engine: Engine) -> None:
+        def decode() -> InferenceRequest:
+            # Nothing in the event loop notices.
+            asyncio.run_coroutine_threadsafe(_block(0.3), loop)
+            threading.Event().wait(0.2)
+            return request()
+
+        loop = asyncio.get_running_loop()
+        with pytest.raises(InferenceError) as caught:
+            await engine.exchange(caller(timeout=0.1), "detector", decode, name_of)
+        assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
+
+    async def _block(seconds: float) -> None:
+        threading.Event().wait(seconds)
+
+    with running(seen, workers=1) as engine:
+        asyncio.run(run(engine))
+    assert outcomes(seen) == [ErrorKind.DEADLINE_EXCEEDED]
+
+
+def test_what_ends_at_its_deadline_was_late_whoever_ends_it() -> None:
+    interest = Interest(time.monotonic() - 0.001)
+    interest.leave()
+    assert interest.loss is not None
+    assert interest.loss.kind is ErrorKind.DEADLINE_EXCEEDED
+
+
+def test_a_request_that_the_stopping_server_cuts_off_is_told_so() -> None:
+    seen, held = Seen(), Held()
+
+    async def gone() -> None:
+        await asyncio.Event().wait()
+
+    async def run(engine: Engine) -> None:
+        calls = [
+            asyncio.create_task(engine.exchange(caller(gone=gone), "detector", held.decode, name_of)) for _ in range(2)
+        ]
+        await until(lambda: held.count == 1 and engine.in_flight == 2)
+        engine.hurry()
+        for each in calls:
+            each.cancel()
+        for each in calls:
+            with pytest.raises(InferenceError, match="stopping"):
+                await each
+        held.let.set()
+        await until(lambda: engine.in_flight == 0)
+
+    with running(seen, workers=1) as engine:
+        asyncio.run(run(engine))
+    assert held.count == 1
+    assert outcomes(seen) == [ErrorKind.MODEL_NOT_READY] * 2

@@ -250,7 +250,7 @@ def test_a_stream_that_waits_for_a_worker_can_be_left() -> None:
     asyncio.run(read())
     assert decoded == []
     assert not engine.busy
-    assert [event.outcome for event in seen.events] == [None, None]
+    assert [event.outcome for event in seen.events] == [ErrorKind.CANCELLED, None]
 
 
 @pytest.mark.parametrize("queued", [True, False])
@@ -294,3 +294,59 @@ def test_a_stopping_engine_ends_a_stream_that_waits_for_a_worker_and_finishes_th
     asyncio.run(read())
     assert not engine.busy
     assert [event.outcome for event in seen.events] == [ErrorKind.MODEL_NOT_READY, None]
+
+
+@pytest.mark.parametrize("when", ["waiting", "before a piece", "halfway", "stuck"])
+def test_a_stream_whose_time_is_over_is_told_so(when: str) -> None:
+    seen, gate = Seen(), Gate(opened={"waiting": 0, "before a piece": 0, "halfway": 1}.get(when, 1000))
+    late = Caller(protocol="test", request_id="late", timeout=0.3)
+
+    async def read() -> None:
+        first = asyncio.create_task(collected(engine)) if when == "waiting" else None
+        if first is not None:
+            await asyncio.to_thread(gate.await_step)
+        async with aclosing(engine.stream(late, "speaker", request)) as pieces:
+            if when == "stuck":
+                # Whoever passes the pieces on does not ask for the next one any more.
+                await anext(pieces)
+                async with asyncio.timeout(30):
+                    while engine.busy:
+                        await asyncio.sleep(0.01)
+            with pytest.raises(InferenceError) as caught:
+                assert len([piece async for piece in pieces]) <= ROOM
+        assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
+        for _ in range(1000):
+            gate.open()
+        if first is not None:
+            await first
+
+    engine = speaking(Speaker(*"a" * 1000, gate=gate), seen, workers=1)
+    asyncio.run(read())
+    outcomes = {event.caller.request_id: event.outcome for event in seen.events}
+    assert outcomes.get("late", ErrorKind.DEADLINE_EXCEEDED) is ErrorKind.DEADLINE_EXCEEDED
+    assert "late" in outcomes or when in ("before a piece", "halfway"), "a worker is still at it"
+
+
+def test_a_stream_whose_sender_goes_before_its_first_piece_is_dropped() -> None:
+    seen, gate, gone = Seen(), Gate(), asyncio.Event()
+
+    async def departure() -> None:
+        await gone.wait()
+
+    async def read() -> None:
+        async with aclosing(
+            engine.stream(Caller(protocol="test", request_id="left", gone=departure), "speaker", request)
+        ) as pieces:
+            first = asyncio.ensure_future(anext(pieces))
+            await asyncio.to_thread(gate.await_step)
+            gone.set()
+            with pytest.raises(InferenceError, match="left"):
+                await first
+        gate.open()
+        async with asyncio.timeout(30):
+            while engine.busy:
+                await asyncio.sleep(0.01)
+
+    engine = speaking(Speaker(*"abc", gate=gate), seen, workers=1)
+    asyncio.run(read())
+    assert [event.outcome for event in seen.events] == [ErrorKind.CANCELLED]

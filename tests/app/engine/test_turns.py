@@ -2,8 +2,9 @@
 
 from collections import Counter
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from app.engine.turns import Turns
 
@@ -92,3 +93,57 @@ def test_every_job_gets_its_turn_once(jobs: list[tuple[str, float]]) -> None:
     assert turns.waiting == len(jobs)
     assert Counter(run(turns)) == Counter(model for model, _ in jobs)
     assert (turns.waiting, turns.backlog) == (0, 0)
+
+
+class Exactly(RuleBasedStateMachine):
+    """Jobs come, are dropped, begin and end in any order: none is lost, none begins twice, and the sums are right."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns: Turns[int] = Turns()
+        self.waiting: dict[str, dict[int, int]] = {model: {} for model in "abc"}
+        self.running: list[str] = []
+        self.count = 0
+
+    @rule(model=st.sampled_from("abc"))
+    def come(self, model: str) -> None:
+        self.count += 1
+        self.waiting[model][self.turns.add(model, self.count)] = self.count
+
+    @rule(model=st.sampled_from("abc"), place=st.integers(0, 5))
+    def drop(self, model: str, place: int) -> None:
+        numbers = list(self.waiting[model])
+        if place < len(numbers):
+            self.turns.drop(model, numbers[place])
+            self.turns.drop(model, numbers[place])
+            del self.waiting[model][numbers[place]]
+
+    @rule()
+    def begin(self) -> None:
+        taken = self.turns.next()
+        if taken is None:
+            assert not any(self.waiting.values())
+            return
+        model, job = taken
+        first = next(iter(self.waiting[model]))
+        assert self.waiting[model].pop(first) == job
+        idle = [name for name, jobs in self.waiting.items() if jobs and name not in self.running]
+        assert model not in self.running or not idle
+        self.running.append(model)
+
+    @rule(place=st.integers(0, 5), seconds=st.one_of(st.none(), st.floats(0, 100)))
+    def end(self, place: int, seconds: float | None) -> None:
+        if place < len(self.running):
+            self.turns.done(self.running.pop(place), seconds)
+
+    @invariant()
+    def adds_up(self) -> None:
+        assert self.turns.waiting == sum(map(len, self.waiting.values()))
+        assert self.turns.backlog >= -1e-6
+        for model, jobs in self.waiting.items():
+            assert self.turns.is_idle(model) == (not jobs and model not in self.running)
+            assert -1e-6 <= self.turns.ahead(model) <= self.turns.backlog + 1e-6
+
+
+TestExactly = Exactly.TestCase
+TestExactly.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)

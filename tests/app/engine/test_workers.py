@@ -198,3 +198,94 @@ def test_what_a_job_waits_is_judged_by_earlier_ones() -> None:
     for each in (running, *waiting):
         each.result(SECONDS)
     workers.close()
+
+
+def test_a_job_that_is_dropped_is_forgotten_while_the_workers_are_at_others() -> None:
+    workers, gate = Workers(1, "w"), Gate()
+    workers.submit_for("m", lambda: threading.Event().wait(0.05)).result(SECONDS)
+    in_hand = workers.submit_for("m", gate.pass_through)
+    gate.await_begun(1)
+    held = Gate()
+    known = weakref.ref(held)
+    waiting = [workers.submit_for("m", held.pass_through) for _ in range(100)]
+    del held
+    assert workers.expected_wait("m") > 4
+    assert all(each.cancel() for each in waiting)
+    del waiting
+    gc.collect()
+    assert workers.expected_wait("m") == 0
+    assert known() is None
+    last = workers.submit_for("m", lambda: "still there")
+    gate.open.set()
+    assert (in_hand.result(SECONDS), last.result(SECONDS)) == ("w-1", "still there")
+    workers.close()
+
+
+def test_a_model_waits_for_its_own_backlog_and_its_share_of_anothers() -> None:
+    workers, gate = Workers(1, "w"), Gate()
+    workers.submit_for("slow", lambda: threading.Event().wait(0.1)).result(SECONDS)
+    workers.submit_for("fast", lambda: None).result(SECONDS)
+    jobs = [workers.submit_for(model, gate.pass_through) for model in ("slow", "fast")]
+    gate.await_begun(2)
+    jobs += [workers.submit_for("slow", gate.pass_through) for _ in range(50)]
+    assert workers.expected_wait("slow") > 4
+    assert workers.expected_wait("fast") < 0.1
+    gate.open.set()
+    for each in jobs:
+        each.result(SECONDS)
+    workers.close()
+
+
+def test_a_turn_is_time_at_work() -> None:
+    workers, gate = Workers(1, "w"), Gate()
+
+    def wait() -> None:
+        with waiting_elsewhere():
+            threading.Event().wait(0.2)
+
+    workers.submit_for("m", wait).result(SECONDS)
+    jobs = [workers.submit_for("m", gate.pass_through) for _ in range(5)]
+    gate.await_begun(1)
+    assert workers.expected_wait("m") < 0.4
+    gate.open.set()
+    for each in jobs:
+        each.result(SECONDS)
+    workers.close()
+
+
+def test_whoever_hears_that_a_job_is_dropped_at_the_end_may_ask_about_the_others() -> None:
+    workers, gate = Workers(1, "w"), Gate()
+    in_hand = workers.submit_for("m", gate.pass_through)
+    gate.await_begun(1)
+    waits: list[float] = []
+    dropped = workers.submit_for("m", lambda: None)
+    dropped.add_done_callback(lambda _: waits.append(workers.expected_wait("m")))
+    closing = threading.Thread(target=workers.close, daemon=True)
+    closing.start()
+    closing.join(SECONDS)
+    assert waits == [0]
+    gate.open.set()
+    in_hand.result(SECONDS)
+
+
+def test_a_system_without_threads_to_give_costs_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    workers, gate = Workers(2, "w"), Gate()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            workers.submit(len, "")
+    first = workers.submit(gate.wait_elsewhere)
+    gate.await_begun(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        others = [workers.submit(len, "ab") for _ in range(3)]
+    gate.open.set()
+    assert first.result(SECONDS)
+    assert [each.result(SECONDS) for each in others] == [2, 2, 2]
+    both = threading.Barrier(2, timeout=SECONDS)
+    for each in [workers.submit(both.wait) for _ in range(2)]:
+        each.result(SECONDS)
+    workers.close()

@@ -1,0 +1,31 @@
+"""What is read from a call over gRPC, whatever its service."""
+
+from typing import Any, cast
+
+import pytest
+
+from app.protocols.grpc_protocol import Call, caller_of_call
+
+
+class Context:
+    """A call with nothing but a deadline."""
+
+    def __init__(self, remaining: float | None) -> None:
+        self._remaining = remaining
+
+    def invocation_metadata(self) -> None:
+        return None
+
+    def time_remaining(self) -> float | None:
+        return self._remaining
+
+    def set_trailing_metadata(self, pairs: Any) -> None:
+        assert pairs
+
+
+@pytest.mark.parametrize(
+    ("remaining", "expected"), [(None, None), (1.5, 1.5), (-0.1, -0.1), (3e6, None), (97_199_999.9, None)]
+)
+def test_a_deadline_of_years_is_none(remaining: float | None, expected: float | None) -> None:
+    """Most libraries of gRPC send such a one for callers who wait for ever; the longest that travels is 27000 h."""
+    assert caller_of_call(cast("Call", Context(remaining)), "test").timeout == expected
