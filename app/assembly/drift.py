@@ -1,6 +1,7 @@
 """Drift, wired: embedders run by ONNX Runtime, and what watches a server."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,9 +17,12 @@ from app.drift.sample import DriftError
 from app.drift.webhook import Webhook, alert_of
 from app.engine.events import Addition
 from app.engine.registry import version_order
-from app.observers.drift import DriftMetrics, DriftWatch, Similarity
+from app.observers.drift import DriftWatch, Similarity
+from app.observers.drift_metrics import DriftMetrics
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ServerSettings, SettingsError
+
+_logger = logging.getLogger(__name__)
 
 __all__ = ("Drift", "embedder_at", "embedder_of")
 
@@ -71,25 +75,33 @@ class Drift:
 
     Args:
         settings: of the server, with `drift` on.
-        sources: its models; those with a `drift-baseline.npz` in their folder, or in the one above, are watched.
+        sources: its models, asked again while it serves; those with a `drift-baseline.npz` in their folder, or in the
+            one above, are watched.
         registry: where the metrics are registered.
 
     Raises:
         SettingsError: when no model has a baseline, or one cannot be read.
     """
 
-    def __init__(self, settings: ServerSettings, sources: Sequence[ModelSource], registry: CollectorRegistry) -> None:
-        watched = _watched(sources)
-        if not watched:
+    def __init__(
+        self, settings: ServerSettings, sources: Callable[[], Sequence[ModelSource]], registry: CollectorRegistry
+    ) -> None:
+        baselines = _Baselines(sources)
+        _, wrong = baselines.changed()
+        if wrong:
+            raise SettingsError(wrong[0])
+        if not baselines.watched:
             message = f"--drift needs a {FILE_NAME} in the folder of a model; `charioteer drift baseline` makes it"
             raise SettingsError(message)
         metrics = DriftMetrics(registry)
         self._webhook = _webhook(settings.drift_webhook, metrics)
-        monitors = {
-            name: Monitor(each, settings.drift_window, settings.drift_seconds) for name, each in watched.items()
-        }
-        self.watch = DriftWatch(monitors, metrics, settings.drift_per_second, self._alarmed)
-        self.additions: Sequence[Addition] = (Similarity(watched, self.watch),) if settings.drift_similarity else ()
+        self._baselines = baselines
+        self._settings = settings
+        monitors = {name: self._monitor(each) for name, each in baselines.watched.items()}
+        self.watch = DriftWatch(monitors, metrics, settings.drift_per_second, self._alarmed, self._look)
+        self.additions: Sequence[Addition] = (
+            (Similarity(baselines.watched, self.watch),) if settings.drift_similarity else ()
+        )
 
     def close(self) -> None:
         """Judge nothing more, and send nothing more."""
@@ -97,30 +109,81 @@ class Drift:
         if self._webhook is not None:
             self._webhook.close()
 
+    def _monitor(self, watched: Watched) -> Monitor:
+        return Monitor(watched, self._settings.drift_window, self._settings.drift_seconds)
+
+    def _look(self) -> Mapping[str, Monitor | None]:
+        changed, wrong = self._baselines.changed()
+        for each in wrong:
+            _logger.warning("a baseline cannot be used, and the one before stays: %s", each)
+        for model, found in changed.items():
+            _logger.info("%s %s", model, "is watched by a new baseline" if found else "is watched no longer")
+        return {model: None if found is None else self._monitor(found) for model, found in changed.items()}
+
     def _alarmed(self, window: Window) -> None:
         if self._webhook is not None:
             self._webhook.send(alert_of(window))
 
 
-def _watched(sources: Sequence[ModelSource]) -> dict[str, Watched]:
-    """By the models' names; of several versions the latest that has a baseline."""
-    found: dict[str, Watched] = {}
-    for source in sorted(sources, key=lambda each: version_order(each.version), reverse=True):
-        files = [folder / FILE_NAME for folder in (source.folder, source.folder.parent)]
-        file = next((each for each in files if each.is_file()), None)
-        if file is None or source.name in found:
-            continue
-        try:
-            baseline = read_baseline(file)
-            found[source.name] = Watched(source.name, baseline, embedder_of(baseline, [file.parent]))
-        except DriftError as error:
-            raise SettingsError(str(error)) from None
-    return found
+class _Baselines:
+    """The models that have a baseline, as it lies on disk.
+
+    Args:
+        sources: all models.
+
+    Attributes:
+        watched: by the models' names; of several versions the latest that has a baseline.
+    """
+
+    def __init__(self, sources: Callable[[], Sequence[ModelSource]]) -> None:
+        self.watched: dict[str, Watched] = {}
+        self._sources = sources
+        self._prints: dict[str, tuple[object, ...]] = {}
+
+    def changed(self) -> tuple[Mapping[str, Watched | None], Sequence[str]]:
+        """Read what is new or another one than before.
+
+        Returns:
+            By the models' names, None for what is gone; and why others cannot be used. These are not tried again until
+            their files change, and what they were before stays.
+        """
+        files = self._files()
+        changed: dict[str, Watched | None] = {}
+        wrong: list[str] = []
+        for model in [each for each in self.watched if each not in files]:
+            del self.watched[model], self._prints[model]
+            changed[model] = None
+        for model, file in files.items():
+            try:
+                found = file.stat()
+                prints = file, found.st_mtime_ns, found.st_size
+                if self._prints.get(model) == prints:
+                    continue
+                self._prints[model] = prints
+                baseline = read_baseline(file)
+                changed[model] = self.watched[model] = Watched(model, baseline, embedder_of(baseline, [file.parent]))
+            except (DriftError, OSError) as error:
+                wrong.append(str(error))
+        return changed, wrong
+
+    def _files(self) -> Mapping[str, Path]:
+        found: dict[str, Path] = {}
+        for source in sorted(self._sources(), key=lambda each: version_order(each.version), reverse=True):
+            files = [folder / FILE_NAME for folder in (source.folder, source.folder.parent)]
+            file = next((each for each in files if each.is_file()), None)
+            if file is not None:
+                found.setdefault(source.name, file)
+        return found
 
 
 def _webhook(url: str | None, metrics: DriftMetrics) -> Webhook | None:
     if url is None:
         return None
-    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
         raise SettingsError("--drift-webhook: Expected a URL that begins with http:// or https://")
     return Webhook(url, lambda outcome: metrics.alerts.labels(outcome).inc())

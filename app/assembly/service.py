@@ -194,7 +194,7 @@ def _drift(settings: ServerSettings, registry: Registry, metrics: CollectorRegis
         return None
     from app.assembly.drift import Drift
 
-    return Drift(settings, [each.source for each in registry.registrations], metrics)
+    return Drift(settings, lambda: [each.source for each in registry.registrations if each.wanted], metrics)
 
 
 def _labels(registry: Registry, model: str) -> Collection[str]:

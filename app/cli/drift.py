@@ -184,23 +184,28 @@ def _print(found: "Comparison") -> None:
     for each in found.tests:
         verdict = "[red]drifted[/red]" if each.drifted else "no drift seen"
         table.add_row(
-            each.name, escape(each.about), escape(each.where), f"{each.p:.2g}", f"{each.adjusted:.2g}", verdict
+            each.name, escape(each.about), _shown(each.where), f"{each.p:.2g}", f"{each.adjusted:.2g}", verdict
         )
     printed.print(table)
     for each in found.slices:
         verdict = "too few images" if each.q is None else f"corrected p {each.q:.2g}"
         drifted = " [red]drifted[/red]" if each.drifted else ""
-        place = escape(f"{each.key} = {each.value}")
+        place = _shown(f"{each.key} = {each.value}")
         printed.print(f"{place}: {each.baseline} and {each.production} images, {verdict}{drifted}")
     for note in found.notes:
-        printed.print(escape(note))
+        printed.print(_shown(note))
     if unknown := [each.label for each in found.labels if not each.known]:
-        printed.print(f"Not in the baseline: {escape(', '.join(unknown[:20]))}")
+        printed.print(f"Not in the baseline: {_shown(', '.join(unknown[:20]))}")
     printed.print(
         f"Similarity to the baseline {found.production_similarity:.3f}, of the baseline itself "
         f"{found.baseline_similarity:.3f}"
     )
     printed.print("[red]Drift was found[/red]" if found.drifted else "No drift was found")
+
+
+def _shown(text: str) -> str:
+    """What folders and senders are called may steer a terminal."""
+    return escape(text if text.isprintable() else repr(text))
 
 
 def _tell_skipped(skipped: Mapping[str, int]) -> None:

@@ -122,7 +122,15 @@ def read_baseline(path: Path) -> Baseline:
         header = msgspec.json.decode(raw, type=_Header)
     except OSError as error:
         raise DriftError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile, NotImplementedError) as error:
+    except (
+        ValueError,
+        KeyError,
+        EOFError,
+        MemoryError,
+        RecursionError,
+        zipfile.BadZipFile,
+        NotImplementedError,
+    ) as error:
         raise DriftError(f"{path} is not a baseline: {error or type(error).__name__}") from None
     rows = len(header.ids)
     shapes = (arrays["numbers"].shape, arrays["embeddings"].shape[:1], arrays["counts"].shape)
@@ -130,6 +138,8 @@ def read_baseline(path: Path) -> Baseline:
         raise DriftError(f"{path} is not a baseline: its parts are not of the same {rows} images")
     if rows < LEAST_IMAGES or not header.features:
         raise DriftError(f"{path}: Expected a baseline of {LEAST_IMAGES} images at least, got {rows}")
+    if arrays["counts"].size and arrays["counts"].min() < 0:
+        raise DriftError(f"{path} is not a baseline: some of its counts are below 0")
     sample = Sample(
         ids=header.ids,
         features=header.features,

@@ -1,5 +1,7 @@
 """A baseline and production held against each other: every test, and one verdict."""
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -7,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.drift.correction import benjamini_hochberg, holm, population_stability
-from app.drift.permutation import PERMUTATIONS, chi_square, maximum_mean_discrepancy
+from app.drift.kinds import kinds, within_kinds
+from app.drift.permutation import chi_square, maximum_mean_discrepancy, tails
 from app.drift.result import Comparison, LabelShare, NumberDrift, Outlier, SliceDrift, Tested
 from app.drift.sample import LEAST_IMAGES, DriftError, Sample
-from app.drift.similarity import Neighbourhood, tail_test
+from app.drift.similarity import Neighbourhood, distances_alike, tail_test
 from app.drift.space import Space
 from app.drift.two_sample import cramer_von_mises, kolmogorov_smirnov
 
@@ -20,8 +23,14 @@ ALPHA = 0.01
 """The chance of a verdict of drift where there is none."""
 
 _SEED = 0
-_SLICE_PERMUTATIONS = 2000
+_TESTS = 8
+"""Of the verdict, at most."""
+
+_SLICE_TESTS = 6
+_MOST_PERMUTATIONS = 20_000
+_COMPONENTS = 8
 _MOST_SLICES = 200
+_MOST_LABELS = 1000
 _OUTLIERS = 12
 
 
@@ -55,10 +64,15 @@ def compared(
     near = neighbourhood or Neighbourhood(baseline.numbers, baseline.embeddings)
     distances = near.distances_of(production.numbers, production.embeddings)
     numbers = _numbers(baseline, production, alpha)
-    found = [*_of_numbers(numbers), *_of_samples(baseline, production, rng, PERMUTATIONS, notes)]
-    tail = tail_test(near.distances, distances)
+    space = _space(baseline, production)
+    found = [*_of_numbers(numbers), *_of_samples(baseline, production, space, rng, _TESTS / alpha, notes)]
+    tail = tail_test(
+        *distances_alike(
+            space, (baseline.numbers, baseline.embeddings), (production.numbers, production.embeddings), rng
+        )
+    )
     found.append(("similarity tail", "images unlike any of the baseline", tail[1], ""))
-    sliced = _corrected([each for key in slices for each in _slices(key, baseline, production, rng, notes)], alpha)
+    sliced = _sliced(slices, baseline, production, alpha, rng, notes)
     if tested := [each for each in sliced if each.q is not None]:
         least = min(tested, key=_q)
         found.append(("slices", "metadata: " + ", ".join(slices), _q(least), f"{least.key} = {least.value}"))
@@ -118,7 +132,8 @@ def _shared(baseline: Sample, production: Sample, notes: list[str]) -> tuple[Sam
 def _columns(sample: Sample, features: Sequence[str], embedded: bool, labels: Sequence[str]) -> Sample:
     counts = np.zeros((len(sample), len(labels)), np.int64)
     if sample.labels:
-        counts[:, [labels.index(each) for each in sample.labels]] = sample.counts
+        places = {label: place for place, label in enumerate(labels)}
+        counts[:, [places[each] for each in sample.labels]] = sample.counts
     return msgspec.structs.replace(
         sample,
         features=features,
@@ -158,11 +173,10 @@ def _number(name: str, mine: NDArray[np.float64], other: NDArray[np.float64], le
 
 
 def _of_numbers(numbers: Sequence[NumberDrift]) -> list[_Found]:
-    """The three tests of each number, corrected for how many numbers there are."""
+    """Two tests of each number, corrected for how many numbers there are."""
     return [
         _least("Kolmogorov-Smirnov", "each number", [(each.kolmogorov_smirnov_p, each.feature) for each in numbers]),
         _least("Cramér-von Mises", "each number", [(each.cramer_von_mises_p, each.feature) for each in numbers]),
-        _least("tails", "few images far out in a number", [(each.tails_p, each.feature) for each in numbers]),
     ]
 
 
@@ -171,16 +185,20 @@ def _least(name: str, about: str, found: Sequence[tuple[float, str]]) -> _Found:
     return name, about, min(1.0, p * len(found)), where
 
 
-def _of_samples(
-    baseline: Sample, production: Sample, rng: np.random.Generator, permutations: int, notes: list[str] | None
-) -> list[_Found]:
-    """The tests that look at all numbers at once. The space is made of both samples, which keeps permutations exact."""
-    count = len(baseline)
-    space = Space(
+def _space(baseline: Sample, production: Sample) -> Space:
+    """Made of both samples, which keeps permutations exact."""
+    return Space(
         np.concatenate([baseline.numbers, production.numbers]),
         np.concatenate([baseline.embeddings, production.embeddings]),
     )
-    found: list[_Found] = []
+
+
+def _of_samples(
+    baseline: Sample, production: Sample, space: Space, rng: np.random.Generator, most: float, notes: list[str] | None
+) -> list[_Found]:
+    """The tests that look at all numbers at once, by `most` permutations where few would not tell."""
+    count, permutations = len(baseline), min(_MOST_PERMUTATIONS, math.ceil(most))
+    found = [_tails(baseline, production, space, rng, permutations)]
     spaces = [("numbers", space.numbers(baseline.numbers), space.numbers(production.numbers))]
     if baseline.embeddings.shape[1]:
         spaces.append(("embeddings", space.embeddings(baseline.embeddings), space.embeddings(production.embeddings)))
@@ -188,7 +206,7 @@ def _of_samples(
         p = maximum_mean_discrepancy(mine, other, rng, permutations)[1]
         found.append((f"MMD of {what}", "all of them together", p, ""))
     if baseline.task_type and production.task_type:
-        seen = np.concatenate([baseline.counts, production.counts])
+        seen = _common(np.concatenate([baseline.counts, production.counts]))
         if np.count_nonzero(seen.sum(axis=0)) > 1:
             p = chi_square(seen[:count], seen[count:], rng, permutations)[1]
             found.append(("chi-square", "labels", p, ""))
@@ -197,37 +215,62 @@ def _of_samples(
     return found
 
 
-def _slices(
-    key: str, baseline: Sample, production: Sample, rng: np.random.Generator, notes: list[str]
+def _common(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The columns of the most common labels of both samples, and the others as one."""
+    if counts.shape[1] <= _MOST_LABELS:
+        return counts
+    order = np.argsort(-counts.sum(axis=0), kind="stable")
+    rest = counts[:, order[_MOST_LABELS:]].sum(axis=1, keepdims=True)
+    return np.concatenate([counts[:, order[:_MOST_LABELS]], rest], axis=1)
+
+
+def _tails(baseline: Sample, production: Sample, space: Space, rng: np.random.Generator, permutations: int) -> _Found:
+    """A few images far out, of all images or of those of their kind: a camera's dark image is another's usual one."""
+    numbers = np.concatenate([baseline.numbers, production.numbers])
+    kind = kinds(space.widest(np.concatenate([baseline.embeddings, production.embeddings]), _COMPONENTS))
+    columns = np.concatenate([numbers, within_kinds(numbers, kind)], axis=1) if kind.any() else numbers
+    column, p = tails(columns, len(baseline), rng, permutations)
+    return "tails", "few images far out in a number", p, baseline.features[column % len(baseline.features)]
+
+
+def _sliced(
+    keys: Sequence[str], baseline: Sample, production: Sample, alpha: float, rng: np.random.Generator, notes: list[str]
 ) -> list[SliceDrift]:
-    values = sorted({each[key] for sample in (baseline, production) for each in sample.metadata if key in each})
+    """The slices of all keys, corrected together."""
+    found = [each for key in keys for each in _slices(key, baseline, production, notes)]
+    judged = [each for each in found if min(each.baseline, each.production) >= LEAST_IMAGES]
+    most = _TESTS * _SLICE_TESTS * len(judged) / alpha
+    values = [_slice_p(each, baseline, production, rng, most) for each in judged]
+    corrected = dict(zip(map(id, judged), zip(values, benjamini_hochberg(values), strict=True), strict=True))
+    return [
+        each if id(each) not in corrected else _told(each, *corrected[id(each)], alpha) for each in found
+    ]  # fmt: skip
+
+
+def _told(found: SliceDrift, p: float, q: float, alpha: float) -> SliceDrift:
+    return msgspec.structs.replace(found, p=p, q=q, drifted=q <= alpha)
+
+
+def _slices(key: str, baseline: Sample, production: Sample, notes: list[str]) -> list[SliceDrift]:
+    """One for each value, not judged yet."""
+    counted = [Counter(each[key] for each in sample.metadata if key in each) for sample in (baseline, production)]
+    values = sorted({*counted[0], *counted[1]})
     if not values:
         notes.append(f"Slices: no image has {key!r} in its metadata")
     if len(values) > _MOST_SLICES:
         raise DriftError(f"Expected at most {_MOST_SLICES} values of {key!r} to slice by, got {len(values)}")
-    found: list[SliceDrift] = []
-    for value in values:
-        mine, other = baseline.where(key, value), production.where(key, value)
-        p = None
-        if min(len(mine), len(other)) >= LEAST_IMAGES:
-            p = _slice_p(baseline.rows(mine), production.rows(other), rng)
-        found.append(SliceDrift(key=key, value=value, baseline=len(mine), production=len(other), p=p))
-    return found
-
-
-def _slice_p(baseline: Sample, production: Sample, rng: np.random.Generator) -> float:
-    numbers = _numbers(baseline, production, ALPHA)
-    found = [*_of_numbers(numbers), *_of_samples(baseline, production, rng, _SLICE_PERMUTATIONS, None)]
-    return min(holm([p for _, _, p, _ in found]))
-
-
-def _corrected(found: Sequence[SliceDrift], alpha: float) -> list[SliceDrift]:
-    """The slices of all keys, corrected together."""
-    corrected = iter(benjamini_hochberg([each.p for each in found if each.p is not None]))
     return [
-        each if each.p is None else msgspec.structs.replace(each, q=(q := next(corrected)), drifted=q <= alpha)
-        for each in found
+        SliceDrift(key=key, value=value, baseline=counted[0][value], production=counted[1][value]) for value in values
     ]
+
+
+def _slice_p(found: SliceDrift, baseline: Sample, production: Sample, rng: np.random.Generator, most: float) -> float:
+    mine, other = (each.rows(each.where(found.key, found.value)) for each in (baseline, production))
+    tested = _of_numbers(_numbers(mine, other, ALPHA))
+    if min(p for _, _, p, _ in tested) <= 1 / most:
+        most = 0  # no permutations could say more
+    tested += _of_samples(mine, other, _space(mine, other), rng, most, None)
+    return min(holm([p for _, _, p, _ in tested]))
 
 
 def _q(found: SliceDrift) -> float:

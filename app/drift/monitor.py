@@ -118,6 +118,10 @@ class Monitor:
             model=self.watched.model, started=self._started, ended=now, comparison=found, changed=changed
         )  # fmt: skip
 
+    def follow(self, former: "Monitor") -> None:
+        """Take the place of another, whose last verdict is the one that the next may differ from."""
+        self._drifted = former._drifted
+
     def _over(self, now: float) -> bool:
         if len(self._images) >= self._size:
             return True

@@ -1,5 +1,6 @@
 """Images as they are compared: numbers, embeddings and labels, a row for each."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -8,10 +9,16 @@ from numpy.typing import NDArray
 
 from app.drift.features import FINDING_FEATURES, IMAGE_FEATURES
 
-__all__ = ("LEAST_IMAGES", "DriftError", "Observation", "Sample", "sample_of")
+__all__ = ("LEAST_IMAGES", "OTHER_LABELS", "DriftError", "Observation", "Sample", "sample_of")
 
 LEAST_IMAGES = 30
 """Fewer images than this say nothing."""
+
+
+OTHER_LABELS = "(other labels)"
+
+_MOST_LABELS = 5000
+"""Of an open vocabulary labels are their senders', and every one is a column."""
 
 
 class DriftError(Exception):
@@ -36,6 +43,12 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     findings: NDArray[np.float64] | None = None
     labels: Mapping[str, int] = {}
     metadata: Mapping[str, str] = {}
+
+    @property
+    def finite(self) -> bool:
+        """Whether everything measured of it is a number."""
+        parts = (self.image, self.embedding, self.findings)
+        return all(bool(np.isfinite(each).all()) for each in parts if each is not None)
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -107,14 +120,14 @@ def sample_of(observations: Iterable[Observation], task_type: str = "", what: st
     numbers = np.array(
         [np.concatenate([_or(each.image, empty), _or(each.findings if judged else None, empty)]) for each in kept]
     )
-    labels = sorted({label for each in kept for label in each.labels})
+    labels, counts = _counted(kept)
     sample = Sample(
         ids=[each.id for each in kept],
         features=features,
         numbers=numbers,
         embeddings=_embeddings(kept, what),
         labels=labels,
-        counts=np.array([[each.labels.get(label, 0) for label in labels] for each in kept], np.int64),
+        counts=counts,
         metadata=[each.metadata for each in kept],
         task_type=task_type,
     )
@@ -134,6 +147,22 @@ def check_finite(sample: Sample, what: str) -> None:
             raise DriftError(
                 f"The {name} of {sample.ids[wrong[0]]!r} in {what} are not finite ({len(wrong)} such images)"
             )
+
+
+def _counted(kept: Sequence[Observation]) -> tuple[Sequence[str], NDArray[np.int64]]:
+    """The labels in their order, the rarest of too many as one, and how often each was found in each image."""
+    totals = Counter[str]()
+    for each in kept:
+        totals.update(each.labels)
+    labels = sorted(label for label, _ in totals.most_common(_MOST_LABELS))
+    if len(totals) > _MOST_LABELS:
+        labels.append(OTHER_LABELS)
+    places = {label: place for place, label in enumerate(labels)}
+    counts = np.zeros((len(kept), len(labels)), np.int64)
+    for row, each in enumerate(kept):
+        for label, count in each.labels.items():
+            counts[row, places.get(label, len(labels) - 1)] += count
+    return labels, counts
 
 
 def _embeddings(kept: Sequence[Observation], what: str) -> NDArray[np.float32]:

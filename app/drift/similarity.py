@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from app.drift.permutation import squared_distances
 from app.drift.space import Space
 
-__all__ = ("Neighbourhood", "tail_test")
+__all__ = ("Neighbourhood", "distances_alike", "tail_test")
 
 _NEIGHBOURS = 5
 _MOST_ROWS = 2000
@@ -48,6 +48,37 @@ class Neighbourhood:
     def similarity(self, distances: NDArray[np.float64]) -> NDArray[np.float64]:
         """0..1 for distances: 1/e at the median of the baseline's own, more for the more alike."""
         return np.exp(-distances / self._median)
+
+
+def distances_alike(
+    space: Space,
+    baseline: tuple[NDArray[np.float64], NDArray[np.float32]],
+    production: tuple[NDArray[np.float64], NDArray[np.float32]],
+    rng: np.random.Generator,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Distances to the baseline's images that are the same by chance in both samples where nothing has changed.
+
+    In its own space a baseline's images look nearer, or farther, than others do, since it was fitted to them. So the
+    space is that of both samples, and an image of production passes over one of the baseline, as those pass over
+    themselves.
+
+    Args:
+        space: made of both samples.
+        baseline: numbers (n, f) and embeddings (n, d), of which `_MOST_ROWS` at random are used.
+        production: numbers (m, f) and embeddings (m, d).
+        rng: draws the rows.
+
+    Returns:
+        (at most n,) of the baseline and (m,) of production.
+    """
+    rows, others = space.joined(*baseline), space.joined(*production)
+    if len(rows) > _MOST_ROWS:
+        rows = rows[np.sort(rng.choice(len(rows), _MOST_ROWS, replace=False))]
+    own = squared_distances(rows, rows)
+    np.fill_diagonal(own, np.inf)
+    theirs = squared_distances(others, rows)
+    theirs[np.arange(len(others)), rng.integers(0, len(rows), len(others))] = np.inf
+    return _nearest(own), _nearest(theirs)
 
 
 def tail_test(baseline: NDArray[np.float64], production: NDArray[np.float64]) -> tuple[float, float]:

@@ -30,7 +30,8 @@ class Space:
         values, vectors = np.linalg.eigh(centred.T @ centred / len(centred))
         strongest = np.argsort(-values)[:count]
         kept = strongest[values[strongest] > 1e-9] if len(values) else strongest
-        self._matrix = vectors[:, kept] / np.sqrt(values[kept]) / scale[:, None]
+        self._widths = np.sqrt(values[kept])
+        self._matrix = vectors[:, kept] / self._widths / scale[:, None]
 
     def numbers(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """(n, f) with mean 0 and deviation 1 in the rows that the space was made of."""
@@ -39,6 +40,10 @@ class Space:
     def embeddings(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
         """(n, components) likewise."""
         return (rows - self._centre) @ self._matrix
+
+    def widest(self, rows: NDArray[np.float32], most: int) -> NDArray[np.float64]:
+        """(n, at most `most`) the first components, not divided by their deviation."""
+        return self.embeddings(rows)[:, :most] * self._widths[:most]
 
     def joined(self, numbers: NDArray[np.float64], embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
         """(n, f + components), numbers and embeddings of equal weight."""

@@ -77,6 +77,8 @@ class Webhook:
         self._backoff = backoff
         self._waiting: queue.SimpleQueue[Alert | None] = queue.SimpleQueue()
         self._closing = threading.Event()
+        # httpx tells every address that it asks, and this one may have a secret in it.
+        logging.getLogger("httpx").setLevel(logging.WARNING)
         self._thread = threading.Thread(target=self._run, name="drift-webhook", daemon=True)
         self._thread.start()
 
@@ -105,7 +107,7 @@ class Webhook:
                 return False
             try:
                 response = client.post(self._url, content=body, headers={"content-type": "application/json"})
-            except (httpx.HTTPError, httpx.InvalidURL) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next alert is sent all the same
                 reason = type(error).__name__
                 continue
             if response.is_success:

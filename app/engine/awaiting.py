@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from app.engine.interest import stopping
 from app.engine.story import Story
@@ -33,34 +33,63 @@ async def awaited(work: "Future[T]", story: Story, tell: Callable[[Story], None]
         InferenceError: what `work` raised; CANCELLED or DEADLINE_EXCEEDED when the request was lost meanwhile;
             MODEL_NOT_READY when the workers were sent home before one took it up, or the server waits no longer.
     """
-    loop = asyncio.get_running_loop()
-    settled: asyncio.Future[T] = loop.create_future()
-    told = False
+    waiting = _Waiting(work, story, tell)
+    work.add_done_callback(waiting.done)
+    try:
+        with watched(story, waiting.lose):
+            return await waiting.settled
+    except asyncio.CancelledError:
+        # Whoever awaited this has been cancelled, as gRPC does when a client leaves, and uvicorn when it has to stop.
+        cut = is_cut(story)
+        if cut:
+            story.interest.cut()
+        waiting.lose(True)
+        if not waiting.settled.cancelled():
+            # It was lost at the same moment; nobody asks for the reason any more.
+            waiting.settled.exception()
+        if cut:
+            raise stopping() from None
+        raise
+    finally:
+        waiting.release()
 
-    def drop(error: InferenceError) -> None:
-        nonlocal told
-        if not told:
-            told = True
-            story.error = error
-            tell(story)
 
-    def settle() -> None:
-        if settled.done():
-            return
-        if work.cancelled():
-            drop(error := stopping())
-            settled.set_exception(error)
-        elif (error := work.exception()) is not None:
-            settled.set_exception(error)
-        else:
-            settled.set_result(work.result())
+class _Waiting(Generic[T]):
+    """Somebody waits for `work` in the running event loop.
 
-    def done(_: object) -> None:
+    Args:
+        work: answers a request.
+        story: of that request.
+        tell: as of `awaited`.
+
+    Attributes:
+        settled: what is to be awaited.
+    """
+
+    def __init__(self, work: "Future[T]", story: Story, tell: Callable[[Story], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.settled: asyncio.Future[T] = self._loop.create_future()
+        self._work: Future[T] | None = work
+        self._story: Story | None = story
+        self._tell = tell
+
+    def release(self) -> None:
+        """Let go of the request."""
+        # The work knows this object, and this object the work: pictures would stay in memory until the garbage
+        # collector looks for such rings, which it rarely does.
+        self._work = self._story = None
+
+    def done(self, _: object) -> None:
+        """The work has come to its end, in whatever thread."""
         # The loop is gone when the server has stopped meanwhile.
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._settle)
 
-    def lose(gone: bool) -> None:
+    def lose(self, gone: bool) -> None:
+        """Nobody waits any more, because the sender has `gone` or because the time is over."""
+        work, story = self._work, self._story
+        if work is None or story is None:
+            return
         if gone:
             story.interest.leave()
         else:
@@ -69,26 +98,29 @@ async def awaited(work: "Future[T]", story: Story, tell: Callable[[Story], None]
         if loss is None:
             return
         if work.cancel():
-            drop(loss)
-        if not settled.done():
-            settled.set_exception(loss)
+            self._drop(loss)
+        if not self.settled.done():
+            self.settled.set_exception(loss)
 
-    work.add_done_callback(done)
-    try:
-        with watched(story, lose):
-            return await settled
-    except asyncio.CancelledError:
-        # Whoever awaited this has been cancelled, as gRPC does when a client leaves, and uvicorn when it has to stop.
-        cut = is_cut(story)
-        if cut:
-            story.interest.cut()
-        lose(True)
-        if not settled.cancelled():
-            # It was lost at the same moment; nobody asks for the reason any more.
-            settled.exception()
-        if cut:
-            raise stopping() from None
-        raise
+    def _settle(self) -> None:
+        work = self._work
+        if work is None or self.settled.done():
+            return
+        if work.cancelled():
+            error = stopping()
+            self._drop(error)
+            self.settled.set_exception(error)
+        elif (failure := work.exception()) is not None:
+            self.settled.set_exception(failure)
+        else:
+            self.settled.set_result(work.result())
+
+    def _drop(self, error: InferenceError) -> None:
+        """Tell once of work that nobody has begun."""
+        if self._story is not None:
+            story, self._story = self._story, None
+            story.error = error
+            self._tell(story)
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
-from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from app.drift.history import History
 from app.drift.measuring import Seen
@@ -19,10 +18,11 @@ from app.drift.monitor import Monitor, Watched, Window
 from app.drift.sample import DriftError, Observation
 from app.engine.answered import Answered, Datum
 from app.engine.events import Caller, InferenceEvent
+from app.observers.drift_metrics import DriftMetrics
 from tasks.exchange.error import InferenceError
 from tasks.vision.image import Image
 
-__all__ = ("HEADER", "PARAMETER", "DriftMetrics", "DriftWatch", "Similarity")
+__all__ = ("HEADER", "PARAMETER", "DriftWatch", "Similarity")
 
 HEADER = "charioteer-similarity"
 PARAMETER = "similarity"
@@ -33,59 +33,8 @@ _MOST_WAITING = 64
 _MOST_PIXELS = 50_000_000
 """Images that wait hold their pixels, three bytes each."""
 _NICENESS = 10
+_LOOK_SECONDS = 10.0
 _DECIMALS = 4
-
-
-class DriftMetrics:
-    """What Prometheus is told.
-
-    Args:
-        registry: where the metrics are registered.
-    """
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        model = ("model",)
-        self.detected = Gauge(
-            "charioteer_drift_detected", "1 when the last window has drifted, else 0.", model, registry=registry
-        )
-        self.p = Gauge(
-            "charioteer_drift_p",
-            "P-value of each test of the last window, corrected for the other tests.",
-            ("model", "test"),
-            registry=registry,
-        )
-        self.similarity = Gauge(
-            "charioteer_drift_similarity",
-            "Mean similarity to the baseline of the last window's images.",
-            model,
-            registry=registry,
-        )
-        self.baseline_similarity = Gauge(
-            "charioteer_drift_baseline_similarity",
-            "Mean similarity of the baseline's own images to one another.",
-            model,
-            registry=registry,
-        )
-        self.windows = Counter("charioteer_drift_windows", "Windows that were judged.", model, registry=registry)
-        self.images = Counter(
-            "charioteer_drift_images",
-            "Images that were measured, or not: skipped to spare the processor, dropped in a rush, failed.",
-            ("model", "outcome"),
-            registry=registry,
-        )
-        self.alerts = Counter(
-            "charioteer_drift_alerts", "Alerts to the webhook, by how they ended.", ("outcome",), registry=registry
-        )
-
-    def judged(self, window: Window) -> None:
-        """A window is over."""
-        found = window.comparison
-        self.detected.labels(window.model).set(found.drifted)
-        self.similarity.labels(window.model).set(found.production_similarity)
-        self.baseline_similarity.labels(window.model).set(found.baseline_similarity)
-        self.windows.labels(window.model).inc()
-        for test in found.tests:
-            self.p.labels(window.model, test.name).set(test.adjusted)
 
 
 class _Taken(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -116,6 +65,8 @@ class DriftWatch:
         metrics: told of everything.
         per_second: images that are measured, at most, of all models together.
         alarmed: told of every window whose verdict is new.
+        look: asked every now and then which monitors are other ones now; None for a model that has none any more.
+        look_seconds: how often.
     """
 
     def __init__(
@@ -124,9 +75,13 @@ class DriftWatch:
         metrics: DriftMetrics,
         per_second: float,
         alarmed: Callable[[Window], None] | None = None,
+        look: Callable[[], Mapping[str, Monitor | None]] | None = None,
+        look_seconds: float = _LOOK_SECONDS,
     ) -> None:
         self.history = History()
-        self._monitors = monitors
+        self._monitors = dict(monitors)
+        self._look = look
+        self._look_seconds = look_seconds
         self._metrics = metrics
         self._alarmed = alarmed
         self._allowance = _Allowance(per_second)
@@ -171,7 +126,17 @@ class DriftWatch:
 
     def _run(self) -> None:
         _make_way()
-        while (taken := self._waiting.get()) is not None:
+        looked = time.monotonic()
+        while True:
+            if time.monotonic() - looked >= self._look_seconds:
+                self._look_again()
+                looked = time.monotonic()
+            try:
+                taken = self._waiting.get(timeout=self._look_seconds)
+            except queue.Empty:
+                continue
+            if taken is None:
+                return
             with self._lock:
                 self._pixels -= taken.pixels
             try:
@@ -183,11 +148,33 @@ class DriftWatch:
                 self._count(taken.model, "failed", taken.count)
                 _logger.exception("drift of %s could not be judged", taken.model)
 
+    def _look_again(self) -> None:
+        if self._look is None:
+            return
+        try:
+            changed = self._look()
+        except Exception:
+            _logger.exception("baselines could not be looked for")
+            return
+        for model, monitor in changed.items():
+            self._metrics.forget(model)
+            if monitor is None:
+                self._monitors.pop(model, None)
+                continue
+            if former := self._monitors.get(model):
+                monitor.follow(former)
+            self._monitors[model] = monitor
+
     def _take(self, taken: _Taken) -> None:
-        monitor = self._monitors[taken.model]
+        monitor = self._monitors.get(taken.model)
+        if monitor is None:
+            return
         seen = [_seen(each, taken.event) for each in taken.data]
-        observations = taken.measured or monitor.watched.measured(seen, taken.task_type)
+        measured = taken.measured or monitor.watched.measured(seen, taken.task_type)
+        # One image whose scores are not numbers would cost the window of all others.
+        observations = [each for each in measured if each.finite]
         self._count(taken.model, "measured", len(observations))
+        self._count(taken.model, "failed", len(measured) - len(observations))
         window = monitor.add(observations, taken.task_type)
         if window is None:
             return

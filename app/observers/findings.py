@@ -2,6 +2,7 @@
 
 import threading
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import Protocol
@@ -92,11 +93,12 @@ class FindingMetrics(Collector):
 
     def _count(self, model: str, labels: Sequence[str]) -> None:
         counted = self._predictions.setdefault(model, {})
-        known = () if all(label in counted for label in labels) else self._labels_of(model)
-        for label in labels:
+        found = [(label, 1) for label in labels] if len(labels) <= _FEW else Counter(labels).items()
+        known = () if all(label in counted for label, _ in found) else self._labels_of(model)
+        for label, count in found:
             kept = label in counted or (len(counted) < _MOST_LABELS and label in known)
             name = label if kept else OTHER
-            counted[name] = counted.get(name, 0) + 1
+            counted[name] = counted.get(name, 0) + count
 
 
 class _Histograms:
@@ -108,6 +110,7 @@ class _Histograms:
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = tuple(bounds)
+        self._edges = np.array(bounds)
         self._names = [*(f"{each:g}" if each < 1e6 else f"{each:.0f}" for each in bounds), "+Inf"]
         self._counts: dict[str, list[int]] = {}
         self._sums: dict[str, float] = {}
@@ -119,7 +122,7 @@ class _Histograms:
             for value in values:
                 counts[bisect_left(self._bounds, value)] += 1
         else:
-            places = np.bincount(np.searchsorted(self._bounds, values), minlength=len(counts))
+            places = np.bincount(np.searchsorted(self._edges, values), minlength=len(counts))
             for place, count in enumerate(places.tolist()):
                 counts[place] += count
         self._sums[model] = self._sums.get(model, 0.0) + sum(values)

@@ -1,34 +1,111 @@
 """Requests that another site's page has a browser send."""
 
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
 import msgspec
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ("without_cross_site",)
+from app.server.page.control import names_loopback
+from app.settings.server import ServerSettings
+
+__all__ = ("only_for_this_machine", "without_cross_site")
 
 _FOREIGN = frozenset({b"cross-site", b"same-site"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_SIMPLE = frozenset({b"", b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"})
+_PRIVATE = ("/inferences", "/page/")
 _MESSAGE = "A page of another site sent this. Open the page of this server, or ask without a browser"
+_REBOUND = (
+    "This server answers browsers under the names of its own machine, such as 127.0.0.1; --page opens it to those who "
+    "come by another name"
+)
+
+Headers = Mapping[bytes, bytes]
 
 
-def without_cross_site(app: ASGIApp) -> ASGIApp:
-    """An application that refuses what pages of other origins have browsers post, with 403.
+def without_cross_site(app: ASGIApp, *, local: bool = False) -> ASGIApp:
+    """An application that refuses what pages of other origins have browsers ask, with 403.
 
     Browsers send simple requests for any page, and only keep the answer from it: whoever opens a hostile page would
     have models unloaded on a server that only they can reach. Browsers tell where a request comes from in
-    `Sec-Fetch-Site` (W3C, Fetch Metadata Request Headers), which no page can set; other clients do not send it.
+    `Sec-Fetch-Site` (W3C, Fetch Metadata Request Headers), and to addresses without TLS, this machine's aside, at least
+    in `Origin`; no page can set either, and other clients send neither. What is no simple request has been allowed
+    by whoever stands before the server, because nothing here answers a preflight.
+
+    A page may also give its own name the address of this machine (DNS rebinding). Then all of it is one origin, and the
+    name in `Host` is what tells; over plain HTTP browsers send no `Sec-Fetch-Site` for such a name.
+
+    Args:
+        app: what is asked otherwise.
+        local: whether browsers have no reason to come by a name that is not this machine's.
     """
-    body = msgspec.json.encode({"error": _MESSAGE})
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    refused = (_answer(_MESSAGE), _answer(_REBOUND))
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] not in _SAFE and _is_foreign(scope):
-            await send({"type": "http.response.start", "status": 403, "headers": headers})
-            await send({"type": "http.response.body", "body": body, "more_body": False})
-            return
+        if scope["type"] == "http" and (local or scope["method"] not in _SAFE):
+            headers = dict(scope["headers"])
+            cross_site = scope["method"] not in _SAFE and _is_foreign(headers)
+            if cross_site or (local and _is_rebound(scope["path"], headers)):
+                start, body = refused[0 if cross_site else 1]
+                await send(start)
+                await send(body)
+                return
         await app(scope, receive, send)
 
     return guarded
 
 
-def _is_foreign(scope: Scope) -> bool:
-    return any(name == b"sec-fetch-site" and value.strip().lower() in _FOREIGN for name, value in scope["headers"])
+def only_for_this_machine(settings: ServerSettings) -> bool:
+    """Whether a server listens on a loopback address, and was not told to show anything to others all the same.
+
+    A proxy on the same machine may come by any name; who has one says so.
+    """
+    opened = settings.page or settings.page_admin or settings.serve_inferences
+    return names_loopback(settings.host) and not opened
+
+
+def _is_foreign(headers: Headers) -> bool:
+    if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() not in _SIMPLE:
+        return False
+    if site := headers.get(b"sec-fetch-site", b"").strip().lower():
+        return site in _FOREIGN
+    origin = headers.get(b"origin")
+    if origin is None:
+        return False
+    # A proxy may have put its own name into Host. In a simple request, no page can set the other header.
+    names = (headers.get(b"host", b""), headers.get(b"x-forwarded-host", b"").partition(b",")[0])
+    return _bare(origin.partition(b"://")[2]) not in {_bare(each) for each in names if each}
+
+
+def _is_rebound(path: str, headers: Headers) -> bool:
+    if b"sec-fetch-site" in headers or names_loopback(_hostname(headers.get(b"host", b""))):
+        return False
+    # The routes take several slashes for one.
+    path = f"/{path.lstrip('/')}"
+    return b"origin" in headers or path.startswith(_PRIVATE) or (path == "/" and _wants_page(headers))
+
+
+def _wants_page(headers: Headers) -> bool:
+    return b"text/html" in headers.get(b"accept", b"")
+
+
+def _bare(netloc: bytes) -> bytes:
+    """A host with its port, where that is not the usual one."""
+    return netloc.strip().lower().removesuffix(b":80").removesuffix(b":443")
+
+
+def _hostname(host: bytes) -> str:
+    try:
+        return urlsplit(f"//{host.decode('latin-1')}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _answer(message: str) -> tuple[dict[str, object], dict[str, object]]:
+    body = msgspec.json.encode({"error": message})
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    return (
+        {"type": "http.response.start", "status": 403, "headers": headers},
+        {"type": "http.response.body", "body": body, "more_body": False},
+    )

@@ -11,7 +11,7 @@ import uvicorn
 from litestar import Litestar
 from litestar.types import ASGIApp
 
-from app.server.cross_site import without_cross_site
+from app.server.cross_site import only_for_this_machine, without_cross_site
 from app.server.grpc import GrpcServer
 from app.server.listening import ListenError, listener, shown
 from app.server.loading import ModelLoading
@@ -75,7 +75,8 @@ def run(
                 raise ListenError(f"Cannot listen on port {grpc.port} for both HTTP and gRPC; give --grpc-port another")
             grpc.check()
         others = {port: each.app for port, each in zip(ports[1:], beside, strict=True)}
-        server = _server(by_port(without_cross_site(app), others), settings.drain_timeout, ending)
+        guarded = without_cross_site(app, local=only_for_this_machine(settings))
+        server = _server(by_port(guarded, others), settings.drain_timeout, ending)
         server.run(sockets=bound)
     if grpc is not None and grpc.failure is not None:
         raise grpc.failure

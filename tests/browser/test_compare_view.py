@@ -113,10 +113,10 @@ def test_the_pictures_move_together(browser: Browser, server: str) -> None:
 def test_a_row_brings_out_its_shapes(browser: Browser, server: str) -> None:
     with looking(browser, f"{server}/#compare?a=detector&b=detector&image=scene.jpg&score_a=0.5&score_b=0.5") as page:
         expect(page.get_by_text("5 in both")).to_be_visible()
-        plain = page.evaluate("[...document.querySelectorAll('canvas.over')].map((each) => each.toDataURL())")
+        plain = page.evaluate("[...document.querySelectorAll('canvas.top')].map((each) => each.toDataURL())")
         page.get_by_role("row", name="purple star").hover()
         expect(page.get_by_role("row", name="purple star")).to_have_class("chosen")
-        canvases = "[...document.querySelectorAll('canvas.over')]"
+        canvases = "[...document.querySelectorAll('canvas.top')]"
         page.wait_for_function(f"(plain) => {canvases}.every((each, at) => each.toDataURL() !== plain[at])", arg=plain)
 
 

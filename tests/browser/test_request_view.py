@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,15 @@ def pasted(page: Page, name: str) -> str:
     button.click()
     expect(button).to_have_text("Copied")
     return page.evaluate("navigator.clipboard.readText()")
+
+
+DROP = """([name, data]) => {
+  const bytes = Uint8Array.from(atob(data), each => each.charCodeAt(0));
+  const transfer = new DataTransfer();
+  transfer.items.add(new File([bytes], name, { type: "image/jpeg" }));
+  const options = { bubbles: true, cancelable: true, dataTransfer: transfer };
+  document.querySelector("main").dispatchEvent(new DragEvent("drop", options));
+}"""
 
 
 def run_shell(command: str, folder: Path, shell: str = "sh") -> str:
@@ -190,6 +200,25 @@ def test_whatever_is_in_a_name_or_a_question_is_only_text(browser: Browser, serv
             shells = [run_shell(pasted(page, "curl"), tmp_path, shell) for shell in ("sh", "bash")]
             for answer in (*shells, run_python(pasted(page, "Python"), tmp_path)):
                 assert prompt(protocol, json.loads(answer)) == QUESTION
+
+
+@pytest.mark.parametrize("name", ["a\nJSON\ntouch stolen\n.jpg", "\x1b[201~'\\\u202egpj.exe", "-n \u009b$(id).jpg"])
+def test_no_name_ends_what_a_shell_reads(browser: Browser, server: str, name: str, tmp_path: Path) -> None:
+    """A line of its own would end the here-document, and the rest of the name would be commands."""
+    shutil.copy(IMAGES / "scene.jpg", tmp_path / name)
+    picture = base64_text((IMAGES / "scene.jpg").read_bytes())
+    with looking(browser, f"{server}/#try?model=detector") as page:
+        expect(page.get_by_text("Drop or paste pictures here")).to_be_visible()
+        page.evaluate(DROP, [name, picture])
+        page.get_by_role("button", name="Show the request").click()
+        for protocol in ("chariot", "grps"):
+            choose(page, protocol)
+            command, program = pasted(page, "curl"), pasted(page, "Python")
+            seen = [each for each in command + program if each != "\n" and unicodedata.category(each) in ("Cc", "Cf")]
+            assert seen == []
+            answers = [json.loads(run_shell(command, tmp_path, "bash")), json.loads(run_python(program, tmp_path))]
+            assert [len(labels(protocol, each)) for each in answers] == [5, 5]
+    assert [each.name for each in tmp_path.iterdir()] == [name]
 
 
 def test_several_pictures_go_together(browser: Browser, server: str, tmp_path: Path) -> None:

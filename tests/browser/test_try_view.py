@@ -208,11 +208,13 @@ def test_the_list_and_the_shapes_are_linked(browser: Browser, server: str) -> No
         y = (stage["height"] - 2 - 480) / 2 + (record["ymin"] + record["ymax"]) / 2
         assert pixel(page, "over", x, y)[3] == 0
         rows(page).first.hover()
-        page.wait_for_function(f"where => ({PIXEL})(where)[3] > 30", arg=["over", round(x), round(y)])
+        page.wait_for_function(f"where => ({PIXEL})(where)[3] > 30", arg=["top", round(x), round(y)])
+        expect(page.locator(".stage")).to_contain_class("choosing")
         page.mouse.move(stage["x"] + 1 + x, stage["y"] + 1 + y)
         expect(rows(page).first).to_have_class("chosen")
         page.mouse.move(0, 0)
         expect(rows(page).first).not_to_have_class("chosen")
+        expect(page.locator(".stage")).not_to_contain_class("choosing")
         rows(page).nth(1).get_by_role("button").focus()
         expect(rows(page).nth(1).get_by_role("button")).to_be_focused()
 
@@ -465,7 +467,8 @@ def test_masks_are_downloaded_and_filled_with_their_holes(browser: Browser, serv
       const file = coco({ labels: ["ring"] }, [{ picture, shapes, records: [record] }]);
       const canvas = new OffscreenCanvas(64, 36);
       const context = canvas.getContext("2d", { willReadFrequently: true });
-      paint(context, shapes, { named: false });
+      context.fillRect = context.fillText = () => {};
+      paint(context, shapes);
       const alpha = (x, y) => context.getImageData(x, y, 1, 1).data[3];
       return { coco: JSON.parse(await file.text()), alpha: [alpha(7, 20), alpha(15, 15), alpha(60, 33), alpha(62, 2)] };
     }"""
@@ -528,6 +531,65 @@ def test_what_the_browser_cannot_show_is_asked_all_the_same(browser: Browser, se
         page.get_by_label("Choose files").set_input_files(path)
         told(page, len(records))
         expect(page.get_by_role("alert")).to_contain_text("cannot show this kind of picture")
+
+
+NAMES = """async ([count, label]) => {
+  const { paint, shapesOf } = await import("/page/drawing.js");
+  const at = (index) => ({ xmin: 3 * index, ymin: 2 * index, xmax: 3 * index + 40, ymax: 2 * index + 30 });
+  const records = Array.from({ length: count }, (_, index) => ({ label, score: 1 - index / 1000, ...at(index) }));
+  const [plates, texts] = [[], []];
+  const context = new OffscreenCanvas(1, 1).getContext("2d");
+  context.fillRect = (...plate) => plates.push(plate);
+  context.fillText = (text) => texts.push(text);
+  paint(context, shapesOf("OBJECT_DETECTION", records, 2000, 1000), { width: 2000 });
+  return [plates, texts];
+}"""
+
+
+def test_no_name_lies_over_another_and_the_best_has_its_own(browser: Browser, server: str) -> None:
+    with looking(browser, f"{server}/#try") as page:
+        plates, texts = page.evaluate(NAMES, [300, "crowd"])
+        assert 30 < len(plates) < 300
+        assert texts[0] == "crowd 100 %"
+        for place, (left, top, width, height) in enumerate(plates):
+            for other_left, other_top, other_width, other_height in plates[:place]:
+                apart = left >= other_left + other_width or other_left >= left + width
+                assert apart or top >= other_top + other_height or other_top >= top + height
+        (_, _, width, _), *_ = page.evaluate(NAMES, [1, "long " * 100])[0]
+        assert width < 500
+        assert page.evaluate(NAMES, [1, "\u202eexe.png"])[1] == ["\u2068\u202eexe.png\u2069 100 %"]
+
+
+MANY = """async () => {
+  const { viewer } = await import("/page/viewer.js");
+  const { shapesOf } = await import("/page/drawing.js");
+  const seen = viewer({ label: "many" });
+  document.querySelector("main").replaceChildren(seen.element);
+  const bitmap = await createImageBitmap(new ImageData(600, 400));
+  seen.show({ name: "many", bitmap, width: 600, height: 400 });
+  const corner = (x, y, k) => ({ x: x + 9 * Math.cos(k / 32), y: y + 9 * Math.sin(k / 32) });
+  const ring = (x, y) => Array.from({ length: 200 }, (_, k) => corner(x, y, k));
+  const contour = (k) => [ring(20 + 60 * (k % 10), 50 + 90 * (k >> 3))];
+  const records = Array.from({ length: 40 }, (_, k) => ({ label: "a", score: 1, contour: contour(k) }));
+  seen.shapes(shapesOf("IMAGE_SEGMENTATION", records, 600, 400));
+}"""
+
+
+def test_what_is_slow_to_paint_is_moved_first_and_painted_then(browser: Browser, server: str) -> None:
+    over = "document.querySelector('canvas.over')"
+    with looking(browser, f"{server}/#try?model=detector") as page:
+        expect(page.get_by_role("button", name="Camera")).to_be_visible()
+        page.evaluate(MANY)
+        blank = page.evaluate("(canvas => canvas.toDataURL())(document.createElement('canvas'))")
+        page.wait_for_function(f"blank => {over}.toDataURL().length > 4 * blank.length", arg=blank)
+        before = page.evaluate(f"{over}.toDataURL()")
+        moved = f"""() => new Promise(resolve => {{
+          const seen = new MutationObserver(() => resolve({over}.style.transform));
+          seen.observe({over}, {{ attributeFilter: ["style"] }});
+          document.querySelector(".stage").dispatchEvent(new WheelEvent("wheel", {{ deltaY: -200, cancelable: true }}));
+        }})"""
+        assert "scale(1.3" in page.evaluate(moved)
+        page.wait_for_function(f"before => {over}.style.transform === '' && {over}.toDataURL() !== before", arg=before)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -52,6 +52,7 @@ def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
         ({"numbers": None}, "it has no numbers"),
         ({"counts": np.zeros((40, 2), np.float32)}, "its counts are float32 of 2 dimensions"),
         ({"numbers": np.full((40, 17), np.inf)}, "not finite"),
+        ({"counts": np.full((40, 2), -1)}, "some of its counts are below 0"),
         ({"numbers": np.array([[{}]], object)}, "Object arrays cannot be loaded"),
     ],
 )

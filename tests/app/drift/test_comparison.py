@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from app.drift.comparison import compared
-from app.drift.sample import DriftError, Sample, sample_of
+from app.drift.sample import OTHER_LABELS, DriftError, Sample, sample_of
 from tests.app.drift.samples import observations, sample, with_cameras
 
 
@@ -146,3 +146,27 @@ def test_numbers_that_are_none_are_refused_by_the_images_name() -> None:
 def test_too_few_images_are_refused() -> None:
     with pytest.raises(DriftError, match="Expected 30 images at least to measure drift, got 0 in x"):
         sample_of([], what="x")
+
+
+def test_labels_that_senders_make_up_are_counted_together() -> None:
+    many = [
+        msgspec.structs.replace(each, labels={f"{place} {n}": 1 for n in range(200)} | {"cat": 3})
+        for place, each in enumerate(observations(40, judged=True))
+    ]
+    found = sample_of(many, "OBJECT_DETECTION")
+    assert len(found.labels) == 5001
+    assert found.labels[-1] == OTHER_LABELS
+    assert found.counts.sum() == 40 * 203
+    assert found.counts[:, list(found.labels).index("cat")].tolist() == [3] * 40
+    tested = compared(found, found).tests
+    assert next(each for each in tested if each.name == "chi-square").p == 1
+
+
+def test_labels_that_moved_in_one_slice_are_found_whatever_the_count_of_tests() -> None:
+    """Nothing but a permutation test sees it, and a thousand permutations would not reach the level."""
+    production = sample(300, 1, judged=True)
+    south = production.where("camera", "south")
+    production.counts[south] = production.counts[south].sum(axis=1, keepdims=True) * np.array([1, 0])
+    found = compared(sample(300, judged=True), production, slices=["camera"])
+    assert {each.value: each.drifted for each in found.slices} == {"north": False, "south": True}
+    assert next(each for each in found.tests if each.name == "slices").drifted

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.drift.similarity import Neighbourhood, tail_test
+from app.drift.similarity import Neighbourhood, distances_alike, tail_test
+from app.drift.space import Space
 
 STATS: Any = importlib.import_module("scipy.stats")
 
@@ -46,3 +47,21 @@ def test_a_tail_is_hypergeometric() -> None:
 
 def test_equal_values_raise_no_alarm() -> None:
     assert tail_test(np.zeros(100), np.zeros(100)) == (0, 1)
+
+
+def test_distances_of_what_has_not_changed_are_alike_in_both_samples() -> None:
+    """In the baseline's own space its images would nearly always be the farther ones."""
+    rng = np.random.default_rng(0)
+    mix = rng.normal(size=(40, 200))
+
+    def drawn(count: int) -> tuple[Any, Any]:
+        hidden = rng.normal(size=(count, 40))
+        return hidden[:, :4], (hidden @ mix).astype(np.float32)
+
+    tails: list[float] = []
+    for _ in range(100):
+        first, second = drawn(100), drawn(100)
+        space = Space(*(np.concatenate(each) for each in zip(first, second, strict=True)))
+        own, others = distances_alike(space, first, second, rng)
+        tails.append(float(np.mean(others > np.median(own))))
+    assert np.mean(tails) == pytest.approx(0.5, abs=0.03)

@@ -1,6 +1,7 @@
 """Alerts, to a server that does not always take them."""
 
 import json
+import logging
 import queue
 import threading
 from collections.abc import Generator, Sequence
@@ -61,10 +62,15 @@ def test_an_alert_is_sent_again_until_it_is_taken() -> None:
 
 
 def test_who_never_takes_it_is_given_up_and_not_named(caplog: Any) -> None:
+    caplog.set_level(logging.INFO)  # as a server's
     with answering([503, 503]) as (url, _):
         assert ended(url, 1, [0]) == ["failed"]
     assert "status 503" in caplog.text
     assert "secret" not in caplog.text
+
+
+def test_an_address_that_means_nothing_fails_and_the_next_alert_is_tried_all_the_same() -> None:
+    assert ended("http://\ud800/x", 2, [0]) == ["failed", "failed"]
 
 
 def test_nobody_there_is_given_up() -> None:

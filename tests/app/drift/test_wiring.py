@@ -57,6 +57,8 @@ def test_settings_that_need_more_are_a_sentence(tmp_path: Path, settings: Server
 @pytest.mark.parametrize(
     ("baseline", "webhook", "said"),
     [
+        (Baseline(sample=sample(40)), "http://[x", "Expected a URL that begins with http:// or https://"),
+        (Baseline(sample=sample(40)), "http://x:99999/", "Expected a URL that begins with http:// or https://"),
         (Baseline(sample=sample(40)), "ftp://x", "Expected a URL that begins with http:// or https://"),
         (Baseline(sample=sample(40), embedder="mine.onnx", embedder_digest="0"), None, "put mine.onnx beside it"),
     ],

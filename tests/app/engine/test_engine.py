@@ -1,8 +1,10 @@
 """One exchange: answered or refused, and observed exactly once."""
 
 import asyncio
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -360,3 +362,36 @@ def test_a_stopping_engine_takes_no_more() -> None:
         with pytest.raises(InferenceError, match="stopping") as caught:
             exchange(engine, request)
         assert caught.value.kind is ErrorKind.MODEL_NOT_READY
+
+
+class _Picture:
+    """An element that can be watched."""
+
+    def binary(self) -> bytes:
+        return encoded(rectangle())
+
+    def text(self) -> str:
+        raise NotImplementedError
+
+
+def test_nothing_of_a_request_is_kept_once_it_is_answered() -> None:
+    watched: list[weakref.ref[_Picture]] = []
+
+    def decode() -> InferenceRequest:
+        picture = _Picture()
+        watched.append(weakref.ref(picture))
+        tensor = BytesTensor(name="a", shape=(1,), elements=[picture])
+        return InferenceRequest(id="1", model_name="detector", inputs=(tensor,))
+
+    async def run(engine: Engine) -> None:
+        for _ in range(5):
+            await engine.exchange(CALLER, "detector", decode, name_of)
+        while engine.in_flight or any(each() is not None for each in watched[:-1]):
+            await asyncio.sleep(0.001)
+
+    gc.disable()
+    try:
+        with running() as engine:
+            asyncio.run(asyncio.wait_for(run(engine), 30))
+    finally:
+        gc.enable()

@@ -14,7 +14,8 @@ from app.drift.monitor import Monitor, Watched, Window
 from app.drift.sample import sample_of
 from app.engine.answered import Answered, Datum, Timings
 from app.engine.events import Caller, InferenceEvent
-from app.observers.drift import HEADER, DriftMetrics, DriftWatch, Similarity
+from app.observers.drift import HEADER, DriftWatch, Similarity
+from app.observers.drift_metrics import DriftMetrics
 from tasks.exchange.response import InferenceOutput
 from tasks.image_classification import Classification, ClassificationInput
 from tasks.vision.image import Image
@@ -144,3 +145,47 @@ def test_an_output_of_several_images_has_a_list() -> None:
     first, second = cast("list[float]", said["similarity"])
     assert 0 < first < 1
     assert 0 < second < 1
+
+
+def test_an_image_that_cannot_be_measured_costs_no_window() -> None:
+    watching = Watching()
+    nan = Classification(labels=["red"], scores=np.array([np.nan], np.float32))
+    bad = answered(image(1))
+    bad = msgspec.structs.replace(bad, data=[msgspec.structs.replace(each, prediction=nan) for each in bad.data])
+    seen = [Seen(id=str(seed), image=image(seed), records=[{"label": "red", "score": 0.5}]) for seed in range(60)]
+    judged = Baseline(sample=sample_of(observed(seen, "IMAGE_CLASSIFICATION", None), "IMAGE_CLASSIFICATION"))
+    watch = DriftWatch(
+        {"m": Monitor(Watched("m", judged, None), 40)}, DriftMetrics(registry := CollectorRegistry()), 1e6,
+        watching.windows.put,
+    )  # fmt: skip
+    watch.observe(told(bad, 0))
+    watch.observe(told(answered(*[image(seed, light=180) for seed in range(40)]), 1))
+    assert watching.windows.get(timeout=30).comparison.production == 40
+    watch.close()
+    watching.watch.close()
+    assert 'charioteer_drift_images_total{model="m",outcome="failed"} 1.0' in generate_latest(registry).decode()
+
+
+def test_another_baseline_takes_over_and_one_that_is_gone_is_forgotten() -> None:
+    windows: queue.Queue[Window] = queue.Queue()
+    changes: queue.Queue[dict[str, Monitor | None]] = queue.Queue()
+    registry = CollectorRegistry()
+
+    def look() -> dict[str, Monitor | None]:
+        return changes.get() if changes.qsize() else {}
+
+    drifted = [image(seed, light=180) for seed in range(40)]
+    watch = DriftWatch({"m": Monitor(watched(), 40)}, DriftMetrics(registry), 1e6, windows.put, look, 0.01)
+    watch.observe(told(answered(*drifted), 1))
+    assert windows.get(timeout=30).comparison.drifted
+    seen = [Seen(id=str(seed), image=image(seed, light=180)) for seed in range(100, 160)]
+    other = Watched("m", Baseline(sample=sample_of(observed(seen, "", None))), None)
+    changes.put({"m": Monitor(other, 40)})
+    while changes.qsize() or "charioteer_drift_detected{" in generate_latest(registry).decode():
+        pass
+    watch.observe(told(answered(*drifted), 2))
+    assert not windows.get(timeout=30).comparison.drifted
+    changes.put({"m": None})
+    while "charioteer_drift_detected{" in generate_latest(registry).decode():
+        pass
+    watch.close()

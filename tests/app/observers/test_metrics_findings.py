@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from app.engine.answered import Answered, Datum, Timings
 from app.engine.events import InferenceEvent
-from app.observers.drift import DriftMetrics
+from app.observers.drift_metrics import DriftMetrics
 from app.observers.findings import FindingMetrics
 from app.observers.metrics import Metrics
 from app.recording.report import Report

@@ -516,7 +516,7 @@ def test_open_pages_do_not_hold_up_the_end_of_the_server() -> None:
             assert gap == ""
             # And one who asked, and reads nothing.
             with socket.create_connection(("127.0.0.1", port)) as mute:
-                mute.sendall(b"GET /page/events HTTP/1.1\r\nHost: x\r\n\r\n")
+                mute.sendall(b"GET /page/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
                 assert mute.recv(12) == b"HTTP/1.1 200"
                 began = time.monotonic()
                 server.process.send_signal(signal.SIGTERM)

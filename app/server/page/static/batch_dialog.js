@@ -30,7 +30,7 @@ export async function inspect(main, row, task, score) {
   });
   dialog.showModal();
   close.focus();
-  const found = row.records === null ? "" : summaryOf(task, row.records, score).text || words.nothing;
+  const found = row.records === null ? "" : summaryOf(task, row.records, score).shown || words.nothing;
   say(note, row.error ?? (found || words.waiting));
   const picture = await readPicture(row.file, row.name);
   if (!dialog.isConnected) return;

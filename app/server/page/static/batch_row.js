@@ -2,19 +2,21 @@
 
 import { make, say } from "./dom.js";
 import { colourOf } from "./drawing.js";
-import { milliseconds, percent } from "./format.js";
+import { isolated, milliseconds, percent } from "./format.js";
 import { text } from "./text.js";
 
 const words = text.batch;
 const SIDE = 64;
 
-// What was found at a threshold: the best class, or so many of each label; with the best score, and how many there are.
+// What was found at a threshold: the best class, or so many of each label, also as it is shown among other words; with the
+// best score, and how many there are.
 export function summaryOf(task, records, threshold) {
   const kept = records.filter((each) => each.score >= threshold).sort((one, other) => other.score - one.score);
   if (task === "IMAGE_CLASSIFICATION") {
     const best = kept[0];
     return {
       text: best?.label ?? "",
+      shown: isolated(best?.label ?? ""),
       labels: best ? [best.label] : [],
       score: best?.score ?? null,
       found: kept.length,
@@ -22,8 +24,10 @@ export function summaryOf(task, records, threshold) {
   }
   const counts = new Map();
   for (const { label } of kept) counts.set(label, (counts.get(label) ?? 0) + 1);
-  const said = [...counts].map(([label, number]) => (number > 1 ? `${number} × ${label}` : label)).join(", ");
-  return { text: said, labels: [...counts.keys()], score: kept[0]?.score ?? null, found: kept.length };
+  const said = (written) =>
+    [...counts].map(([label, number]) => (number > 1 ? `${number} × ${written(label)}` : written(label))).join(", ");
+  const [plain, shown] = [said(String), said(isolated)];
+  return { text: plain, shown, labels: [...counts.keys()], score: kept[0]?.score ?? null, found: kept.length };
 }
 
 export function rowOf(file, inspect) {
@@ -59,7 +63,7 @@ export function rowOf(file, inspect) {
       const summary = summaryOf(model.task_type, row.records, threshold);
       [row.label, row.score, row.found] = [summary.text, summary.score, summary.found];
       const chips = summary.labels.length
-        ? [swatches(summary.labels), make("span", {}, summary.text)]
+        ? [swatches(summary.labels), make("span", { class: "brief" }, summary.shown)]
         : [make("span", { class: "hint" }, words.nothing)];
       labels.replaceChildren(...chips);
       say(score, row.score === null ? "–" : percent(100 * row.score));

@@ -2,9 +2,12 @@
 //
 // Everything is in pixels of the upright picture; pixel i covers i to i + 1.
 
+import { isolated } from "./format.js";
+
 const GOLDEN = 137.508;
 const ON_PICTURE = 12;
 const LINE = 2;
+const LONGEST_NAME = 40;
 
 // The same for a label everywhere and always: of its letters alone. Neighbouring hashes are far apart on the wheel.
 export function colourOf(label) {
@@ -178,44 +181,64 @@ function pathOf({ rings }) {
 
 const paths = new WeakMap();
 
-// Paints `shapes` with a context whose transform leads from pixels of the picture to its own. `scale` is how many of its
-// own one of the picture becomes, `chosen` the index of the shape to bring out, `width` that of the picture, which no
-// name reaches beyond, `unit` how thick lines are.
-export function paint(context, shapes, { scale = 1, chosen = null, named = true, unit = 1, width = Infinity } = {}) {
-  const order = [...shapes].reverse().sort((one, other) => (one.index === chosen) - (other.index === chosen));
+// Paints `shapes`, the best first, with a context whose transform leads from pixels of the picture to its own. `scale` is
+// how many of its own one of the picture becomes, `strong` whether they are to stand out, `width` that of the picture,
+// which no name reaches beyond, `unit` how thick lines are.
+export function paint(context, shapes, { scale = 1, strong = false, unit = 1, width = Infinity } = {}) {
   context.lineJoin = "round";
-  for (const shape of order) {
+  context.lineWidth = ((strong ? 2 : 1) * LINE * unit) / scale;
+  for (const shape of [...shapes].reverse()) {
     if (!paths.has(shape)) paths.set(shape, pathOf(shape));
     const path = paths.get(shape);
-    const colour = colourOf(shape.label);
-    const faint = chosen !== null && shape.index !== chosen;
-    context.fillStyle = colour;
-    context.strokeStyle = colour;
-    if (shape.kind === "contour" || shape.index === chosen) {
-      context.globalAlpha = shape.kind !== "contour" ? 0.18 : faint ? 0.2 : shape.index === chosen ? 0.6 : 0.4;
+    context.fillStyle = context.strokeStyle = colourOf(shape.label);
+    if (shape.kind === "contour" || strong) {
+      context.globalAlpha = shape.kind !== "contour" ? 0.18 : strong ? 0.6 : 0.4;
       context.fill(path, "evenodd");
+      context.globalAlpha = 1;
     }
-    context.globalAlpha = faint ? 0.5 : 1;
-    context.lineWidth = ((shape.index === chosen ? 2 : 1) * LINE * unit) / scale;
     context.stroke(path);
-    if (named) name(context, shape, { scale, unit, width });
-    context.globalAlpha = 1;
   }
+  const taken = [];
+  for (const shape of shapes) name(context, shape, taken, { scale, unit, width });
 }
 
-// A plate with label and score on the upper left corner, as large at every zoom.
-function name(context, shape, { scale, unit, width: most }) {
-  const text = `${shape.label} ${(100 * shape.score).toFixed(0)} %`;
+// A plate with label and score on the upper left corner, as large at every zoom: above it, or in it where something
+// better has its name already, or else none.
+function name(context, shape, taken, { scale, unit, width: most }) {
+  const [text, wide] = writingOf(context, shape);
   const size = (ON_PICTURE * unit) / scale;
-  context.font = `600 ${size}px system-ui, "DejaVu Sans", sans-serif`;
-  context.textBaseline = "middle";
-  const [width, height] = [context.measureText(text).width + size * 0.7, size * 1.45];
+  const [width, height] = [size * (wide + 0.7), size * 1.45];
   const left = Math.max(0, Math.min(shape.bounds[0] - (LINE * unit) / scale / 2, most - width));
-  const top = shape.bounds[1] - height >= 0 ? shape.bounds[1] - height : Math.max(shape.bounds[1], 0);
+  const above = shape.bounds[1] - height;
+  const top = [...(above >= 0 ? [above] : []), Math.max(shape.bounds[1], 0)].find((y) =>
+    taken.every(([l, t, r, b]) => left >= r || left + width <= l || y >= b || y + height <= t),
+  );
+  if (top === undefined) return;
+  taken.push([left, top, left + width, top + height]);
+  context.font = fontOf(size);
+  context.textBaseline = "middle";
   context.fillStyle = colourOf(shape.label);
   context.fillRect(left, top, width, height);
   context.fillStyle = inkOn(shape.label);
   context.fillText(text, left + size * 0.35, top + height * 0.53);
+}
+
+function fontOf(size) {
+  return `600 ${size}px system-ui, "DejaVu Sans", sans-serif`;
+}
+
+const writings = new WeakMap();
+
+// What stands on a shape's plate, and how wide it is at a size of one.
+function writingOf(context, shape) {
+  if (!writings.has(shape)) {
+    const letters = [...String(shape.label)];
+    const label = letters.length > LONGEST_NAME ? `${letters.slice(0, LONGEST_NAME).join("")}…` : letters.join("");
+    const text = `${isolated(label)} ${(100 * shape.score).toFixed(0)} %`.trim();
+    context.font = fontOf(ON_PICTURE);
+    writings.set(shape, [text, context.measureText(text).width / ON_PICTURE]);
+  }
+  return writings.get(shape);
 }
 
 // The picture with `shapes` on it, in its own size.

@@ -51,6 +51,12 @@ export function trimmed(figure) {
   return figure.replace(/\.0+(?= |$)/, "").replace(/(\.\d*[1-9])0+(?= |$)/, "$1");
 }
 
+// A text from elsewhere in the midst of our own: one that runs from right to left, or turns the order of what comes after
+// it, is kept to itself.
+export function isolated(value) {
+  return /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufefc]/.test(value) ? `\u2068${value}\u2069` : value;
+}
+
 export function duration(seconds) {
   if (seconds < 120) return `${Math.floor(seconds)} s`;
   if (seconds < 7200) return `${Math.floor(seconds / 60)} min`;

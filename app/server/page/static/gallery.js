@@ -8,6 +8,8 @@ import { text } from "./text.js";
 
 const words = text.try;
 const THUMB = 72;
+const AT_ONCE = 2;
+const FEW = 8;
 // Small pictures outlast the large ones, and the view.
 const drawn = new WeakMap();
 
@@ -48,12 +50,44 @@ export function gallery({ root, area, samples, onshow, onnew, onsample, fault })
   const element = make("div", { class: "gallery empty" }, sources, strip, dialog);
   const thumbs = new WeakMap();
   let shown = null;
+  let adding = 0;
 
+  // A few at a time, of which only the first stays awake: a hundred photographs would not fit into memory.
   async function add(files) {
     if (!files.length) return;
+    const mine = (adding += 1);
     fault.clear();
-    const read = await Promise.all(files.map((each) => readPicture(each, each.name || "image.png")));
+    const read = [];
+    let next = 0;
+    const worker = async () => {
+      for (let place = next++; place < files.length && mine === adding; place = next++) {
+        const picture = await readPicture(files[place], files[place].name || "image.png");
+        await shrink(picture);
+        if (place > 0) sleep(picture);
+        read[place] = picture;
+        if (files.length > FEW && mine === adding) fault.tell(words.reading(read.filter(Boolean).length, files.length));
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, worker));
+    if (mine !== adding) {
+      for (const each of read) if (each) sleep(each);
+      return;
+    }
+    fault.clear();
     put(read);
+  }
+
+  async function shrink(picture) {
+    if (drawn.has(picture)) return;
+    const canvas = make("canvas", { width: THUMB, height: THUMB });
+    drawn.set(picture, canvas);
+    if (!picture.bitmap) return;
+    const scale = Math.max(THUMB / picture.width, THUMB / picture.height);
+    const [width, height] = [picture.width, picture.height].map((each) => Math.ceil(each * scale));
+    // A canvas that nobody sees yet may hold on to what was drawn on it, so that is no large one.
+    const size = { resizeWidth: width, resizeHeight: height, resizeQuality: "medium" };
+    const small = await createImageBitmap(picture.bitmap, size).catch(() => null);
+    if (small) canvas.getContext("2d").drawImage(small, (THUMB - width) / 2, (THUMB - height) / 2);
   }
 
   // Puts these in the place of those that were there, and shows the first.
@@ -70,14 +104,8 @@ export function gallery({ root, area, samples, onshow, onnew, onsample, fault })
 
   function thumb(picture, place, all) {
     const name = words.picture(picture.name, place + 1, all.length);
-    const canvas = drawn.get(picture) ?? make("canvas", { width: THUMB, height: THUMB });
-    if (picture.bitmap && !drawn.has(picture)) {
-      const scale = Math.max(THUMB / picture.width, THUMB / picture.height);
-      const [width, height] = [picture.width * scale, picture.height * scale];
-      canvas.getContext("2d").drawImage(picture.bitmap, (THUMB - width) / 2, (THUMB - height) / 2, width, height);
-    }
-    drawn.set(picture, canvas);
-    const each = make("button", { type: "button", "aria-label": name, title: picture.name }, canvas);
+    shrink(picture);
+    const each = make("button", { type: "button", "aria-label": name, title: picture.name }, drawn.get(picture));
     each.addEventListener("click", () => choose(picture));
     thumbs.set(picture, each);
     return each;
@@ -164,6 +192,7 @@ export function gallery({ root, area, samples, onshow, onnew, onsample, fault })
       say(each.lastChild, words_);
     },
     close() {
+      adding += 1;
       document.removeEventListener("paste", pasted);
       for (const event of ["dragover", "dragleave", "drop"]) area.removeEventListener(event, over);
       if (dialog.open) dialog.close();

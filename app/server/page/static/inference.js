@@ -14,12 +14,16 @@ export class InferenceFailure extends Error {
   }
 }
 
-// Pictures in base64, made once.
-const encodings = new WeakMap();
+// The last pictures in base64, made once.
+const encodings = new Map();
+const MOST_ENCODED = 4;
 
 function encodingOf(picture) {
-  if (!encodings.has(picture)) encodings.set(picture, base64Of(picture.blob));
-  return encodings.get(picture);
+  const encoding = encodings.get(picture) ?? base64Of(picture.blob);
+  encodings.delete(picture);
+  encodings.set(picture, encoding);
+  if (encodings.size > MOST_ENCODED) encodings.delete(encodings.keys().next().value);
+  return encoding;
 }
 
 // The body of what a protocol wrote: text, or a picture as it is.
@@ -39,13 +43,14 @@ export async function exchangeBy(id, { root, signal, ...exchange }) {
   const began = performance.now();
   let response;
   try {
-    response = await fetch(url, { method: "POST", headers: written.headers, body, signal });
+    // A type that no page of another site could send unasked, where the protocol has none.
+    const headers = { "Content-Type": "application/json", ...written.headers };
+    response = await fetch(url, { method: "POST", headers, body, signal });
     const answer = await response.text();
     const milliseconds = performance.now() - began;
-    const headers = Object.fromEntries(response.headers);
     return {
       request: { method: "POST", url: url.href, headers: written.headers, body },
-      response: { status: response.status, headers, text: answer },
+      response: { status: response.status, headers: Object.fromEntries(response.headers), text: answer },
       milliseconds,
     };
   } catch (error) {
@@ -88,7 +93,12 @@ export async function infer(exchange) {
   const sort = sortOf(exchange.model.task_type);
   const found = await exchangeBy(sort === "tensor" ? "v2" : "chariot", exchange);
   if (found.response.status !== 200) throw new InferenceFailure(refusal(found.response), found.response.status, found);
-  const outputs = records(exchange.catalogue, sort, found.response.text);
+  let outputs;
+  try {
+    outputs = records(exchange.catalogue, sort, found.response.text);
+  } catch {
+    throw new InferenceFailure(text.try.unintelligible, found.response.status, found);
+  }
   return { outputs, milliseconds: found.milliseconds, exchange: found };
 }
 

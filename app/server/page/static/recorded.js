@@ -149,7 +149,7 @@ function open(main, tools) {
     const summary = summaryOf(task, records, 0);
     const key = make("span", { class: "swatch" });
     key.style.background = colourOf(summary.labels[0]);
-    return { told: [key, make("span", {}, summary.text)], score: summary.score };
+    return { told: [key, make("span", { class: "brief" }, summary.shown)], score: summary.score };
   }
 
   // The opened one is part of the address, and goes from it quietly.

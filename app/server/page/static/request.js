@@ -85,6 +85,8 @@ function open(main, tools) {
       data = given;
       parameters = session.model === model.name ? session.parameters : defaults(model);
       write();
+      const name = asked.get("model");
+      if (name !== null && name !== model.name) fault.tell(text.try.notReady(name));
     } catch (error) {
       body.hidden = true;
       fault.fail(error.message);

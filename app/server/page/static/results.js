@@ -21,7 +21,7 @@ export function recordList({ onhover = () => {} } = {}) {
     bar.firstChild.style.background = colourOf(tone);
     const swatch = make("span", { class: "swatch" });
     swatch.style.background = colourOf(tone);
-    const name = make("span", { class: "label" }, label);
+    const name = make("span", { class: "label", title: label }, label);
     const button = make("button", { type: "button" }, swatch, name, bar, make("span", {}, words.score_(score)));
     for (const event of ["pointerenter", "focus", "click"]) button.addEventListener(event, () => onhover(index));
     for (const event of ["pointerleave", "blur"]) button.addEventListener(event, () => onhover(null));

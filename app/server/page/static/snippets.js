@@ -2,9 +2,17 @@
 
 import { Picture, addressOf, bodyText } from "./protocols.js";
 
+// What a terminal would act on, what ends a line and so a here-document, and what turns the order of what is read.
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+
+function escaped(character) {
+  return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+}
+
 // Whatever it holds, a shell takes it as one word; a name that begins with a dash is no option.
 function quoted(word) {
-  return `'${word.replaceAll("'", "'\\''")}'`;
+  if (word.search(UNSEEN) < 0) return `'${word.replaceAll("'", "'\\''")}'`;
+  return `$'${word.replace(/[\\']/g, "\\$&").replace(UNSEEN, escaped)}'`;
 }
 
 function fileOf(name) {
@@ -18,7 +26,7 @@ export function curl(written, { root, catalogue, data }) {
   if (written.raw !== null) return `${command} \\\n  --data-binary @- < ${quoted(fileOf(data[written.raw].name))}`;
   const picture = (index) => `$(base64 < ${quoted(fileOf(data[index].name))} | tr -d '\\n')`;
   // What a shell would read in a here-document.
-  const plain = (part) => part.replace(/[\\$`]/g, "\\$&");
+  const plain = (part) => part.replace(UNSEEN, escaped).replace(/[\\$`]/g, "\\$&");
   const lines = (written.body.lines ?? [written.body]).map((each) => bodyText(each, picture, plain));
   return `${command} \\\n  --data-binary @- <<JSON\n${lines.join("\n")}\nJSON`;
 }
@@ -75,7 +83,7 @@ function reader(data) {
 
 // JSON's texts are Python's.
 function string(value) {
-  return JSON.stringify(value);
+  return JSON.stringify(value).replace(UNSEEN, escaped);
 }
 
 const WORDS = new Map([

@@ -1,6 +1,6 @@
 // Every word that the page shows.
 
-import { count, duration } from "./format.js";
+import { count, duration, isolated } from "./format.js";
 
 export const text = {
   product: "Charioteer",
@@ -196,6 +196,8 @@ export const text = {
     copied: "Copied",
     unreachable: "The server cannot be reached",
     refused: (status) => `The server answered with status ${status}`,
+    unintelligible: "The answer cannot be read. Something between this page and the server may have cut it short",
+    notReady: (name) => `No model called ${name} is ready here. The view Models says what there is.`,
     unreadable: "The file cannot be read",
     noSample: (name) => `The sample ${name} is not there`,
     noModels: "No model is ready. The view Models says why.",
@@ -223,6 +225,7 @@ export const text = {
     sample: (name) => `Sample ${name}`,
     pictures: "Pictures",
     picture: (name, place, all) => `${name}, ${place} of ${all}`,
+    reading: (done, all) => `Reading pictures, ${count(done)} of ${count(all)} …`,
     remove: "Remove all",
     shown: (name) => `${name} with what was found in it`,
     parameters: "Parameters",
@@ -231,7 +234,7 @@ export const text = {
     most: "Findings at most",
     everything: "all",
     labels: "Labels",
-    hide: (label, number) => `${label} (${number})`,
+    hide: (label, number) => `${isolated(label)} (${number})`,
     names: {
       top_k: "Best tokens (top_k)",
       candidate_labels: "Classes to look for",

@@ -16,12 +16,12 @@ const PARTS = { picture: picturePart, question: questionPart, text: textPart, te
 export const tryView = { id: ID, title: words.title, open };
 
 function open(main, tools) {
-  const fault = notice();
+  const [fault, lost] = [notice(), notice()];
   const select = choice([], (model) => tools.go(ID, { model }));
   const about = make("span", { class: "hint" });
   const body = make("div");
   const picking = make("div", { class: "picking" }, field(words.model, select), about);
-  main.append(make("div", { class: "toolbar" }, make("h1", {}, words.title), picking), fault.element, body);
+  main.append(make("div", { class: "toolbar" }, make("h1", {}, words.title), picking), lost.element, fault.element, body);
   let catalogue = null;
   let part = null;
   let parameters = new URLSearchParams();
@@ -48,7 +48,9 @@ function open(main, tools) {
   }
 
   function show() {
-    const model = chosen(catalogue, parameters.get("model") ?? session.model);
+    const asked = parameters.get("model");
+    const model = chosen(catalogue, asked ?? session.model);
+    lost.tell(asked === null || asked === model.name ? "" : words.notReady(asked));
     select.value = model.name;
     about.textContent = words.tasks[model.task_type] ?? model.task_type;
     if (part === null || session.model !== model.name || part.model !== model.name) {

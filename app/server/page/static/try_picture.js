@@ -131,6 +131,7 @@ export function picturePart({ root, go, catalogue, model, fault, area }) {
     const parts = [words.found(number, records.length, Math.round(milliseconds))];
     if (!number) parts.push(words.none);
     if (located && records.length >= most) parts.push(words.cut(most));
+    if (parts.length > 1) parts[0] += ".";
     say(status, parts.join(" "));
   }
 
@@ -151,6 +152,7 @@ export function picturePart({ root, go, catalogue, model, fault, area }) {
           refresh();
         });
         each.setAttribute("aria-pressed", !hidden.has(label));
+        each.title = label;
         return each;
       }),
     );

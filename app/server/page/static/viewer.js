@@ -11,12 +11,16 @@ const FARTHEST_MOVE = 40;
 const NEAR = 6;
 // Beyond so many screen pixels for one of the picture, its pixels are shown as squares.
 const SQUARES = 3;
+// What takes longer to paint than a frame has is moved as it is, and painted where it comes to rest.
+const HEAVY = 3000;
+const REST = 100;
 
 export function viewer({ label }) {
-  const [ground, over] = [make("canvas", { class: "ground" }), make("canvas", { class: "over" })];
+  // One over the other: the picture, what was found in it, and what of that is pointed at.
+  const [ground, over, top] = ["ground", "over", "top"].map((name) => make("canvas", { class: name }));
   const zoom = make("output", { class: "zoom" });
   const keys = make("span", { class: "hint" }, words.keys);
-  const stage = make("div", { class: "stage", tabindex: "0", role: "group", "aria-label": label }, ground, over);
+  const stage = make("div", { class: "stage", tabindex: "0", role: "group", "aria-label": label }, ground, over, top);
   const tools = make(
     "div",
     { class: "viewer-tools", role: "group", "aria-label": words.zoom },
@@ -35,7 +39,8 @@ export function viewer({ label }) {
   let chosen = null;
   let haze = { bitmap: null, opacity: 0 };
   let place = { scale: 1, x: 0, y: 0 };
-  let [fitted, dirty, waiting] = [true, { ground: false, over: false }, false];
+  let [fitted, dirty, waiting] = [true, {}, false];
+  let [heavy, painted, resting] = [false, place, 0];
   const pointers = new Map();
   let pinch = 0;
   const self = { element, show, shapes: setShapes, overlay, choose, place: () => ({ ...place }), restore, fit, close };
@@ -56,7 +61,9 @@ export function viewer({ label }) {
       waiting = false;
       if (dirty.ground) drawGround();
       if (dirty.over) drawOver();
-      dirty = { ground: false, over: false };
+      else if (dirty.moved) carryOver();
+      if (dirty.top || dirty.moved) drawTop();
+      dirty = {};
     });
   }
 
@@ -86,12 +93,36 @@ export function viewer({ label }) {
   }
 
   function drawOver() {
+    clearTimeout(resting);
     const [context, ratio] = cleared(over);
+    over.style.transform = "";
+    painted = place;
     if (picture === null) return;
-    const [left, top] = [-place.x / place.scale, -place.y / place.scale];
-    const [right, bottom] = [left + stage.clientWidth / place.scale, top + stage.clientHeight / place.scale];
-    const near = shapes.filter(({ bounds: [l, t, r, b] }) => r >= left && l <= right && b >= top && t <= bottom);
-    paint(context, near, { scale: place.scale * ratio, unit: ratio, chosen, width: picture.width });
+    const [left, above] = [-place.x / place.scale, -place.y / place.scale];
+    const [right, below] = [left + stage.clientWidth / place.scale, above + stage.clientHeight / place.scale];
+    const near = shapes.filter(({ bounds: [l, t, r, b] }) => r >= left && l <= right && b >= above && t <= below);
+    paint(context, near, { scale: place.scale * ratio, unit: ratio, width: picture.width });
+  }
+
+  function carryOver() {
+    if (!heavy) {
+      drawOver();
+      return;
+    }
+    const grown = place.scale / painted.scale;
+    const [x, y] = [place.x - painted.x * grown, place.y - painted.y * grown];
+    over.style.transform = `translate(${x}px, ${y}px) scale(${grown})`;
+    clearTimeout(resting);
+    resting = setTimeout(() => redraw("over"), REST);
+  }
+
+  function drawTop() {
+    const [context, ratio] = cleared(top);
+    const found = chosen === null ? [] : shapes.filter((each) => each.index === chosen);
+    stage.classList.toggle("choosing", found.length > 0);
+    if (picture !== null) {
+      paint(context, found, { scale: place.scale * ratio, unit: ratio, strong: true, width: picture.width });
+    }
   }
 
   // Halves of a large picture, so that a small view of it costs little and looks smooth.
@@ -122,12 +153,14 @@ export function viewer({ label }) {
     [shapes, chosen, haze] = [[], null, { bitmap: null, opacity: 0 }];
     stage.style.setProperty("--ratio", next?.height ? next.width / next.height : "");
     fit();
+    redraw("over", "top");
     if (next !== null) halve(next);
   }
 
   function setShapes(next) {
     shapes = next;
-    redraw("over");
+    heavy = shapes.reduce((sum, { rings }) => sum + rings.reduce((all, ring) => all + ring.length, 10), 0) > HEAVY;
+    redraw("over", "top");
   }
 
   function overlay(bitmap, opacity) {
@@ -138,14 +171,14 @@ export function viewer({ label }) {
   function choose(index) {
     if (index === chosen) return;
     chosen = index;
-    redraw("over");
+    redraw("top");
   }
 
   function move(next, told = true) {
     place = next;
     stage.classList.toggle("fitted", fitted);
     say(zoom, `${Math.round(100 * place.scale)} %`);
-    redraw("ground", "over");
+    redraw("ground", "moved");
     if (told) self.onplace({ ...place });
   }
 
@@ -184,8 +217,8 @@ export function viewer({ label }) {
   }
 
   function at(event) {
-    const { left, top } = stage.getBoundingClientRect();
-    return [event.clientX - left, event.clientY - top];
+    const box = stage.getBoundingClientRect();
+    return [event.clientX - box.left, event.clientY - box.top];
   }
 
   function point(event) {
@@ -258,17 +291,18 @@ export function viewer({ label }) {
 
   const observer = new ResizeObserver(() => {
     const ratio = window.devicePixelRatio || 1;
-    for (const canvas of [ground, over]) {
+    for (const canvas of [ground, over, top]) {
       canvas.width = Math.round(stage.clientWidth * ratio);
       canvas.height = Math.round(stage.clientHeight * ratio);
     }
     if (fitted) fit();
-    else redraw("ground", "over");
+    redraw("ground", "over", "top");
   });
   observer.observe(stage);
 
   function close() {
     forget();
+    clearTimeout(resting);
     observer.disconnect();
   }
 

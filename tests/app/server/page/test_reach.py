@@ -97,6 +97,11 @@ def test_no_other_call_is_made(client: httpx.Client, path: str) -> None:
     assert client.get(path).status_code in (404, 405)
 
 
+@pytest.mark.parametrize("path", ["/page/models.json", "/inferences", f"{TENSORFLOW_SERVING}/v1/models/half_plus_two"])
+def test_a_name_that_is_not_this_machines_reaches_nothing(client: httpx.Client, path: str) -> None:
+    assert client.get(path, headers={"Host": "evil.example"}).status_code == 403
+
+
 def test_what_is_switched_off_is_not_reached() -> None:
     arguments = ("--model", "fixtures/models/half_plus_two", "--no-grpc", "--no-tensorflow-serving")
     with serving(*arguments) as server:
