@@ -7,7 +7,7 @@ import msgspec
 
 from app.settings.model import ModelError
 
-__all__ = ("CPU", "Device", "device_called")
+__all__ = ("CPU", "Device", "device_called", "devices_called")
 
 _CPU_PROVIDER = "CPUExecutionProvider"
 _KINDS = {
@@ -41,8 +41,22 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 CPU = Device(name="cpu")
 
 
+def devices_called(name: str, available: Sequence[str]) -> Sequence[Device]:
+    """What settings mean by `name`, best first: one device, or for `auto` every kind that this ONNX Runtime has.
+
+    Args:
+        name: `cpu`, `cuda:1`, `tensorrt:0`, `openvino:GPU`, `coreml`, or `auto`.
+        available: the execution providers of this ONNX Runtime.
+
+    Raises:
+        ModelError: as `device_called`.
+    """
+    kinds = [kind for kind in _PREFERENCE if _KINDS[kind] in available] if name == "auto" else [name]
+    return [device_called(kind, available) for kind in kinds]
+
+
 def device_called(name: str, available: Sequence[str]) -> Device:
-    """The device that settings call `name`: `cpu`, `cuda:1`, `tensorrt:0`, `openvino:GPU`, `coreml`, or `auto`.
+    """The device that settings call `name`: `cpu`, `cuda:1`, `tensorrt:0`, `openvino:GPU` or `coreml`.
 
     Args:
         name: of the device.
@@ -51,8 +65,6 @@ def device_called(name: str, available: Sequence[str]) -> Device:
     Raises:
         ModelError: when this ONNX Runtime has no provider for it.
     """
-    if name == "auto":
-        name = next(kind for kind in _PREFERENCE if _KINDS[kind] in available)
     found = _NAMED.fullmatch(name)
     provider = _KINDS.get(found["kind"]) if found else None
     if found is None or provider is None:

@@ -7,6 +7,7 @@ import os
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.runtimes.onnxruntime.binding import run_bound
-from app.runtimes.onnxruntime.devices import CPU, Device, device_called
+from app.runtimes.onnxruntime.devices import CPU, Device, devices_called
 from app.settings.model import ModelError, OnnxRuntimeSettings
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.tensor import Datatype, TensorSpec
@@ -78,10 +79,9 @@ class Session:
         # The framework costs 50 MB and a tenth of a second, which a server without ONNX models should not pay.
         framework = _framework()
         available = framework.get_available_providers()
-        devices = [device_called(name, available) for name in settings.devices or (CPU.name,)]
         self._instances = [
-            _instance(framework, file, device, settings.threads)
-            for device in devices
+            _instance(framework, file, devices_called(name, available), settings.threads)
+            for name in settings.devices or (CPU.name,)
             for _ in range(settings.instances)
         ]
         self._lock = threading.Lock()
@@ -144,7 +144,16 @@ class _Instance:
         self.calls = 0
 
 
-def _instance(framework: Any, file: Path, device: Device, threads: int) -> _Instance:
+def _instance(framework: Any, file: Path, devices: Sequence[Device], threads: int) -> _Instance:
+    """The graph on the first of the devices that starts: a GPU may be missing though the framework is made for one."""
+    *others, last = devices
+    for device in others:
+        with suppress(ModelError):
+            return _instance_on(framework, file, device, threads)
+    return _instance_on(framework, file, last, threads)
+
+
+def _instance_on(framework: Any, file: Path, device: Device, threads: int) -> _Instance:
     options = framework.SessionOptions()
     # Requests are the unit of parallelism: more threads inside a call would fight for the same cores under load.
     options.intra_op_num_threads = threads

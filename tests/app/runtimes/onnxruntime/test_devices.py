@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 
 from app.runtimes.onnxruntime.binding import run_bound
-from app.runtimes.onnxruntime.devices import CPU, device_called
+from app.runtimes.onnxruntime.devices import CPU, device_called, devices_called
 from app.runtimes.onnxruntime.session import Session
 from app.settings.model import ModelError, OnnxRuntimeSettings
 from tests.app.runtimes.onnxruntime import graphs
@@ -19,7 +19,7 @@ PLAIN = ("AzureExecutionProvider", "CPUExecutionProvider")
 
 def test_the_processor_is_always_there() -> None:
     assert device_called("cpu", PLAIN) == CPU
-    assert device_called("auto", PLAIN) == CPU
+    assert devices_called("auto", PLAIN) == [CPU]
 
 
 def test_a_gpu_has_a_number_and_falls_back_for_what_it_cannot() -> None:
@@ -31,7 +31,7 @@ def test_a_gpu_has_a_number_and_falls_back_for_what_it_cannot() -> None:
 
 
 def test_the_best_device_is_a_gpu_but_no_engine_is_built_unasked() -> None:
-    assert device_called("auto", CUDA).name == "cuda"
+    assert [each.name for each in devices_called("auto", CUDA)] == ["cuda", "cpu"]
     engine = device_called("tensorrt:2", CUDA)
     assert engine.providers == ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
     assert engine.options == [{"device_id": "2"}, {"device_id": "2"}, {}]
@@ -40,7 +40,7 @@ def test_the_best_device_is_a_gpu_but_no_engine_is_built_unasked() -> None:
 def test_others_have_names_of_their_own() -> None:
     intel = device_called("openvino:GPU", ("OpenVINOExecutionProvider", "CPUExecutionProvider"))
     assert intel.options == [{"device_type": "GPU"}, {}]
-    apple = device_called("auto", ("CoreMLExecutionProvider", "CPUExecutionProvider"))
+    apple = devices_called("auto", ("CoreMLExecutionProvider", "CPUExecutionProvider"))[0]
     assert apple.providers[0] == "CoreMLExecutionProvider"
 
 
@@ -69,7 +69,7 @@ def test_a_gpu_is_numbered() -> None:
 
 def test_copies_of_a_model_share_the_calls(tmp_path: Path) -> None:
     file = graphs.channel_means(tmp_path / "model.onnx")
-    session = Session(file, OnnxRuntimeSettings(devices=("cpu", "cpu"), instances=2, threads=2))
+    session = Session(file, OnnxRuntimeSettings(devices=("cpu", "auto"), instances=2, threads=2))
     pictures = np.random.default_rng(0).random((1, 3, 8, 8), np.float32)
     feeds = {session.inputs[0].name: pictures}
     expected = Session(file).run(feeds)[0]
