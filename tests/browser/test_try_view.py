@@ -360,7 +360,9 @@ def test_questions_are_answered_piece_by_piece(browser: Browser, server: str) ->
     with looking(browser, f"{server}/#try?model=vlm") as page:
         page.get_by_role("button", name="Ask", exact=True).click()
         expect(page.get_by_role("alert")).to_have_text("Give it a picture first.")
+        expect(page.get_by_role("group", name="Zoom")).to_be_hidden()
         page.get_by_role("button", name="Sample shape.jpg").click()
+        expect(page.get_by_role("group", name="Zoom")).to_be_visible()
         question = page.get_by_role("textbox", name="Question")
         talk = page.get_by_role("log", name="Questions and answers")
         page.evaluate(
