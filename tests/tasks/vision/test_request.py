@@ -2,6 +2,7 @@
 
 import re
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ def pixels(*shape: int) -> Tensor:
     return Tensor(name="a", datatype=Datatype.UINT8, data=np.zeros(shape, np.uint8))
 
 
-def read(tensor: InputTensor, **limits: int) -> list[Image]:
+def read(tensor: InputTensor, **limits: Any) -> list[Image]:
     """Read an input by itself."""
     return read_images(tensor, PixelBudget(Limits(**limits)), "inputs[0]")
 
