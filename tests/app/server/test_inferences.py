@@ -116,7 +116,7 @@ def test_a_picture_that_is_not_kept_is_told(client: TestClient[Litestar], name: 
         ("near=1", "near: Expected latitude,longitude,kilometres"),
         ("polygon=%7B", "polygon: Expected GeoJSON"),
         ("model=a&model=b", "model: Expected it once"),
-        ("modell=a", "'modell': Expected one of after, base-id"),
+        ("modelname=a", "'modelname': Expected one of after, base-id"),
         ("label=%00", "label: Expected text without zero characters"),
         ("&".join(["where=a%3D1"] * 1000), "where: Expected at most 32 conditions"),
     ],
