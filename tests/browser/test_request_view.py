@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import DESKTOP, PHONE, Scheme, Size, fits, looking
@@ -264,6 +264,20 @@ def test_tensors_and_texts_of_tensors(
             assert said in answer
             assert said in run_shell(pasted(page, "curl"), tmp_path)
             assert said in run_python(pasted(page, "Python"), tmp_path)
+
+
+def test_a_protocol_that_is_chosen_before_the_models_are_known(browser: Browser, server: str) -> None:
+    with looking(browser, f"{server}/#metrics") as page:
+        held: list[Route] = []
+        page.route("**/page/models.json", lambda route: held.append(route))
+        page.goto(f"{server}/#request?model=greeter")
+        button = page.get_by_role("button", name="V2 JSON", exact=True)
+        button.click()
+        expect(page).to_have_url(f"{server}/#request?model=greeter&protocol=v2")
+        for route in held:
+            route.continue_()
+        expect(button).to_have_attribute("aria-pressed", "true")
+        expect(page.get_by_role("group", name="Request", exact=True)).to_contain_text("/v2/models/greeter/infer")
 
 
 def test_texts(browser: Browser, server: str, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ function open(main, tools) {
   const tabs = switcher(
     words.protocol,
     ALL.map((id) => [id, words.protocols[id]]),
-    (id) => tools.go(ID, { model: model.name, protocol: id }),
+    (id) => tools.go(ID, { ...asked(), protocol: id }),
   );
   const about = make("p", { class: "hint" });
   const note = make("p", { class: "hint" });
@@ -65,29 +65,40 @@ function open(main, tools) {
   let [data, parameters] = [[], {}];
   let sending = new AbortController();
   let closed = false;
+  let wanted = new URLSearchParams();
 
   const exchange = () => ({ root: tools.root, catalogue, model, data, parameters });
 
-  async function show(asked) {
+  // Somebody may choose a protocol before the models are known.
+  function asked() {
+    const name = model?.name ?? wanted.get("model");
+    return name === null ? {} : { model: name };
+  }
+
+  async function show() {
     fault.clear();
-    const found = chosen(catalogue, asked.get("model") ?? session.model);
+    const mine = wanted;
+    const found = chosen(catalogue, mine.get("model") ?? session.model);
     if (found === undefined) {
       fault.tell(text.try.noModels);
       return;
     }
-    protocol = ALL.includes(asked.get("protocol")) ? asked.get("protocol") : ALL[0];
+    protocol = ALL.includes(mine.get("protocol")) ? mine.get("protocol") : ALL[0];
     tabs.choose(protocol);
     select.value = found.name;
     sending.abort();
     try {
       const given = await dataFor(found);
+      // Somebody may have chosen another meanwhile.
+      if (mine !== wanted) return;
       model = found;
       data = given;
       parameters = session.model === model.name ? session.parameters : defaults(model);
       write();
-      const name = asked.get("model");
+      const name = mine.get("model");
       if (name !== null && name !== model.name) fault.tell(text.try.notReady(name));
     } catch (error) {
+      if (mine !== wanted) return;
       body.hidden = true;
       fault.fail(error.message);
     }
@@ -174,15 +185,14 @@ function open(main, tools) {
       catalogue = found;
       tools.about(text.version(catalogue.version));
       select.fill(choices(catalogue).map(({ name }) => [name, name]));
-      show(wanted);
+      show();
     },
     (error) => fault.fail(error.message),
   );
-  let wanted = new URLSearchParams();
   return {
     change(next) {
       wanted = next;
-      if (catalogue !== null) show(next);
+      if (catalogue !== null) show();
     },
     close() {
       closed = true;
