@@ -48,8 +48,10 @@ def looking(
         yield page
         origin = re.match(r"http://[^/]+/", f"{url}/")
         assert origin is not None
-        assert [each for each in asked if not each.startswith((origin[0], f"blob:{origin[0]}", "data:"))] == []
-        assert broken or complaints == []
+        strangers = [each for each in asked if not each.startswith((origin[0], f"blob:{origin[0]}", "data:"))]
+        # pytest explains only what stands in a test's own file.
+        assert strangers == [], strangers
+        assert broken or complaints == [], complaints
     finally:
         context.close()
 
