@@ -1,9 +1,9 @@
 """What the server shows of its recordings."""
 
-import ipaddress
 from typing import TYPE_CHECKING
 
 from app.server.inferences import Inferences
+from app.server.loopback import names_loopback
 from app.settings.server import ServerSettings
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def served_inferences(settings: ServerSettings) -> Inferences:
         return Inferences(None, "This server records nothing: --record says where to")
     allowed = settings.serve_inferences
     if allowed is None:
-        allowed = _is_loopback(settings.host)
+        allowed = names_loopback(settings.host)
     if not allowed:
         return Inferences(None, "This server does not show its recordings: --serve-inferences lets it")
     store, images = settings.record, settings.record_images
@@ -37,12 +37,3 @@ def served_inferences(settings: ServerSettings) -> Inferences:
         return Reader(read_address(store), images, _SECONDS)
 
     return Inferences(opened)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

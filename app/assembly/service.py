@@ -24,7 +24,7 @@ from app.protocols.tensorflow_serving.routes import TensorFlowServing
 from app.server.asgi import create_app, create_listener_app
 from app.server.grpc import GrpcServer
 from app.server.loading import ModelLoading
-from app.server.page.control import names_loopback
+from app.server.loopback import names_loopback
 from app.server.page.page import Page
 from app.server.page.reach import Reach
 from app.server.polling import polling

@@ -1,12 +1,11 @@
 """Requests that another site's page has a browser send."""
 
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
 import msgspec
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from app.server.page.control import names_loopback
+from app.server.loopback import hostname_of, names_loopback
 from app.settings.server import ServerSettings
 
 __all__ = ("only_for_this_machine", "without_cross_site")
@@ -79,11 +78,15 @@ def _is_foreign(headers: Headers) -> bool:
 
 
 def _is_rebound(path: str, headers: Headers) -> bool:
-    if b"sec-fetch-site" in headers or names_loopback(_hostname(headers.get(b"host", b""))):
+    if b"sec-fetch-site" in headers or names_loopback(_host_named(headers)):
         return False
     # The routes take several slashes for one.
     path = f"/{path.lstrip('/')}"
     return b"origin" in headers or path.startswith(_PRIVATE) or (path == "/" and _wants_page(headers))
+
+
+def _host_named(headers: Headers) -> str:
+    return hostname_of(f"//{headers.get(b'host', b'').decode('latin-1')}")
 
 
 def _wants_page(headers: Headers) -> bool:
@@ -93,13 +96,6 @@ def _wants_page(headers: Headers) -> bool:
 def _bare(netloc: bytes) -> bytes:
     """A host with its port, where that is not the usual one."""
     return netloc.strip().lower().removesuffix(b":80").removesuffix(b":443")
-
-
-def _hostname(host: bytes) -> str:
-    try:
-        return urlsplit(f"//{host.decode('latin-1')}").hostname or ""
-    except ValueError:
-        return ""
 
 
 def _answer(message: str) -> tuple[dict[str, object], dict[str, object]]:

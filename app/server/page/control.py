@@ -5,10 +5,8 @@ browser that runs on this machine: such a page can send simple requests to any a
 address (DNS rebinding), but it can neither send a header of its own choice to another origin, nor choose `Host`.
 """
 
-import ipaddress
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 from litestar import Response, get, post
@@ -18,9 +16,10 @@ from app.engine.registry import Registration
 from app.engine.repository import Repository
 from app.protocols.protocol import HttpRequest, json_response
 from app.protocols.status import http_status
+from app.server.loopback import hostname_of, names_loopback
 from tasks.exchange.error import InferenceError
 
-__all__ = ("PAGE_HEADER", "REPOSITORY_PATH", "Control", "Version", "names_loopback")
+__all__ = ("PAGE_HEADER", "REPOSITORY_PATH", "Control", "Version")
 
 REPOSITORY_PATH = "/page/repository"
 
@@ -77,7 +76,7 @@ class Control:
         opened = headers.get(PAGE_HEADER, "")
         if not opened or not _same_site(headers):
             return "Only the page itself may load and unload models here"
-        names = (_hostname(f"//{headers.get('host', '')}"), _hostname(opened))
+        names = (hostname_of(f"//{headers.get('host', '')}"), hostname_of(opened))
         if self._admin is None and not all(names_loopback(each) for each in names):
             return "Only a browser on the server's own machine may load and unload models; --page-admin says otherwise"
         return ""
@@ -113,27 +112,12 @@ class Control:
         return json_response(b"{}")
 
 
-def names_loopback(host: str) -> bool:
-    """Whether a host, without its port, is this machine's own: ``localhost``, or an address of the loopback range."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def _same_site(headers: Mapping[str, str]) -> bool:
     """Whether a browser says that the request comes from a page of this very origin, or is silent about it."""
     if site := headers.get("sec-fetch-site"):
         return site == "same-origin"
     origin = headers.get("origin")
     return origin is None or origin.partition("://")[2] == headers.get("host", "")
-
-
-def _hostname(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
 
 
 def _version(registration: Registration) -> Version:

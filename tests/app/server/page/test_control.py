@@ -15,7 +15,8 @@ from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.protocols import protocols_beside
 from app.server.asgi import create_app
-from app.server.page.control import Control, names_loopback
+from app.server.loopback import names_loopback
+from app.server.page.control import Control
 from app.server.page.page import Page
 from app.settings.model import ModelSettings, ModelSource
 from tasks.exchange.limits import Limits
