@@ -129,9 +129,9 @@ class BoundServable(Generic[InputT, PredictionT]):
             read_parameters(task.parameters_type, defaults)
         except InferenceError as error:
             raise ModelError(f"model-settings.json: {error}") from None
-        self._task = task
-        self._model = self._gathered = model
-        self._defaults = defaults
+        self.task = task
+        self.model = self._gathered = model
+        self.defaults = defaults
         self._detail = detail
         self._streaming = cast("StreamingTask[InputT, PredictionT]", task) if isinstance(task, StreamingTask) else None
         self.streams = self._streaming is not None
@@ -140,43 +140,28 @@ class BoundServable(Generic[InputT, PredictionT]):
         self.parameters_type = task.parameters_type
         self.outputs = task.outputs
 
-    @property
-    def task(self) -> Task[InputT, PredictionT]:
-        """What reads requests and narrows predictions."""
-        return self._task
-
-    @property
-    def model(self) -> Model[InputT, PredictionT]:
-        """The model alone, without what `batched` puts before it."""
-        return self._model
-
-    @property
-    def defaults(self) -> Mapping[str, object]:
-        """Request parameters that the model's settings give."""
-        return self._defaults
-
     def batched(self, max_size: int, max_delay: float) -> Self:
         """The same, gathering the inputs of several requests (`BatchingModel`); streams and explanations do not."""
         servable = copy(self)
-        servable._gathered = BatchingModel(self._model, max_size, max_delay)
+        servable._gathered = BatchingModel(self.model, max_size, max_delay)
         return servable
 
     def answer(self, request: InferenceRequest, limits: Limits, /) -> Answered:
         return self._answer(request, self._bounds(limits), self._gathered)[0]
 
     def find(self, request: InferenceRequest, limits: Limits, label: str | None, most: int, /) -> Findings:
-        if not isinstance(self._task, ExplainableTask):
-            task_type = self._task.task_type
+        if not isinstance(self.task, ExplainableTask):
+            task_type = self.task.task_type
             message = f"Model {request.model_name!r} ({task_type}) gives no answers that a part of a picture explains"
             raise InferenceError(ErrorKind.UNSUPPORTED, message)
-        task = cast("ExplainableTask[InputT, PredictionT]", self._task)
-        answered, groups, predictions = self._answer(request, limits, self._model)
+        task = cast("ExplainableTask[InputT, PredictionT]", self.task)
+        answered, groups, predictions = self._answer(request, limits, self.model)
         raw = iter(predictions)
         subjects = [
             [
                 Subject(
-                    task=self._task,
-                    model=partial(_predicted, self._model),
+                    task=self.task,
+                    model=partial(_predicted, self.model),
                     item=item,
                     targets=task.targets(next(raw), cast("PredictionT", refined), label, most),
                 )
@@ -188,14 +173,14 @@ class BoundServable(Generic[InputT, PredictionT]):
 
     def answer_singly(self, request: InferenceRequest, limits: Limits, /) -> Generator[Answered]:
         started = time.perf_counter_ns()
-        groups = self._task.decode(request, self._defaults, self._bounds(limits))
+        groups = self.task.decode(request, self.defaults, self._bounds(limits))
         decoded = time.perf_counter_ns() - started
         for group in groups:
             for index, item in enumerate(group.items):
                 began = time.perf_counter_ns()
-                (prediction,) = _predicted(self._model, [item])
+                (prediction,) = _predicted(self.model, [item])
                 modelled = time.perf_counter_ns()
-                refined = self._task.refine(item, prediction)
+                refined = self.task.refine(item, prediction)
                 output = InferenceOutput(name=group.name, predictions=[refined], parameters=group.parameters)
                 refine = time.perf_counter_ns() - modelled
                 timings = Timings(decode=decoded, model=modelled - began, refine=refine)
@@ -205,10 +190,10 @@ class BoundServable(Generic[InputT, PredictionT]):
 
     def stream(self, request: InferenceRequest, limits: Limits, /) -> TextStream:
         if self._streaming is None:
-            message = f"Model {request.model_name!r} ({self._task.task_type}) does not answer in text; ask it to infer"
+            message = f"Model {request.model_name!r} ({self.task.task_type}) does not answer in text; ask it to infer"
             raise InferenceError(ErrorKind.UNSUPPORTED, message)
         started = time.perf_counter_ns()
-        groups = self._task.decode(request, self._defaults, limits)
+        groups = self.task.decode(request, self.defaults, limits)
         places = [
             Place(group.name, group.index, index, item, group.parameters)
             for group in groups
@@ -216,7 +201,7 @@ class BoundServable(Generic[InputT, PredictionT]):
         ]
         items = [item for group in groups for item in group.items]
         decoded = time.perf_counter_ns()
-        stream = self._streaming.stream(items, self._model)
+        stream = self._streaming.stream(items, self.model)
         return TextStream(stream, places, decoded - started, self._streaming.gather)
 
     def _bounds(self, limits: Limits) -> Limits:
@@ -227,12 +212,12 @@ class BoundServable(Generic[InputT, PredictionT]):
     ) -> tuple[Answered, Sequence[InputGroup[InputT]], Sequence[PredictionT]]:
         """The answer, and what it was made of."""
         started = time.perf_counter_ns()
-        groups = self._task.decode(request, self._defaults, limits)
+        groups = self.task.decode(request, self.defaults, limits)
         items = [item for group in groups for item in group.items]
         decoded = time.perf_counter_ns()
         predictions = _predicted(model, items)
         modelled = time.perf_counter_ns()
-        refined = iter([self._task.refine(item, each) for item, each in zip(items, predictions, strict=True)])
+        refined = iter([self.task.refine(item, each) for item, each in zip(items, predictions, strict=True)])
         outputs = [
             InferenceOutput(
                 name=group.name, predictions=[next(refined) for _ in group.items], parameters=group.parameters
