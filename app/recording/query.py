@@ -24,12 +24,10 @@ _CURSOR = re.compile(r"[0-9]{1,18}")
 _LONGEST = 1000
 
 
-class InferenceQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which inferences: those that meet everything that is said here.
+class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said of inferences in the same words by people and by programs.
 
     Attributes:
-        since: the first moment, microseconds since 1970 (UTC).
-        until: the moment behind the last.
         model: its name.
         protocol: the wire protocol's name.
         task_type: of the model.
@@ -40,12 +38,8 @@ class InferenceQuery(msgspec.Struct, frozen=True, kw_only=True):
         max_score: the best that was found (of the label) has this score or a worse one; nothing found is no match.
         error: an `ErrorKind`'s value, `ANY_ERROR` or `NO_ERROR`.
         digest: of the picture.
-        conditions: on metadata.
-        shapes: each holds the place that the metadata name.
     """
 
-    since: int | None = None
-    until: int | None = None
     model: str | None = None
     protocol: str | None = None
     task_type: str | None = None
@@ -56,17 +50,30 @@ class InferenceQuery(msgspec.Struct, frozen=True, kw_only=True):
     max_score: float | None = None
     error: str | None = None
     digest: str | None = None
+
+
+class InferenceQuery(_Wanted, frozen=True, kw_only=True):
+    """Which inferences: those that meet everything that is said here and in `_Wanted`.
+
+    Attributes:
+        since: the first moment, microseconds since 1970 (UTC).
+        until: the moment behind the last.
+        conditions: on metadata.
+        shapes: each holds the place that the metadata name.
+    """
+
+    since: int | None = None
+    until: int | None = None
     conditions: Sequence[Condition] = ()
     shapes: Sequence[Shape] = ()
 
 
-class QueryText(msgspec.Struct, frozen=True, kw_only=True):
+class QueryText(_Wanted, frozen=True, kw_only=True):
     """A query as a person writes it, in options of the command line or parameters of a URL.
 
     Attributes:
         since: a moment (`2026-11-05`, `2026-11-05T12:30:00Z`; UTC where no zone is said), or how long ago (`2h`, `7d`).
         until: the same.
-        model: and so on down to `digest`: as in `InferenceQuery`.
         where: conditions on metadata, as `app.recording.filters` reads them.
         near: `LATITUDE,LONGITUDE,KILOMETRES`.
         box: `SOUTH,WEST,NORTH,EAST`.
@@ -75,16 +82,6 @@ class QueryText(msgspec.Struct, frozen=True, kw_only=True):
 
     since: str | None = None
     until: str | None = None
-    model: str | None = None
-    protocol: str | None = None
-    task_type: str | None = None
-    request_id: str | None = None
-    base_id: str | None = None
-    label: str | None = None
-    min_score: float | None = None
-    max_score: float | None = None
-    error: str | None = None
-    digest: str | None = None
     where: Sequence[str] = ()
     near: str | None = None
     box: str | None = None
