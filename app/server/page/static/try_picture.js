@@ -14,6 +14,7 @@ import { parameterForm } from "./parameters.js";
 import { recordList } from "./results.js";
 import { session } from "./session.js";
 import { text } from "./text.js";
+import { trialOf } from "./trial.js";
 import { viewer } from "./viewer.js";
 
 const words = text.try;
@@ -203,16 +204,5 @@ export function picturePart({ root, go, catalogue, model, fault, area }) {
     downloads,
   );
 
-  return {
-    elements: [make("div", { class: "trial" }, make("div", { class: "showing" }, pictures.element, stage), side)],
-    begin() {
-      if (session.pictures.length && pictures.shown() === null) pictures.put(session.pictures);
-    },
-    sample: (name) => pictures.sample(name),
-    close() {
-      asking.abort();
-      pictures.close();
-      seen.close();
-    },
-  };
+  return trialOf({ pictures, stage, side, seen, stop: () => asking.abort() });
 }

@@ -8,6 +8,7 @@ import { parameterForm } from "./parameters.js";
 import { dialogue, markedText, recordList, tensorList } from "./results.js";
 import { session } from "./session.js";
 import { text } from "./text.js";
+import { trialOf } from "./trial.js";
 import { viewer } from "./viewer.js";
 
 const words = text.try;
@@ -123,18 +124,7 @@ export function questionPart({ root, go, catalogue, model, fault, area }) {
     make("div", { class: "row" }, lookButton(go, model)),
   );
   keep();
-  return {
-    elements: [make("div", { class: "trial" }, make("div", { class: "showing" }, pictures.element, stage), side)],
-    begin() {
-      if (session.pictures.length && pictures.shown() === null) pictures.put(session.pictures);
-    },
-    sample: (name) => pictures.sample(name),
-    close() {
-      box.stop();
-      pictures.close();
-      seen.close();
-    },
-  };
+  return trialOf({ pictures, stage, side, seen, stop: () => box.stop() });
 }
 
 export function textPart({ root, go, catalogue, model, fault }) {

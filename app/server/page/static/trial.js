@@ -1,0 +1,19 @@
+// A way of trying a model on pictures: a gallery with a stage below it, what is beside them, and when they come and go.
+
+import { make } from "./dom.js";
+import { session } from "./session.js";
+
+export function trialOf({ pictures, stage, side, seen, stop }) {
+  return {
+    elements: [make("div", { class: "trial" }, make("div", { class: "showing" }, pictures.element, stage), side)],
+    begin() {
+      if (session.pictures.length && pictures.shown() === null) pictures.put(session.pictures);
+    },
+    sample: (name) => pictures.sample(name),
+    close() {
+      stop();
+      pictures.close();
+      seen.close();
+    },
+  };
+}
