@@ -27,6 +27,7 @@ class GrpcServer:
         port: port to listen on; 0 for any free one.
         max_request_bytes: gRPC refuses a larger message with RESOURCE_EXHAUSTED, compressed ones by their real size.
         drain_timeout: seconds that calls in flight are given at the end.
+        interceptors: what calls go through first.
 
     Attributes:
         port: what it listens on, the real one once started.
@@ -42,6 +43,7 @@ class GrpcServer:
         port: int,
         max_request_bytes: int,
         drain_timeout: float,
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
     ) -> None:
         self.port = port
         self.failure: ListenError | None = None
@@ -50,6 +52,7 @@ class GrpcServer:
         self._host = host
         self._max_request_bytes = max_request_bytes
         self._drain_timeout = drain_timeout
+        self._interceptors = interceptors
         self._server: grpc.aio.Server | None = None
         self._stopping: asyncio.Event | None = None
 
@@ -74,7 +77,8 @@ class GrpcServer:
                 ("grpc.max_send_message_length", -1),
                 # Two servers on one port would share the calls between them, unnoticed.
                 ("grpc.so_reuseport", 0),
-            ]
+            ],
+            interceptors=list(self._interceptors),
         )
         names = [each.service.full_name for each in self._protocols]
         for protocol in self._protocols:

@@ -1,21 +1,18 @@
 """The server process: listener, models, signals, exit."""
 
 import signal
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from types import FrameType
-from typing import Any, cast
 
-import uvicorn
 from litestar import Litestar
-from litestar.types import ASGIApp
 
 from app.server.cross_site import only_for_this_machine, without_cross_site
 from app.server.grpc import GrpcServer
 from app.server.listening import ListenError, listener, shown
 from app.server.loading import ModelLoading
 from app.server.ports import Beside, by_port
+from app.server.transport import http_server
 from app.settings.server import ServerSettings
 
 __all__ = ("run",)
@@ -76,35 +73,11 @@ def run(
             grpc.check()
         others = {port: each.app for port, each in zip(ports[1:], beside, strict=True)}
         guarded = without_cross_site(app, local=only_for_this_machine(settings))
-        server = _server(by_port(guarded, others), settings.drain_timeout, ending)
+        server = http_server(by_port(guarded, others), settings, ending)
         server.run(sockets=bound)
     if grpc is not None and grpc.failure is not None:
         raise grpc.failure
     return usable
-
-
-class _Server(uvicorn.Server):
-    """uvicorn's, which tells when it begins to stop."""
-
-    def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ending = ending
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._ending()
-        await super().shutdown(sockets)
-
-
-def _server(app: ASGIApp, drain_timeout: int, ending: Callable[[], None]) -> uvicorn.Server:
-    config = uvicorn.Config(
-        cast("Any", app),
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=drain_timeout,
-    )
-    return _Server(config, ending)
 
 
 def _ignored(number: int, frame: FrameType | None) -> None:
