@@ -5,6 +5,7 @@ import json
 import sys
 
 from kserve import InferOutput, InferRequest, InferResponse, Model, ModelServer
+from kserve.utils.utils import generate_uuid
 
 from benchmarks.serving.others.pipeline import pipeline
 
@@ -27,7 +28,7 @@ class Classifier(Model):
         del headers
         found = self._pipeline.best(base64.b64decode(payload.inputs[0].data[0]))
         output = InferOutput("predictions", [1], "BYTES", data=[json.dumps(found)])
-        return InferResponse(response_id=payload.id, model_name=self.name, infer_outputs=[output])
+        return InferResponse(response_id=generate_uuid(), model_name=self.name, infer_outputs=[output])
 
 
 if __name__ == "__main__":
