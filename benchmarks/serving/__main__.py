@@ -10,6 +10,7 @@ from pathlib import Path
 import onnxruntime
 
 from benchmarks.serving.accuracy import accuracy
+from benchmarks.serving.difference import difference
 from benchmarks.serving.overhead import leak, overhead, protocols, start
 from benchmarks.serving.overload import overload
 from benchmarks.serving.peers import peers
@@ -37,6 +38,7 @@ def main() -> None:
     rounds, requests = options.rounds, options.requests
     every: dict[str, Callable[[Workload], Section]] = {
         "overhead": lambda workload: overhead(workload, rounds, requests),
+        "difference": lambda workload: difference(workload, rounds, requests),
         "protocols": lambda workload: protocols(workload, rounds, requests),
         "start": lambda workload: start(workload, rounds),
         "accuracy": lambda workload: accuracy(workload, options.scenes),

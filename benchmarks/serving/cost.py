@@ -6,13 +6,17 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
 from benchmarks.serving.load import Shot, Took, send
 from benchmarks.serving.processes import ROOT, Running
 
-__all__ = ("Cost", "cost", "floor_of", "server_of")
+__all__ = ("Cost", "Measure", "cost", "floor_of", "path_of", "server_of")
+
+Measure: TypeAlias = Callable[[], tuple[float, Took | None]]
+"""Gives the CPU milliseconds of a request, and what became of the load if there was one."""
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -32,11 +36,8 @@ class Cost(msgspec.Struct, frozen=True):
         return statistics.median(self.milliseconds)
 
 
-def cost(rounds: int, **ways: Callable[[], tuple[float, Took | None]]) -> dict[str, Cost]:
-    """Each of `ways` measured `rounds` times, in turns.
-
-    A way gives the CPU milliseconds of a request, and what became of the load if there was one.
-    """
+def cost(rounds: int, **ways: Measure) -> dict[str, Cost]:
+    """Each of `ways` measured `rounds` times, in turns."""
     seen: dict[str, list[tuple[float, Took | None]]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, measure in ways.items():
@@ -44,7 +45,7 @@ def cost(rounds: int, **ways: Callable[[], tuple[float, Took | None]]) -> dict[s
     return {name: Cost([each for each, _ in rows], rows[-1][1]) for name, rows in seen.items()}
 
 
-def server_of(server: Running, shot: Shot, requests: int, connections: int) -> Callable[[], tuple[float, Took | None]]:
+def server_of(server: Running, shot: Shot, requests: int, connections: int) -> Measure:
     """The cost of a request in a server."""
 
     def measure() -> tuple[float, Took | None]:
@@ -55,13 +56,21 @@ def server_of(server: Running, shot: Shot, requests: int, connections: int) -> C
     return measure
 
 
-def floor_of(model: Path, body: bytes, requests: int) -> Callable[[], tuple[float, Took | None]]:
+def floor_of(model: Path, body: bytes, requests: int) -> Measure:
     """The cost of the work itself (`benchmarks.serving.floor`)."""
+    return _printed("benchmarks.serving.floor", model, body, requests)
 
+
+def path_of(model: Path, body: bytes, requests: int) -> Measure:
+    """The cost of our own path through it (`benchmarks.serving.own_path`); `model` is a folder."""
+    return _printed("benchmarks.serving.own_path", model, body, requests)
+
+
+def _printed(module: str, model: Path, body: bytes, requests: int) -> Measure:
     def measure() -> tuple[float, Took | None]:
         with tempfile.NamedTemporaryFile() as file:
             Path(file.name).write_bytes(body)
-            command = [sys.executable, "-m", "benchmarks.serving.floor", str(model), file.name, str(requests)]
+            command = [sys.executable, "-m", module, str(model), file.name, str(requests)]
             done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
         return float(done.stdout), None
 
