@@ -82,11 +82,11 @@ def test_it_says_why_a_model_cannot_answer(browser: Browser, server: str) -> Non
         torn = page.get_by_role("region", name="torn", exact=True)
         expect(torn).to_contain_text("not ready")
         expect(torn).to_contain_text("Version 1: ")
-        expect(torn.get_by_role("button", name="Load torn")).to_be_visible()
+        expect(torn.get_by_role("button", name="Load torn", exact=True)).to_be_visible()
         expect(torn.get_by_role("button", name="Unload torn")).to_be_hidden()
-        torn.get_by_role("button", name="Load torn").click()
+        torn.get_by_role("button", name="Load torn", exact=True).click()
         expect(page.get_by_role("alert")).to_contain_text("torn could not be loaded: ")
-        expect(torn.get_by_role("button", name="Load torn")).to_be_focused()
+        expect(torn.get_by_role("button", name="Load torn", exact=True)).to_be_focused()
 
 
 def test_names_are_text(browser: Browser, server: str) -> None:
@@ -116,7 +116,7 @@ def test_a_model_is_unloaded_and_loaded_by_keyboard_alone(browser: Browser, serv
         page.keyboard.press("Enter")
         page.keyboard.press("Tab")
         page.keyboard.press("Enter")
-        load = page.get_by_role("button", name="Load detector")
+        load = page.get_by_role("button", name="Load detector", exact=True)
         expect(load).to_be_focused()
         assert state(server, "detector") == "UNAVAILABLE"
         expect(page.get_by_role("region", name="detector", exact=True)).to_contain_text("Version 1: unloaded")

@@ -602,6 +602,7 @@ def test_it_can_be_read_everywhere(
 ) -> None:
     with looking(browser, f"{server}/#try{where}", size=size, scheme=scheme) as page:
         if "vlm" in where:
+            expect(page.get_by_role("group", name="Zoom")).to_be_visible()
             page.get_by_role("button", name="Ask", exact=True).click()
             expect(page.locator(".answer")).to_have_text("a blue star")
         elif where:
