@@ -10,9 +10,11 @@ _ROOT = Path(__file__).parents[1]
 
 
 def main() -> None:
-    """Check every Markdown file that is not hidden, and name every dead link."""
+    """Check every Markdown file that is neither hidden nor built, and name every dead link."""
     files = [
-        path for path in _ROOT.rglob("*.md") if not any(part.startswith(".") for part in path.relative_to(_ROOT).parts)
+        path
+        for path in _ROOT.rglob("*.md")
+        if not any(part.startswith(".") or part == "build" for part in path.relative_to(_ROOT).parts)
     ]
     dead = [message for path in sorted(files) for message in _dead_links(path)]
     print(f"{len(files)} Markdown files, {len(dead)} dead links")
