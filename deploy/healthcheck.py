@@ -1,10 +1,26 @@
 """Ends with status 0 when the server in this container answers: curl is not in the image."""
 
 import os
+import socket
+import ssl
 import urllib.request
 
 _NAMES = ("CHARIOTEER_HTTP_PORT", "PORT", "UVICORN_PORT")
+_SECONDS = 4
 
 port = next((os.environ[name] for name in _NAMES if name in os.environ), "8080")
-with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=4):
-    pass
+if "CHARIOTEER_TLS_CERT" not in os.environ:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=_SECONDS):
+        pass
+else:
+    # The certificate has the name that clients know, and whoever could pretend to be this server is in the container.
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if "CHARIOTEER_TLS_CLIENT_CA" in os.environ:
+        # Nothing here is a client's certificate: that the server agrees on TLS has to do.
+        with socket.create_connection(("127.0.0.1", int(port)), timeout=_SECONDS) as connection:
+            context.wrap_socket(connection).close()
+    else:
+        with urllib.request.urlopen(f"https://127.0.0.1:{port}/health", timeout=_SECONDS, context=context):
+            pass

@@ -15,6 +15,7 @@ from app.conformance.clause import FaultError
 from app.conformance.messages import answer_class, is_streamed
 from app.conformance.probe import Exchange, LateError, Probe
 from app.conformance.quoting import brief
+from app.conformance.trust import Trust
 
 __all__ = ("SCHEMES", "Call", "Channel", "call", "connected", "only_answer", "refusal")
 
@@ -80,12 +81,17 @@ class Channel:
 
 
 @contextmanager
-def connected(url: str, headers: Mapping[str, str], timeout: float) -> Generator[Channel]:
+def connected(
+    url: str,
+    headers: Mapping[str, str],
+    timeout: float,
+    trust: Trust = Trust(),  # noqa: B008  frozen
+) -> Generator[Channel]:
     """A channel to the engine at `url`, which begins with one of `SCHEMES`; it is connected when it is first needed."""
     parts = urlsplit(url)
     options = [("grpc.max_receive_message_length", _LONGEST_MESSAGE), ("grpc.enable_http_proxy", 0)]
     if parts.scheme == "grpcs":
-        channel = grpc.secure_channel(parts.netloc, grpc.ssl_channel_credentials(), options)
+        channel = grpc.secure_channel(parts.netloc, trust.credentials(), options)
     else:
         channel = grpc.insecure_channel(parts.netloc, options)
     try:

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,6 +18,7 @@ from app.conformance.pictures import Picture, picture_of
 from app.conformance.probe import Probe, Target
 from app.conformance.protocols import PROTOCOLS, Protocol
 from app.conformance.quoting import brief
+from app.conformance.trust import Trust, TrustError
 
 __all__ = ("Wish", "WishError", "holding")
 
@@ -45,6 +46,7 @@ class Wish:
         request: a file with the JSON body of an inference that the model can answer.
         timeout: seconds to wait for an answer.
         max_requests: no more requests than this.
+        trust: certificates for TLS.
     """
 
     url: str
@@ -57,6 +59,7 @@ class Wish:
     request: Path | None = None
     timeout: float = 30
     max_requests: int = 400
+    trust: Trust = field(default_factory=Trust)
 
 
 @contextmanager
@@ -81,8 +84,14 @@ def holding(wish: Wish) -> Generator[Holding]:
     if wish.max_requests < 1:
         raise WishError(f"--max-requests: Expected 1 or more, got {wish.max_requests}")
     with ExitStack() as stack:
-        client = stack.enter_context(httpx.Client(timeout=wish.timeout, headers=headers, trust_env=False))
-        caller = stack.enter_context(connected(wish.url, headers, wish.timeout)) if protocol.rpc else None
+        try:
+            context = wish.trust.context()
+            client = httpx.Client(timeout=wish.timeout, headers=headers, trust_env=False, verify=context)
+            stack.enter_context(client)
+            opened = connected(wish.url, headers, wish.timeout, wish.trust) if protocol.rpc else None
+            caller = stack.enter_context(opened) if opened else None
+        except TrustError as error:
+            raise WishError(str(error)) from None
         yield Holding(protocol, Probe(client, target, wish.max_requests, caller))
 
 

@@ -17,7 +17,8 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from app.protocols.pb import message_class
 from app.protocols.protocol import HttpRequest, json_response
-from app.server.listening import shown
+from app.server.access.credentials import AUTHORIZATION, KEY_HEADER
+from app.server.access.http import needs
 
 if TYPE_CHECKING:
     from app.server.grpc import GrpcServer
@@ -27,6 +28,8 @@ __all__ = ("Reach",)
 _TENSORFLOW_SERVING = "/page/tensorflow-serving"
 _INFER = "inference.GRPCInferenceService/ModelInfer"
 _SECONDS = 120
+# The other application asks who sends it, and what for, by itself.
+_AS_THERE = needs("open")
 _ASGI = frozenset(
     {"type", "asgi", "http_version", "method", "scheme", "query_string", "root_path", "client", "server", "extensions"}
 )
@@ -37,12 +40,13 @@ _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
 )
 
+Metadata = tuple[tuple[str, str], ...]
+
 
 class Reach:
     """Ways to what listens beside the main port.
 
     Args:
-        host: that the server listens on.
         grpc_server: None where there is none.
         tensorflow_serving: the application on that port; None where there is none.
         tensorflow_serving_port: 0 while it is not known.
@@ -50,12 +54,10 @@ class Reach:
 
     def __init__(
         self,
-        host: str = "127.0.0.1",
         grpc_server: "GrpcServer | None" = None,
         tensorflow_serving: ASGIApp | None = None,
         tensorflow_serving_port: int = 0,
     ) -> None:
-        self._host = host
         self._grpc = grpc_server
         self._tensorflow_serving = tensorflow_serving
         self.tensorflow_serving_port = tensorflow_serving_port
@@ -73,42 +75,62 @@ class Reach:
         """Only of what there is."""
         found: list[HTTPRouteHandler | ASGIRouteHandler] = []
         if self._tensorflow_serving is not None:
-            found.append(asgi(_TENSORFLOW_SERVING, is_mount=True, copy_scope=True)(_moved(self._tensorflow_serving)))
+            found.append(
+                asgi(_TENSORFLOW_SERVING, is_mount=True, copy_scope=True, opt=_AS_THERE)(
+                    _moved(self._tensorflow_serving)
+                )
+            )
         if self._grpc is not None:
             found.append(self._grpc_handler(self._grpc))
         return found
 
     def _grpc_handler(self, server: "GrpcServer") -> HTTPRouteHandler:
-        @post(f"/page/grpc/{_INFER}", status_code=200)
+        @post(f"/page/grpc/{_INFER}", status_code=200, opt=needs("infer", charged=False))
         async def call(request: HttpRequest) -> Response[Any]:
             body = await request.body()
-            return await asyncio.to_thread(_call, f"{shown(self._host)}:{server.port}", body)
+            # Reading is work for a thread; waiting is not, and there are few threads.
+            asked = await asyncio.to_thread(_read, body)
+            if isinstance(asked, Response):
+                return cast("Response[Any]", asked)
+            return await _call(server.inside, asked, _shown_by(request))
 
         return call
 
 
-def _call(target: str, body: bytes) -> Response[Any]:
-    """Make the call that `body`, a ModelInferRequest in protobuf's JSON, describes; the answer in the same JSON."""
+def _read(body: bytes) -> Any:
+    """The ModelInferRequest that `body` describes in protobuf's JSON, or the refusal of one that describes none."""
     try:
         described = json.loads(body)
         if not isinstance(described, dict):
             return _failed("Expected a ModelInferRequest in protobuf's JSON, got no object")
-        asked = ParseDict(cast("dict[str, Any]", described), message_class("inference.ModelInferRequest")())
+        return ParseDict(cast("dict[str, Any]", described), message_class("inference.ModelInferRequest")())
     except (ValueError, ParseError, RecursionError) as error:
         return _failed(f"Expected a ModelInferRequest in protobuf's JSON: {error}")
-    with grpc.insecure_channel(target, options=_OPTIONS) as channel:
+
+
+async def _call(target: str, asked: Any, credentials: Metadata) -> Response[Any]:
+    """Make the call; the answer in protobuf's JSON."""
+    async with grpc.aio.insecure_channel(target, options=_OPTIONS) as channel:
         infer: Any = channel.unary_unary(
             f"/{_INFER}",
             request_serializer=_serialized,
             response_deserializer=message_class("inference.ModelInferResponse").FromString,
         )
         try:
-            answer = infer(asked, timeout=_SECONDS)
-        except grpc.RpcError as error:
-            status: Any = error
-            return _failed(f"{status.code().name}: {status.details()}")
-    found = MessageToDict(answer, preserving_proto_field_name=True)
-    return json_response(json.dumps(found).encode())
+            answer = await infer(asked, timeout=_SECONDS, metadata=credentials)
+        except grpc.aio.AioRpcError as error:
+            return _failed(f"{error.code().name}: {error.details()}")
+    return json_response(await asyncio.to_thread(_written, answer))
+
+
+def _written(answer: Any) -> bytes:
+    return json.dumps(MessageToDict(answer, preserving_proto_field_name=True)).encode()
+
+
+def _shown_by(request: HttpRequest) -> Metadata:
+    """What the sender shows, to be shown on: the other side asks for it as well, and counts the request."""
+    found = ((name, request.headers.get(name)) for name in (AUTHORIZATION, KEY_HEADER))
+    return tuple((name, value) for name, value in found if value and value.isascii() and value.isprintable())
 
 
 def _serialized(message: Any) -> bytes:

@@ -209,5 +209,5 @@ export const PROTOCOLS = {
 export function addressOf(written, root, catalogue) {
   if (written.port === undefined) return new URL(written.path, root).href;
   const host = `${root.hostname}:${catalogue.ports[written.port]}`;
-  return written.port === "grpc" ? host : `http://${host}/${written.path}`;
+  return written.port === "grpc" ? host : `${root.protocol}//${host}/${written.path}`;
 }

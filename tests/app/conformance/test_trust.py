@@ -1,0 +1,39 @@
+"""Certificates of a client."""
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from app.conformance.trust import Trust, TrustError
+from tests.authority import Authority
+
+
+def test_an_authority_is_trusted_instead_of_the_usual_ones(tmp_path: Path) -> None:
+    context = Trust(ca=Authority(tmp_path).file).context()
+    assert len(context.get_ca_certs()) == 1
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+
+
+def test_the_key_may_be_in_the_file_of_the_certificate(tmp_path: Path) -> None:
+    cert, key = Authority(tmp_path).issue("client")
+    both = tmp_path / "both.pem"
+    both.write_bytes(key.read_bytes() + cert.read_bytes())
+    assert Trust(cert=both).credentials()
+    assert Trust(cert=cert, key=key).credentials()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"ca": "nothing"}, "--ca: "),
+        ({"ca": "absent"}, "No such file"),
+        ({"cert": "nothing"}, "Expected a certificate and its key"),
+        ({"key": "nothing"}, "--key needs --cert"),
+    ],
+)
+def test_what_cannot_be_used_is_named(tmp_path: Path, given: dict[str, str], message: str) -> None:
+    (tmp_path / "nothing").write_text("nothing")
+    with pytest.raises(TrustError, match=message):
+        Trust(**{name: tmp_path / file for name, file in given.items()}).credentials()

@@ -1,0 +1,214 @@
+"""Bounds on what one connection, and all of them together, may send and hold."""
+
+import json
+import socket
+import struct
+from contextlib import ExitStack, closing
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from app.server import tcp
+from app.server.connections import Connections
+from app.settings.server import SettingsError
+from app.settings.transport import TransportSettings
+from tests.http_connections import Served, answers, everything, served
+
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n"
+LAST = GET + b"Connection: close\r\n\r\n"
+POST = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def padded(size: int) -> bytes:
+    """A request whose line and headers count as so many bytes: the target, and four for each header besides."""
+    counted = len("/") + len("HostaConnectionclose") + 8 + len("X") + 4
+    return GET + b"Connection: close\r\nX: " + b"x" * (size - counted) + b"\r\n\r\n"
+
+
+def test_headers_may_have_as_many_bytes_as_there_are() -> None:
+    with served(TransportSettings(max_header_bytes=1000)) as server:
+        assert [status for status, _ in answers(server.exchange(padded(1000)))] == [200]
+        [(status, body)] = answers(server.exchange(padded(1001)))
+        assert (status, body) == (431, {"error": "The request line and the headers have more than 1000 bytes"})
+        assert server.counted("charioteer_connections_ended_total", reason="headers_large") == 1
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"GET /" + b"x" * 5000, GET + b"X: " + b"x" * 5000, GET + b"x" * 5000, b"G" * 5000, b"\r\n" * 2500],
+    ids=["line", "value", "name", "method", "empty lines"],
+)
+def test_headers_that_do_not_end_are_refused_before_they_do(sent: bytes) -> None:
+    with served(TransportSettings(max_header_bytes=1000)) as server, closing(server.connect()) as connection:
+        for start in range(0, len(sent), 500):
+            connection.sendall(sent[start : start + 500])
+            if sent.startswith(b"\r\n"):
+                # Nothing has begun yet, so that there is nothing to refuse; time ends it.
+                return
+        found = answers(everything(connection))
+    assert found[0][0] in (400, 431)
+
+
+def test_there_may_be_as_many_headers_as_there_are() -> None:
+    with served(TransportSettings(max_header_fields=12)) as server:
+        assert answers(server.exchange(GET + b"Connection: close\r\n" + b"X:y\r\n" * 10 + b"\r\n"))[0][0] == 200
+        assert answers(server.exchange(GET + b"Connection: close\r\n" + b"X:y\r\n" * 11 + b"\r\n"))[0][0] == 431
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"1;" + b"x" * 600_000 + b"\r\na\r\n0\r\n\r\n",
+        b"1;" + b"x" * 600_000,
+        b"1;xxxxxxxxxxxxxxxxxxx\r\na\r\n" * 25_000,
+        b"0\r\nX: " + b"x" * 5000 + b"\r\n\r\n",
+        b"0\r\n" + b"X:y\r\n" * 300 + b"\r\n",
+        b"0\r\nX: " + b"x" * 600_000,
+    ],
+    ids=["extension", "extension without end", "many extensions", "trailer", "trailers", "trailer without end"],
+)
+def test_what_surrounds_chunks_is_bounded_too(sent: bytes) -> None:
+    with served(TransportSettings(max_header_bytes=1000)) as server, closing(server.connect()) as connection:
+        connection.sendall(CHUNKED + sent)
+        assert answers(everything(connection))[0][0] in (400, 431)
+
+
+def test_a_body_in_chunks_of_one_byte_is_a_body() -> None:
+    with served(TransportSettings(max_header_bytes=1000)) as server:
+        [(status, body)] = answers(server.exchange(CHUNKED + b"1\r\na\r\n" * 20_000 + b"0\r\n\r\n"))
+    assert (status, len(body["body"])) == (200, 20_000)
+
+
+def test_all_bodies_together_are_bounded_and_small_ones_are_always_taken() -> None:
+    size = 300_000
+    with served(TransportSettings(max_received_bytes=400_000)) as server, closing(server.connect()) as first:
+        first.sendall(POST + b"Content-Length: %d\r\n\r\n" % size + b"x" * (size - 1))
+        wait_for(server, "charioteer_received_bytes", size - 1)
+        large = POST + b"Content-Length: %d\r\n\r\n" % size + b"x" * size
+        received = server.exchange(large)
+        assert answers(received)[0][0] == 503
+        assert b"retry-after: 1\r\n" in received
+        small = POST + b"Content-Length: 60000\r\n\r\n" + b"x" * 60_000
+        assert answers(server.exchange(small))[0][0] == 200
+        first.sendall(b"x")
+        assert answers(everything(first))[0][0] == 200
+        assert answers(server.exchange(large))[0][0] == 200
+        wait_for(server, "charioteer_received_bytes", 0)
+
+
+def test_connections_beyond_the_limit_are_told_so_and_closed() -> None:
+    with served(TransportSettings(max_connections=20)) as server:
+        with ExitStack() as kept:
+            for _ in range(20):
+                kept.enter_context(closing(server.connect()))
+            wait_for(server, "charioteer_connections", 20)
+            with closing(server.connect()) as refused:
+                assert answers(everything(refused))[0][0] == 503
+            assert server.counted("charioteer_connections_refused_total", reason="all") == 1
+        wait_for(server, "charioteer_connections", 0)
+        assert answers(server.exchange(LAST))[0][0] == 200
+
+
+def test_one_address_may_have_fewer() -> None:
+    with served(TransportSettings(max_address_connections=2)) as server:
+        with closing(server.connect()), closing(server.connect()):
+            wait_for(server, "charioteer_connections", 2)
+            with closing(server.connect()) as refused:
+                assert answers(everything(refused))[0][0] == 503
+            assert server.counted("charioteer_connections_refused_total", reason="address") == 1
+            other = socket.create_connection(("127.0.0.1", server.port), source_address=("127.0.0.2", 0))
+            with closing(other):
+                other.sendall(LAST)
+                assert answers(everything(other))[0][0] == 200
+        wait_for(server, "charioteer_connections", 0)
+        assert answers(server.exchange(LAST))[0][0] == 200
+
+
+def test_an_address_of_ipv6_is_its_network() -> None:
+    book = Connections(TransportSettings(max_address_connections=2), CollectorRegistry(), 4096)
+    assert [book.admit(f"2001:db8::{each}") for each in (1, 2, 3)] == [True, True, False]
+    assert book.admit("2001:db8:0:1::1")
+    assert [book.admit(each) for each in ("::ffff:1.2.3.4", "::ffff:1.2.3.5")] == [True, True]
+    assert book.admit("fe80::1%eth0")
+    book.left("2001:db8::9")
+    assert book.admit("2001:db8::4")
+
+
+@pytest.mark.parametrize(("files", "most"), [(20_000, 10_000), (4096, 3584), (256, 128)])
+def test_there_are_no_more_connections_than_files(files: int, most: int) -> None:
+    assert Connections(TransportSettings(), CollectorRegistry(), files).most == most
+
+
+def test_more_connections_than_files_cannot_be_wanted() -> None:
+    with pytest.raises(SettingsError) as told:
+        Connections(TransportSettings(max_connections=4000), CollectorRegistry(), 4096)
+    expected = "--max-connections 4,000 needs a higher limit of open files (ulimit -n): 4,096 leave room for 3,584"
+    assert str(told.value) == expected
+
+
+def test_who_has_only_ended_what_it_sends_gets_its_answer() -> None:
+    with served() as server, closing(server.connect()) as connection:
+        connection.sendall(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+        connection.shutdown(socket.SHUT_WR)
+        assert server.began.wait(10)
+        assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        assert not server.left.wait(0.2)
+        server.gate.set()
+        assert answers(everything(connection))[0][1]["path"] == "/wait"
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_who_is_gone_is_noticed_while_the_request_is_worked_on(reset: bool) -> None:
+    with served() as server:
+        connection = server.connect()
+        connection.sendall(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert server.began.wait(10)
+        if reset:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+        assert server.left.wait(10)
+        wait_for(server, "charioteer_connections", 0)
+
+
+def test_who_ends_in_the_middle_of_a_body_is_gone() -> None:
+    with served() as server, closing(server.connect()) as connection:
+        connection.sendall(POST + b"Content-Length: 10\r\n\r\nabc")
+        connection.shutdown(socket.SHUT_WR)
+        assert everything(connection) == b""
+        assert server.left.wait(10)
+
+
+def test_the_kernel_looks_after_what_is_accepted() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        tcp.watch(listening)
+        with socket.create_connection(listening.getsockname()) as other, listening.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 120_000
+            before = tcp.acknowledged(accepted)
+            accepted.sendall(b"x" * 1000)
+            other.recv(1000, socket.MSG_WAITALL)
+            assert before is not None
+            after = before
+            while after == before:
+                after = tcp.acknowledged(accepted) or 0
+            assert after - before == 1000
+            assert not tcp.is_reset(accepted)
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            other.close()
+            while not tcp.is_reset(accepted):
+                pass
+
+
+def test_an_error_is_json() -> None:
+    with served() as server:
+        received = server.exchange(b"nonsense\r\n\r\n")
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert b"content-type: application/json" in head
+    assert json.loads(body)["error"].startswith("Not HTTP: ")
+
+
+def wait_for(server: Served, name: str, value: float) -> None:
+    while server.counted(name) != value:
+        pass

@@ -1,0 +1,169 @@
+"""The HTTP server's connections without the applications: a server of one small application, and bytes sent to it."""
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
+from typing import Any, cast
+
+from litestar.types import ASGIApp, Receive, Send
+from prometheus_client import CollectorRegistry
+
+from app.server.connections import Connections
+from app.server.listening import listener
+from app.server.stopping import Ending
+from app.server.tls import Certificates
+from app.server.transport import Transport, http_server
+from app.settings.transport import TransportSettings
+
+FILES = 4096
+
+
+class Served:
+    """A server, and what its application saw.
+
+    Attributes:
+        port: what it listens on.
+        metrics: of its connections.
+        gate: what a request to /wait waits for.
+        left: set when the sender of a request to /wait has left.
+        stop: tells the server to stop.
+    """
+
+    def __init__(self, port: int, metrics: CollectorRegistry, transport: Transport) -> None:
+        self.port = port
+        self.metrics = metrics
+        self.transport = transport
+        self.gate = threading.Event()
+        self.left = threading.Event()
+        self.began = threading.Event()
+        self.stop: Callable[[], None] = lambda: None
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+
+    def exchange(self, sent: bytes, *, end: bool = False) -> bytes:
+        """All that comes back for some bytes until the server closes."""
+        with closing(self.connect()) as connection:
+            connection.sendall(sent)
+            if end:
+                connection.shutdown(socket.SHUT_WR)
+            return everything(connection)
+
+    def counted(self, name: str, **labels: str) -> float:
+        return self.metrics.get_sample_value(name, labels) or 0.0
+
+
+def everything(connection: socket.socket) -> bytes:
+    """What comes until the other side closes."""
+    found = b""
+    try:
+        while piece := connection.recv(65536):
+            found += piece
+    except ConnectionError:
+        pass
+    return found
+
+
+def answers(received: bytes) -> list[tuple[int, Any]]:
+    """Status and body of each answer; all of them have a length."""
+    found: list[tuple[int, Any]] = []
+    while received:
+        head, _, received = received.partition(b"\r\n\r\n")
+        status = int(head.split(b" ", 2)[1])
+        if status == 100:
+            continue
+        fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
+        size = int(fields[b"content-length"])
+        found.append((status, json.loads(received[:size])))
+        received = received[size:]
+    return found
+
+
+@contextmanager
+def served(
+    settings: TransportSettings | None = None,
+    certificates: Certificates | None = None,
+    files: int = FILES,
+    timeout: float = 3600.0,
+) -> Generator[Served]:
+    """A server of an application that tells what it was asked, as JSON.
+
+    /wait answers when it is told to, /early answers before it has read the body, /much answers with a great deal.
+    A `timeout` of the drain that passes does not end the process, which is that of the tests here.
+    """
+    metrics = CollectorRegistry()
+    connections = Connections(settings or TransportSettings(), metrics, files)
+    transport = Transport(connections=connections, certificates=certificates)
+    with listener("127.0.0.1", 0) as listening:
+        found = Served(listening.getsockname()[1], metrics, transport)
+        ending = Ending(retire=lambda: None, end=lambda: None, delay=0.0, timeout=timeout)
+        server = http_server(_application(found), transport, ending)
+
+        def stop() -> None:
+            server.should_exit = True
+
+        found.stop = stop
+        started = threading.Event()
+
+        async def run() -> None:
+            task = asyncio.create_task(server.serve(sockets=[listening]))
+            while not server.started:
+                await asyncio.sleep(0.001)
+            started.set()
+            await task
+
+        thread = threading.Thread(target=lambda: asyncio.Runner(loop_factory=_loop).run(run()))
+        thread.start()
+        try:
+            assert started.wait(10)
+            yield found
+        finally:
+            found.gate.set()
+            stop()
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    import uvloop
+
+    return uvloop.new_event_loop()
+
+
+def _application(served: Served) -> ASGIApp:
+    async def answer(scope: Any, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            for kind in ("startup", "shutdown"):
+                await receive()
+                await send(cast("Any", {"type": f"lifespan.{kind}.complete"}))
+            return
+        path, body = scope["path"], b""
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        while path != "/early":
+            message: Any = await receive()
+            if message["type"] == "http.disconnect":
+                served.left.set()
+                return
+            body += message["body"]
+            if not message["more_body"]:
+                break
+        if path == "/wait":
+            served.began.set()
+            waiting = asyncio.get_running_loop().run_in_executor(None, served.gate.wait)
+            leaving = asyncio.ensure_future(receive())
+            await asyncio.wait([waiting, leaving], return_when=asyncio.FIRST_COMPLETED)
+            if leaving.done():
+                served.left.set()
+                return
+            leaving.cancel()
+        told = json.dumps({"path": path, "body": body.decode("latin-1"), "headers": headers}).encode()
+        if path == "/much":
+            told += b" " * 64_000_000
+        fields = [(b"content-length", str(len(told)).encode())]
+        await send(cast("Any", {"type": "http.response.start", "status": 200, "headers": fields}))
+        await send(cast("Any", {"type": "http.response.body", "body": told}))
+
+    return cast("ASGIApp", answer)
