@@ -19,7 +19,11 @@ PARAMETER = "metadata"
 
 SectionT = TypeVar("SectionT", dict[Any, Any], list[Any])
 
+_MOST_BYTES = 1 << 20
+_MOST_ENTRIES = 10_000
 _EXPECTED: dict[type, str] = {dict: "an object", list: "a list of entries"}
+
+_TEXTS = (str, bytes, msgspec.Raw)
 
 MetadataValue = str | int | float | dict[str, Any]
 
@@ -48,6 +52,9 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_metadata(value: object) -> Metadata:
     """Read metadata in any of its forms; what cannot be read becomes a fault, never an exception."""
+    if (size := _size(value)) > _MOST_BYTES:
+        # It goes back all the same.
+        return Metadata(faults=(f"metadata: expected at most {_MOST_BYTES:,} bytes, got {size:,}",))
     try:
         content = _parsed(value)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -73,6 +80,10 @@ def _section(sections: Mapping[str, object], name: str, kind: type[SectionT], fa
     return kind()
 
 
+def _size(value: object) -> int:
+    return len(memoryview(value) if isinstance(value, msgspec.Raw) else value) if isinstance(value, _TEXTS) else 0
+
+
 def _parsed(value: object) -> object:
     if isinstance(value, msgspec.Raw):
         value = msgspec.json.decode(value)
@@ -84,7 +95,9 @@ def _parsed(value: object) -> object:
 def _entries(standard: Mapping[str, object], items: Sequence[object]) -> Metadata:
     entries: list[MetadataEntry] = []
     faults: list[str] = []
-    for position, item in enumerate(items):
+    if len(items) > _MOST_ENTRIES:
+        faults.append(f"extended_metadata: expected at most {_MOST_ENTRIES:,} entries, got {len(items):,}")
+    for position, item in enumerate(items[:_MOST_ENTRIES]):
         try:
             entries.append(_entry(item))
         except (ValueError, TypeError, OverflowError, RecursionError) as error:

@@ -6,13 +6,13 @@ from typing import Protocol, Self, runtime_checkable
 import msgspec
 
 from tasks.exchange.error import ErrorKind, InferenceError, invalid
-from tasks.exchange.limits import Limits
+from tasks.exchange.limits import Limits, beyond
 from tasks.exchange.parameters import TextList, read_parameters
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.stacking import counts, stacked_text
 from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 from tasks.task import InputGroup, Model, TaskType, TextPiece
-from tasks.text.generation import SamplingParameters, check_new_tokens
+from tasks.text.generation import SamplingParameters, check_new_tokens, within_limits
 from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, PixelBudget, check_count, read_images
 
@@ -126,19 +126,20 @@ class ImageTextToText:
     ) -> Sequence[InputGroup[PromptedImage]]:
         check_count(request.inputs, limits)
         texts = tuple(_texts(request))
-        budget, asked = PixelBudget(limits), 0
+        budget, asked, usual = PixelBudget(limits), 0, within_limits(defaults, limits)
         groups: list[InputGroup[PromptedImage]] = []
         for index, tensor in enumerate(request.inputs):
             if _is_text(tensor):
                 continue
             path = f"inputs[{index}]"
             parameters = read_parameters(
-                GenerationParameters, defaults, request.parameters, tensor.parameters, path=f"{path}.parameters"
+                GenerationParameters, usual, request.parameters, tensor.parameters, path=f"{path}.parameters"
             )
             own = tensor.parameters.get("prompts") is not None or not texts
             prompts = (parameters.prompts if own else texts) or (DEFAULT_PROMPT,)
             check_new_tokens(parameters, limits, f"{path}.parameters.max_new_tokens")
             where = f"{path}.parameters.prompts"
+            _check_lengths(prompts, limits, where)
             images = read_images(tensor, budget, path)
             asked += len(images) * len(prompts)
             if asked > limits.max_prompts:
@@ -183,6 +184,12 @@ def _whole_answers(items: Sequence[PromptedImage], model: VisionLanguageModel) -
         (found,) = model([item])
         for prompt, answer in zip(range(len(item.prompts)), found.answers, strict=True):
             yield TextPiece(item=index, prompt=prompt, text=answer, final=True)
+
+
+def _check_lengths(prompts: Sequence[str], limits: Limits, path: str) -> None:
+    for index, prompt in enumerate(prompts):
+        if len(prompt) > limits.max_text_length:
+            raise beyond(limits.max_text_length, "characters in one prompt", len(prompt), f"{path}[{index}]")
 
 
 def _is_text(tensor: InputTensor) -> bool:

@@ -11,7 +11,7 @@ from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import InputGroup, Model, TaskType, TextPiece
-from tasks.text.generation import SamplingParameters, check_new_tokens
+from tasks.text.generation import SamplingParameters, check_new_tokens, within_limits
 from tasks.text.request import TEXT_INPUT, TextItem, text_groups
 
 __all__ = (
@@ -102,7 +102,8 @@ class TextGeneration:
         def check(parameters: TextGenerationParameters, path: str) -> None:
             check_new_tokens(parameters, limits, f"{path}.max_new_tokens")
 
-        groups = text_groups(request, defaults, limits, TextGenerationParameters, _settled, check)
+        usual = within_limits(defaults, limits)
+        groups = text_groups(request, usual, limits, TextGenerationParameters, _settled, check)
         asked = sum(len(group.items) for group in groups)
         if asked > limits.max_prompts:
             message = f"Expected at most {limits.max_prompts} texts in one request, got {asked}"

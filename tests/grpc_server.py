@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 
+from app.engine.admission import Bounds
 from app.engine.engine import Engine
 from app.engine.events import InferenceObserver
 from app.engine.registry import Registry
@@ -34,10 +35,17 @@ def message(name: str, /, **fields: Any) -> Any:
     return message_class(f"inference.{name}")(**fields)
 
 
-def built(names: Iterable[str], *, loaded: bool = True, observers: Sequence[InferenceObserver] = ()) -> Engine:
+def built(
+    names: Iterable[str],
+    *,
+    loaded: bool = True,
+    observers: Sequence[InferenceObserver] = (),
+    limits: Limits | None = None,
+    bounds: Bounds | None = None,
+) -> Engine:
     """An engine over the models called `names`."""
     sources = [ModelSource(name=name, version="1", folder=Path(name)) for name in names]
-    return over(sources, load_any, loaded=loaded, observers=observers)
+    return over(sources, load_any, loaded=loaded, observers=observers, limits=limits, bounds=bounds)
 
 
 def over(
@@ -46,14 +54,17 @@ def over(
     *,
     loaded: bool = True,
     observers: Sequence[InferenceObserver] = (),
+    limits: Limits | None = None,
+    bounds: Bounds | None = None,
 ) -> Engine:
     """An engine over `sources`."""
     registry = Registry(sources)
     if loaded:
         for source in sources:
             registry.load(source, load)
-    limits = Limits(max_inputs=8, max_request_bytes=MAX_REQUEST_BYTES)
-    return Engine(Repository(registry, lambda: sources, load), observers, limits, workers=2)
+    limits = limits or Limits(max_inputs=8, max_request_bytes=MAX_REQUEST_BYTES)
+    repository = Repository(registry, lambda: sources, load)
+    return Engine(repository, observers, limits, workers=2, bounds=bounds or Bounds())
 
 
 class Peer:
@@ -108,7 +119,13 @@ class Peer:
 
 
 @contextmanager
-def serving_grpc(engine: Engine, *, port: int = 0, drain_timeout: float = 5) -> Generator[Peer]:
+def serving_grpc(
+    engine: Engine,
+    *,
+    port: int = 0,
+    drain_timeout: float = 5,
+    interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+) -> Generator[Peer]:
     """A server over `engine`, which ends with it."""
     server = GrpcServer(
         engine,
@@ -117,6 +134,7 @@ def serving_grpc(engine: Engine, *, port: int = 0, drain_timeout: float = 5) -> 
         port=port,
         max_request_bytes=MAX_REQUEST_BYTES,
         drain_timeout=drain_timeout,
+        interceptors=interceptors,
     )
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)

@@ -110,8 +110,16 @@ def chariot_endpoints(engine: Engine, inference: Inference) -> Sequence[Endpoint
             summary="Whether every model can answer",
             answer=_Status,
             failures=(503,),
+            permission="open",
         ),
-        Endpoint(method="GET", path="/health", handle=health, summary="Whether the process answers", answer=_Status),
+        Endpoint(
+            method="GET",
+            path="/health",
+            handle=health,
+            summary="Whether the process answers",
+            answer=_Status,
+            permission="open",
+        ),
         model_readiness(f"{_MODEL}/ready"),
         model_readiness(f"{_VERSION}/ready"),
     ]

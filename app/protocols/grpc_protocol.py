@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeAlias, cast
+from urllib.parse import unquote
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
@@ -12,17 +13,28 @@ from app.engine.admission import LONGEST_TIMEOUT, RETRY_AFTER
 from app.engine.engine import Engine
 from app.engine.events import Caller
 from app.engine.ids import request_id as made_request_id
-from app.protocols.caller import BASE_ID_HEADER, REQUEST_ID_HEADER, TRACE_HEADERS
+from app.protocols.caller import BASE_ID_HEADER, CLIENT, REQUEST_ID_HEADER, TRACE_HEADERS, given_id
+from app.protocols.permission import Permission
 from app.protocols.status import grpc_status
 from tasks.exchange.error import ErrorKind, InferenceError
 
-__all__ = ("Call", "GrpcProtocol", "Handler", "call_ended", "caller_of_call", "metadata_of", "unary")
+__all__ = (
+    "PUSHBACK",
+    "Call",
+    "GrpcProtocol",
+    "Handler",
+    "address_of_call",
+    "call_ended",
+    "caller_of_call",
+    "metadata_of",
+    "unary",
+)
 
 # Quoted, because grpc's classes are generic to type checkers alone.
 Call: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
 
-_PUSHBACK = "grpc-retry-pushback-ms"
+PUSHBACK = "grpc-retry-pushback-ms"
 """How clients that retry are told to wait (gRPC's proposal A6)."""
 
 _LONGEST_DETAILS = 2000
@@ -40,6 +52,15 @@ class GrpcProtocol(Protocol):
     @property
     def service(self) -> ServiceDescriptor: ...
 
+    @property
+    def permissions(self) -> Mapping[str, Permission]:
+        """What a caller has to be allowed, by the names of the methods that need something else than ``infer``."""
+        ...
+
+    def subject(self, data: bytes, /) -> str:
+        """The model that a serialized message to a method for ``admin`` is about; empty where it is about none."""
+        ...
+
     def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
         """The methods by name, serialized messages in and out. Streams end early once the server is `stopping`."""
         ...
@@ -54,12 +75,12 @@ def metadata_of(context: Call) -> Mapping[str, str]:
 def caller_of_call(context: Call, protocol: str) -> Caller:
     """The sender; one without a request id is given one. Either id goes back in the trailing metadata."""
     metadata = metadata_of(context)
-    request_id = metadata.get(REQUEST_ID_HEADER) or made_request_id()
-    base_id = metadata.get(BASE_ID_HEADER)
+    request_id = given_id(metadata.get(REQUEST_ID_HEADER)) or made_request_id()
+    base_id = given_id(metadata.get(BASE_ID_HEADER))
     returned = {REQUEST_ID_HEADER: request_id}
     if base_id:
         returned[BASE_ID_HEADER] = base_id
-    trace = {name: metadata[name] for name in TRACE_HEADERS if name in metadata}
+    trace = {name: value for name in TRACE_HEADERS if (value := given_id(metadata.get(name))) is not None}
     remaining = cast("float | None", context.time_remaining())
     caller = Caller(
         protocol=protocol,
@@ -69,16 +90,27 @@ def caller_of_call(context: Call, protocol: str) -> Caller:
         returned=returned,
         # Some clients give every call a deadline, of years where they have none to give.
         timeout=remaining if remaining is not None and remaining <= LONGEST_TIMEOUT else None,
+        client=CLIENT.get(),
+        address=address_of_call(context),
     )
     _return_headers(context, caller)
     return caller
+
+
+def address_of_call(context: Call) -> str:
+    """Where a call comes from, without its port; empty where that is not known."""
+    # Such as ipv4:127.0.0.1:50051, or ipv6:[::1]:50051 with the brackets percent-encoded.
+    found = context.peer()
+    if not found.startswith(("ipv4:", "ipv6:")):
+        return ""
+    return unquote(found[5:]).rpartition(":")[0].strip("[]")
 
 
 def _return_headers(context: Call, caller: Caller) -> None:
     """Put what the sender is to be told into the trailing metadata, as far as that is known by now."""
     returned = dict(caller.returned)
     if RETRY_AFTER in returned:
-        returned[_PUSHBACK] = str(int(returned.pop(RETRY_AFTER)) * 1000)
+        returned[PUSHBACK] = str(int(returned.pop(RETRY_AFTER)) * 1000)
     context.set_trailing_metadata(tuple(returned.items()))
 
 

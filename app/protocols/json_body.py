@@ -8,7 +8,9 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from app.protocols.json_bounds import check_json
 from tasks.exchange.error import InferenceError, invalid
+from tasks.exchange.limits import Limits
 from tasks.exchange.parameters import explained
 
 __all__ = ("first_path", "has_lone_surrogate", "read_json")
@@ -19,12 +21,21 @@ _DIAGNOSED_BYTES = 1_000_000
 """A larger body that is not JSON is refused without a search for the field: the search costs many times its size."""
 
 
-def read_json(body: bytes | msgspec.Raw, kind: type[T], path: str = "") -> T:
+def read_json(body: bytes | msgspec.Raw, kind: type[T], path: str = "", limits: Limits | None = None) -> T:
     """Read `body` as `kind`.
 
+    Args:
+        body: the text.
+        kind: the type it is to have.
+        path: where it stands.
+        limits: for a text that nobody has looked at yet, how much JSON it may be; None for a part of another.
+
     Raises:
-        InferenceError: INVALID_REQUEST naming the field, under `path`, or the byte where the text stops being JSON.
+        InferenceError: INVALID_REQUEST naming the field, under `path`, or the byte where the text stops being JSON; as
+            `check_json`.
     """
+    if limits is not None:
+        check_json(bytes(body), limits, path)
     try:
         return _decoder(kind).decode(body)
     except msgspec.ValidationError as error:

@@ -7,6 +7,7 @@ import msgspec
 from litestar import Request, Response
 
 from app.engine.engine import Engine
+from app.protocols.permission import Permission
 from tasks.exchange.error import InferenceError
 
 __all__ = (
@@ -44,6 +45,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         refusal: the type of a refusal's body, None where it is ``{"error": "..."}``.
         media_types: of bodies that are not JSON.
         failures: the statuses of its refusals.
+        permission: what its sender has to be allowed.
         claims: whether a target is this protocol's, for paths on which several protocols meet.
     """
 
@@ -57,6 +59,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     refusal: Any = None
     media_types: Sequence[str] = ()
     failures: Sequence[int] = ()
+    permission: Permission = "infer"
     claims: Callable[[str], bool] | None = None
 
 
@@ -97,6 +100,10 @@ class HttpListener(HttpProtocol, Protocol):
     @property
     def title(self) -> str:
         """What people call it."""
+        ...
+
+    def permission(self, request: HttpRequest, /) -> Permission:
+        """What the sender of a request has to be allowed."""
         ...
 
     def answer(self, engine: Engine, /) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:

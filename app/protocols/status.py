@@ -16,6 +16,8 @@ def http_status(kind: ErrorKind) -> int:
             return 400
         case ErrorKind.UNAUTHENTICATED:
             return 401
+        case ErrorKind.PERMISSION_DENIED:
+            return 403
         case ErrorKind.MODEL_NOT_FOUND:
             return 404
         case ErrorKind.TOO_LARGE:
@@ -46,6 +48,8 @@ def grpc_status(kind: ErrorKind) -> grpc.StatusCode:
             return grpc.StatusCode.INVALID_ARGUMENT
         case ErrorKind.UNAUTHENTICATED:
             return grpc.StatusCode.UNAUTHENTICATED
+        case ErrorKind.PERMISSION_DENIED:
+            return grpc.StatusCode.PERMISSION_DENIED
         case ErrorKind.MODEL_NOT_FOUND:
             return grpc.StatusCode.NOT_FOUND
         case ErrorKind.OVERLOADED:

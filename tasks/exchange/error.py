@@ -22,6 +22,7 @@ class ErrorKind(StrEnum):
     DEADLINE_EXCEEDED = "deadline_exceeded"
     CANCELLED = "cancelled"
     UNAUTHENTICATED = "unauthenticated"
+    PERMISSION_DENIED = "permission_denied"
     MODEL_FAILED = "model_failed"
     INTERNAL = "internal"
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar, get_args
 
 import msgspec
 
-from tasks.exchange.error import InferenceError, invalid, shortened
+from tasks.exchange.error import ErrorKind, InferenceError, invalid, shortened
 
 __all__ = ("Fraction", "Positive", "TextList", "convert", "explained", "read_parameters")
 
@@ -23,6 +23,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 TextList = tuple[str, ...]
 """Several texts. Where parameters cannot be arrays, a string holds a JSON array; a plain text is a list of one."""
 
+_LONGEST_LIST = 4 * 1024 * 1024
 _AT = re.compile(r" - at `(?:key in )?\$(?P<path>[^`]*)`$")
 _QUOTED = re.compile(r"(?<=^Invalid enum value ).*", re.DOTALL)
 
@@ -77,6 +78,9 @@ def read_parameters(kind: type[T], *layers: Mapping[str, object], path: str = "p
 def _texts(value: str, path: str) -> object:
     if not value.lstrip().startswith("["):
         return [value]
+    if len(value) > _LONGEST_LIST:
+        message = f"Expected a JSON array of at most {_LONGEST_LIST:,} characters, got {len(value):,}"
+        raise InferenceError(ErrorKind.TOO_LARGE, message, path)
     try:
         return msgspec.json.decode(value)
     except (msgspec.DecodeError, RecursionError) as error:

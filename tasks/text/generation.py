@@ -1,5 +1,6 @@
 """How a model generates text, whatever it was asked."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
@@ -8,7 +9,7 @@ from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.limits import Limits
 from tasks.exchange.parameters import Fraction, Positive
 
-__all__ = ("SamplingParameters", "check_new_tokens")
+__all__ = ("SamplingParameters", "check_new_tokens", "within_limits")
 
 
 class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +28,13 @@ class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
     top_p: Fraction = 1.0
     top_k: Positive | None = None
     seed: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+def within_limits(defaults: Mapping[str, object], limits: Limits) -> Mapping[str, object]:
+    """A model's own parameters, its number of tokens no greater than a request may ask for: nobody did."""
+    usual = defaults.get("max_new_tokens")
+    most = usual if isinstance(usual, int) else SamplingParameters().max_new_tokens
+    return {**defaults, "max_new_tokens": limits.max_new_tokens} if most > limits.max_new_tokens else defaults
 
 
 def check_new_tokens(parameters: SamplingParameters, limits: Limits, path: str) -> None:

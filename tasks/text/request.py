@@ -17,7 +17,7 @@ from tasks.exchange.parameters import read_parameters
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
 from tasks.task import InputGroup
-from tasks.text.unicode import check_unicode
+from tasks.text.unicode import check_text
 from tasks.vision.request import check_count
 
 __all__ = ("TEXT_INPUT", "TextItem", "text_groups")
@@ -69,7 +69,7 @@ def text_groups(
         if tensor.name in _kinds(parameters_type):
             if tensor.name in arguments:
                 raise invalid(f"Expected each argument once, got {brief(tensor.name)} again", f"{path}.name")
-            arguments[tensor.name] = _argument(tensor, parameters_type, f"{path}.data")
+            arguments[tensor.name] = _argument(tensor, parameters_type, limits, f"{path}.data")
         elif isinstance(tensor, BytesTensor):
             texts.append((index, tensor))
         elif tensor.parameters.get("content_type") != "raw":
@@ -83,32 +83,32 @@ def text_groups(
             parameters_type, defaults, request.parameters, arguments, tensor.parameters, path=f"{path}.parameters"
         )
         check(parameters, f"{path}.parameters")
-        items = [item(text, parameters) for text in _texts(tensor, f"{path}.data")]
+        items = [item(text, parameters) for text in _texts(tensor, limits, f"{path}.data")]
         groups.append(InputGroup(name=tensor.name, index=index, parameters=tensor.parameters, items=items))
     return groups
 
 
-def _texts(tensor: BytesTensor, path: str) -> Sequence[TextItem]:
+def _texts(tensor: BytesTensor, limits: Limits, path: str) -> Sequence[TextItem]:
     if not tensor.elements:
         raise invalid("Expected at least one text, got none", path)
-    return [TextItem(text, f"{path}[{index}]") for index, text in enumerate(_strings(tensor, path))]
+    return [TextItem(text, f"{path}[{index}]") for index, text in enumerate(_strings(tensor, limits, path))]
 
 
-def _strings(tensor: BytesTensor, path: str) -> Sequence[str]:
+def _strings(tensor: BytesTensor, limits: Limits, path: str) -> Sequence[str]:
     found: list[str] = []
     for index, element in enumerate(tensor.elements):
         try:
             text = element.text()
         except InferenceError as error:
             raise error.under(f"{path}[{index}]") from None
-        check_unicode(text, f"{path}[{index}]")
+        check_text(text, limits, f"{path}[{index}]")
         found.append(text)
     return found
 
 
-def _argument(tensor: InputTensor, parameters_type: type[msgspec.Struct], path: str) -> object:
+def _argument(tensor: InputTensor, parameters_type: type[msgspec.Struct], limits: Limits, path: str) -> object:
     if isinstance(tensor, BytesTensor):
-        values: list[Any] = list(_strings(tensor, path))
+        values: list[Any] = list(_strings(tensor, limits, path))
     elif tensor.datatype is Datatype.BF16:
         raise invalid("Expected an argument in a datatype other than BF16", path)
     else:

@@ -1,8 +1,9 @@
 """Texts that no tokenizer takes."""
 
 from tasks.exchange.error import invalid
+from tasks.exchange.limits import Limits, beyond
 
-__all__ = ("check_unicode",)
+__all__ = ("check_text", "check_unicode")
 
 
 def check_unicode(text: str, path: str) -> None:
@@ -16,3 +17,14 @@ def check_unicode(text: str, path: str) -> None:
     except UnicodeEncodeError as error:
         found = f"U+{ord(text[error.start]):04X} at position {error.start}"
         raise invalid(f"Expected Unicode text, got a lone surrogate, {found}", path) from None
+
+
+def check_text(text: str, limits: Limits, path: str) -> None:
+    """Refuse a prompt or text that is no Unicode, or longer than a request may have.
+
+    Raises:
+        InferenceError: INVALID_REQUEST or TOO_LARGE, naming `path`.
+    """
+    if len(text) > limits.max_text_length:
+        raise beyond(limits.max_text_length, "characters in one text", len(text), path)
+    check_unicode(text, path)

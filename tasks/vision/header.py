@@ -4,21 +4,28 @@ import io
 import re
 import struct
 
+import PIL.ExifTags
 import PIL.Image
 
 from tasks.exchange.error import invalid
 
-__all__ = ("image_size",)
+__all__ = ("PNG_SIGNATURE", "image_size", "upright_size")
 
 # Pillow's own guard would warn or raise at sizes of its choosing, while opening; ours is a setting and comes first.
 PIL.Image.MAX_IMAGE_PIXELS = None
 
-_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _JPEG_START = b"\xff\xd8\xff"
 _STANDALONE_MARKERS = frozenset({0x01, *range(0xD0, 0xDA)})
 _FILL = re.compile(rb"\xff+")
 _MOST_SEGMENTS = 4096
-_FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+_EXIF_WITHIN = 64 * 1024
+_FORMATS = ("AVIF", "BMP", "DIB", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+_GIF_STARTS = (b"GIF87a", b"GIF89a")
+_PPM_START = re.compile(rb"P[0-9a-zA-Z][ \t\r\n#]")
+_PPM_HEADER = 64 * 1024
+_TURNED = frozenset({5, 6, 7, 8})
+"""EXIF orientations that exchange width and height."""
 # SOF0-SOF15 without DHT (C4), JPG (C8) and DAC (CC): ITU-T T.81 table B.1.
 _FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
@@ -26,21 +33,39 @@ _FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 def image_size(data: bytes) -> tuple[int, int]:
     """Width and height in pixels; which of them is which may change when an orientation is applied.
 
-    JPEG and PNG are read here, being nearly all of the traffic; Pillow reads the other formats, also without decoding.
+    JPEG and PNG are read here, being nearly all of the traffic, and GIF, of which Pillow reads every comment; Pillow
+    reads the other formats, also without decoding.
 
     Raises:
         InferenceError: INVALID_REQUEST when the bytes are not an image of a known format.
     """
     if data.startswith(_JPEG_START):
         return _jpeg_size(data)
-    if data.startswith(_PNG_SIGNATURE) and len(data) >= 24:
+    if data.startswith(PNG_SIGNATURE) and len(data) >= 24:
         width, height = struct.unpack_from(">II", data, 16)
         return width, height
+    if data.startswith(_GIF_STARTS) and len(data) >= 10:
+        width, height = struct.unpack_from("<HH", data, 6)
+        return width, height
+    # Pillow reads the comments in the header of a portable pixmap byte by byte.
+    shown = data[:_PPM_HEADER] if _PPM_START.match(data) else data
     try:
-        with PIL.Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+        with PIL.Image.open(io.BytesIO(shown), formats=_FORMATS) as image:
             return image.size
     except Exception:  # noqa: BLE001  Pillow's plugins raise whatever their parser met; each means the same to a sender
         raise invalid(f"Expected an encoded image (JPEG, PNG, WebP, BMP, TIFF, GIF), got {_described(data)}") from None
+
+
+def upright_size(data: bytes, width: int, height: int) -> tuple[int, int]:
+    """Width and height of a JPEG once its EXIF orientation is applied; the header says them before that."""
+    if b"Exif\0\0" not in data[:_EXIF_WITHIN]:
+        return width, height
+    try:
+        with PIL.Image.open(io.BytesIO(data), formats=("JPEG",)) as image:
+            orientation = image.getexif().get(PIL.ExifTags.Base.Orientation)
+    except Exception:  # noqa: BLE001  as above; a decoder that reads no orientation applies none
+        return width, height
+    return (height, width) if orientation in _TURNED else (width, height)
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int]:

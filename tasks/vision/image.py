@@ -48,14 +48,17 @@ class Image(msgspec.Struct, frozen=True, eq=False):
         return self.full[1] if self.full else self.pixels.shape[1]
 
 
-def check_size(width: int, height: int, max_pixels: int) -> None:
-    """Refuse an image that is empty or too large.
+def check_size(width: int, height: int, max_pixels: int, max_side: int | None = None) -> None:
+    """Refuse an image that is empty or too large; `max_side` is of its width and height, None for any.
 
     Raises:
         InferenceError: INVALID_REQUEST or TOO_LARGE.
     """
     if width < 1 or height < 1:
         raise invalid(f"Expected an image of at least 1x1 pixels, got {width}x{height}")
+    if max_side is not None and max(width, height) > max_side:
+        message = f"Expected an image of at most {max_side:,} pixels in width and height, got {width}x{height}"
+        raise InferenceError(ErrorKind.TOO_LARGE, message)
     if width * height > max_pixels:
         message = f"Expected an image of at most {max_pixels:,} pixels, got {width}x{height} = {width * height:,}"
         raise InferenceError(ErrorKind.TOO_LARGE, message)

@@ -9,7 +9,8 @@ from tasks.exchange.parameters import read_parameters
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
 from tasks.task import InputGroup
-from tasks.vision.header import image_size
+from tasks.vision.header import image_size, upright_size
+from tasks.vision.hidden_work import check_png, check_scans, unfolds_to
 from tasks.vision.image import Image, check_size, decode_image, images_from_tensor, raw_size
 from tasks.vision.selection import SelectionParameters, check_own_classes, check_told_classes
 
@@ -19,6 +20,7 @@ IMAGE_INPUT = TensorSpec(name="image", datatype=Datatype.BYTES, shape=(-1,))
 """How tasks of images declare their input: any number of encoded images."""
 
 _FRACTIONS = (8, 4, 2)
+_BYTES_PER_PIXEL = 4
 
 ItemT = TypeVar("ItemT")
 ParametersT = TypeVar("ParametersT", bound=SelectionParameters)
@@ -28,12 +30,13 @@ class PixelBudget:
     """How many pixels of a request may still be decoded.
 
     Args:
-        limits: `max_pixels` for each image, `max_request_pixels` for all of them.
+        limits: `max_pixels` and `max_image_side` for each image, `max_request_pixels` for all of them.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._left = limits.max_request_pixels
+        self._unfolding = _BYTES_PER_PIXEL * limits.max_request_pixels
 
     def spend(self, width: int, height: int, count: int = 1) -> None:
         """Take `count` images of a size off the budget, before they are decoded.
@@ -41,19 +44,33 @@ class PixelBudget:
         Raises:
             InferenceError: TOO_LARGE when one of them, or all of the request's, are more than may be decoded.
         """
-        check_size(width, height, self._limits.max_pixels)
+        check_size(width, height, self._limits.max_pixels, self._limits.max_image_side)
         self._left -= width * height * count
         if self._left < 0:
             most = self._limits.max_request_pixels
             message = f"Expected images of at most {most:,} pixels in one request, got more with this one"
             raise InferenceError(ErrorKind.TOO_LARGE, message)
 
-    def shrink(self, width: int, height: int) -> int:
+    def check_hidden(self, data: bytes) -> None:
+        """Refuse an encoded image that costs much more than its size tells.
+
+        Raises:
+            InferenceError: TOO_LARGE for a JPEG of too many scans; INVALID_REQUEST for a PNG of more data than pixels.
+        """
+        check_scans(data, self._limits.max_image_scans)
+        # To look inside a PNG is to unfold it once more. Whoever sends a few has no need for that.
+        work = unfolds_to(data)
+        if work <= self._unfolding:
+            self._unfolding -= work
+        else:
+            check_png(data)
+
+    def shrink(self, data: bytes, width: int, height: int) -> int:
         """The fraction of its sides at which an encoded image may be decoded: 1, 2, 4 or 8."""
         detail = self._limits.detail
         if detail is None:
             return 1
-        smaller = detail(width, height)
+        smaller = detail(*upright_size(data, width, height))
         return next((each for each in _FRACTIONS if each <= smaller), 1)
 
 
@@ -113,7 +130,8 @@ def read_images(tensor: InputTensor, budget: PixelBudget, path: str) -> list[Ima
             data = element.binary()
             size = image_size(data)
             budget.spend(*size)
-            images.append(decode_image(data, budget.shrink(*size)))
+            budget.check_hidden(data)
+            images.append(decode_image(data, budget.shrink(data, *size)))
         except InferenceError as error:
             raise error.under(f"{path}.data[{index}]") from None
     return images

@@ -14,6 +14,7 @@ from app.protocols.chariot_v2.wire import WireRequest, WireResponse
 from app.protocols.json_body import read_json
 from app.protocols.json_parameters import read_parameters_object
 from tasks.exchange.error import InferenceError, invalid
+from tasks.exchange.limits import Limits, beyond
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceOutput, InferenceResponse
 from tasks.exchange.tensor import BytesTensor, Element
@@ -36,21 +37,25 @@ def decode(
     model_name: str,
     model_version: str | None,
     request_id: str,
+    limits: Limits | None = None,
 ) -> InferenceRequest:
     """Read a request's body as what `media_type` (without its parameters; empty for none) says it is.
 
     Raises:
-        InferenceError: INVALID_REQUEST naming the field, and the object where there are several.
+        InferenceError: INVALID_REQUEST naming the field, and the object where there are several; TOO_LARGE for more
+            JSON than `limits` allow.
     """
     if media_type in (JSON, ""):
-        inputs = [_json_input(body, "inputs[0]")]
+        inputs = [_json_input(body, "inputs[0]", limits)]
     elif media_type == JSON_LINES:
+        if limits is not None and (count := body.count(b"\n")) > limits.max_entries:
+            raise beyond(limits.max_entries, "lines in one body", count)
         lines = [line for line in body.split(b"\n") if line.strip()]
         if not lines:
             raise invalid("Expected at least one line of JSON, got an empty body")
-        inputs = [_json_input(line, f"inputs[{index}]") for index, line in enumerate(lines)]
+        inputs = [_json_input(line, f"inputs[{index}]", limits) for index, line in enumerate(lines)]
     else:
-        inputs = [_raw_input(body, parameters_header)]
+        inputs = [_raw_input(body, parameters_header, limits)]
     return InferenceRequest(id=request_id, model_name=model_name, model_version=model_version, inputs=tuple(inputs))
 
 
@@ -75,18 +80,18 @@ def localised(error: InferenceError, media_type: str) -> InferenceError:
     return InferenceError(error.kind, error.message, field)
 
 
-def _json_input(text: bytes, path: str) -> BytesTensor:
-    wire = read_json(text, WireRequest, path)
+def _json_input(text: bytes, path: str, limits: Limits | None) -> BytesTensor:
+    wire = read_json(text, WireRequest, path, limits)
     parameters = read_parameters_object(wire.parameters, f"{path}.parameters")
     return _input(StringElement(wire.input), parameters)
 
 
-def _raw_input(body: bytes, parameters_header: str | None) -> BytesTensor:
+def _raw_input(body: bytes, parameters_header: str | None, limits: Limits | None) -> BytesTensor:
     if not body:
         raise invalid("Expected an encoded image, got an empty body")
     if parameters_header is None:
         return _input(BinaryElement(body), {})
-    raw = read_json(parameters_header.encode("latin-1"), dict[str, msgspec.Raw], PARAMETERS_HEADER)
+    raw = read_json(parameters_header.encode("latin-1"), dict[str, msgspec.Raw], PARAMETERS_HEADER, limits)
     return _input(BinaryElement(body), read_parameters_object(raw, PARAMETERS_HEADER))
 
 

@@ -40,6 +40,7 @@ class ChariotV2:
                     model_name=name,
                     model_version=version,
                     request_id=caller.request_id,
+                    limits=engine.limits,
                 )
 
             try:

@@ -7,6 +7,7 @@ from app.protocols.chariot_v2_kserve.wire import WireInput, WireOutput, WireRequ
 from app.protocols.json_body import read_json
 from app.protocols.json_parameters import read_parameters_object
 from app.protocols.json_tensors import numeric_tensor, read_datatype
+from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceOutput, InferenceResponse
 from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor
@@ -16,13 +17,15 @@ __all__ = ("decode", "encode")
 _encoder = msgspec.json.Encoder()
 
 
-def decode(body: bytes, *, model_name: str, model_version: str | None, request_id: str) -> InferenceRequest:
-    """Read a request's body; `request_id` names the request where the body does not.
+def decode(
+    body: bytes, *, model_name: str, model_version: str | None, request_id: str, limits: Limits | None = None
+) -> InferenceRequest:
+    """Read a request's body; `request_id` names the request where the body does not, and `limits` bound its JSON.
 
     Raises:
         InferenceError: INVALID_REQUEST naming the field.
     """
-    wire = read_json(body, WireRequest)
+    wire = read_json(body, WireRequest, limits=limits)
     return InferenceRequest(
         id=wire.id or request_id,
         model_name=model_name,

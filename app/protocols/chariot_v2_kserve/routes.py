@@ -30,7 +30,13 @@ class ChariotV2KServe:
             body = await body_to_infer(request, engine, caller, name)
 
             def decoded() -> InferenceRequest:
-                return decode(body, model_name=name, model_version=version, request_id=caller.request_id)
+                return decode(
+                    body,
+                    model_name=name,
+                    model_version=version,
+                    request_id=caller.request_id,
+                    limits=engine.limits,
+                )
 
             return json_response(await engine.exchange(caller, name, decoded, encode))
 

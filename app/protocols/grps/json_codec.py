@@ -18,6 +18,7 @@ from app.protocols.grps.ndarray import nested_numbers
 from app.protocols.grps.tensors import FLAT_FIELDS
 from app.protocols.json_body import read_json
 from tasks.exchange.error import InferenceError, brief, invalid
+from tasks.exchange.limits import Limits
 
 __all__ = ("read_json_message",)
 
@@ -30,13 +31,13 @@ _LONGEST_INTEGER = len(str(np.iinfo(np.int64).min))
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def read_json_message(body: bytes) -> tuple[Any, bool]:
-    """Read a body, and whether its tensor came as `ndarray`.
+def read_json_message(body: bytes, limits: Limits | None = None) -> tuple[Any, bool]:
+    """Read a body of no more JSON than `limits` allow, and whether its tensor came as `ndarray`.
 
     Raises:
-        InferenceError: INVALID_REQUEST naming the field that is unknown, or does not fit.
+        InferenceError: INVALID_REQUEST naming the field that is unknown, or does not fit; as `check_json`.
     """
-    content = read_json(body, dict[str, Any])
+    content = read_json(body, dict[str, Any], limits=limits)
     data = {name: value for name in _DATA if (value := _taken(content, name)) is not None}
     if len(data) > 1:
         first, second, *_ = data

@@ -15,11 +15,13 @@ from app.protocols.grps.messages import entry_path
 from app.protocols.json_body import read_json
 from metadata.entry import PARAMETER as METADATA
 from tasks.exchange.error import brief, invalid
+from tasks.exchange.limits import beyond
 from tasks.exchange.tensor import BytesTensor, Element
 
 __all__ = ("MapRequest", "echo_metadata", "read_map")
 
 _PARAMETERS = "parameters"
+_LONGEST_PARAMETERS = 4 * 1024 * 1024
 _SIMILARITY = "similarity"
 _OF_AN_INPUT = (f".{METADATA}", f".{_PARAMETERS}")
 _PROMPTS = frozenset({"prompt", "question", "text"})
@@ -148,6 +150,8 @@ def _named(gmap: Any, texts: dict[str, str]) -> tuple[Mapping[str, object], Mapp
 
 def _object(text: str, path: str) -> Mapping[str, object]:
     """A text that holds a JSON object of parameters."""
+    if len(text) > _LONGEST_PARAMETERS:
+        raise beyond(_LONGEST_PARAMETERS, "characters of parameters", len(text), path)
     found = read_json(text.encode(), dict[str, object], path)
     if METADATA in found:
         raise invalid("Expected metadata in an entry of s_s, where it goes back as it came", f"{path}.{METADATA}")

@@ -4,8 +4,10 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from app.protocols.message_bounds import check_message
 from app.protocols.pb import message_class
 from tasks.exchange.error import invalid
+from tasks.exchange.limits import Limits
 
 __all__ = ("GrpsMessage", "entry_path", "read_message", "succeeded")
 
@@ -16,12 +18,13 @@ _SUCCESS = 1
 _LONGEST_KEY = 80
 
 
-def read_message(data: bytes) -> Any:
-    """A serialized message.
+def read_message(data: bytes, limits: Limits) -> Any:
+    """A serialized message, of no more than `limits` allow.
 
     Raises:
-        InferenceError: INVALID_REQUEST when it is none.
+        InferenceError: INVALID_REQUEST when it is none; as `check_message`.
     """
+    check_message(data, GrpsMessage.DESCRIPTOR, limits)
     try:
         return GrpsMessage.FromString(data)
     except DecodeError:

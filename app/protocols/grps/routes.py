@@ -20,10 +20,12 @@ from app.protocols.grps.json_writing import written_json, written_part
 from app.protocols.grps.messages import GrpsMessage
 from app.protocols.grps.wire import WireMessage, WireRefusal
 from app.protocols.media_type import media_type_of
+from app.protocols.permission import Permission
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, Method, json_response
 from app.protocols.request_body import body_of
 from metadata.entry import PARAMETER as METADATA
 from tasks.exchange.error import InferenceError, brief, invalid
+from tasks.exchange.limits import Limits
 from tasks.exchange.response import InferenceResponse
 
 __all__ = ("Grps",)
@@ -57,7 +59,7 @@ class Grps:
             body = await body_of(request, engine)
 
             def told() -> bytes:
-                message, _ = read_json_message(body)
+                message, _ = read_json_message(body, engine.limits)
                 return written_json(calls.model_metadata(engine, message))
 
             return json_response(await asyncio.to_thread(told))
@@ -67,17 +69,17 @@ class Grps:
 
         online, offline = (answering(lambda flag=flag: calls.set_online(engine, flag)) for flag in (True, False))
         ready = answering(lambda: calls.ready(engine))
-        simple: Mapping[str, tuple[str, Handle, Sequence[int]]] = {
-            "health/online": ("Have load balancers send requests", online, ()),
-            "health/offline": ("Have load balancers send none", offline, ()),
-            "health/live": ("Whether the server lives", answering(calls.live), ()),
-            "health/ready": ("Whether load balancers may send requests", ready, (503,)),
-            "metadata/server": ("The server and its models, in YAML", server_metadata, ()),
+        simple: Mapping[str, tuple[str, Handle, Permission, Sequence[int]]] = {
+            "health/online": ("Have load balancers send requests", online, "admin", ()),
+            "health/offline": ("Have load balancers send none", offline, "admin", ()),
+            "health/live": ("Whether the server lives", answering(calls.live), "open", ()),
+            "health/ready": ("Whether load balancers may send requests", ready, "open", (503,)),
+            "metadata/server": ("The server and its models, in YAML", server_metadata, "infer", ()),
         }
         methods: tuple[Method, ...] = ("GET", "POST")
         found = [
-            self._endpoint(method, path, handle, summary, failures)
-            for path, (summary, handle, failures) in simple.items()
+            self._endpoint(method, path, handle, summary, failures, permission=permission)
+            for path, (summary, handle, permission, failures) in simple.items()
             for method in methods
         ]
         found.append(self._endpoint("POST", "metadata/model", model_metadata, "One model, in YAML", (400, 404, 413)))
@@ -98,6 +100,7 @@ class Grps:
         summary: str,
         failures: Sequence[int],
         media_types: Sequence[str] = (),
+        permission: Permission = "infer",
     ) -> Endpoint:
         return Endpoint(
             method=method,
@@ -109,6 +112,7 @@ class Grps:
             refusal=WireRefusal,
             media_types=media_types,
             failures=failures,
+            permission=permission,
         )
 
     async def _predict(self, engine: Engine, request: HttpRequest) -> Response[Any]:
@@ -119,7 +123,7 @@ class Grps:
             if streaming and as_ndarray:
                 raise invalid("Expected streaming or return-ndarray, got both", "query")
             parameters = _parameters(request)
-            read = _reader(request.headers.get("content-type", ""), await body_of(request, engine))
+            read = _reader(request.headers.get("content-type", ""), await body_of(request, engine), engine.limits)
         except InferenceError as error:
             raise engine.refused(caller, error, model) from None
         call = PredictCall(engine.registry, read, model, parameters)
@@ -167,7 +171,7 @@ def _value(text: str) -> object:
         return text
 
 
-def _reader(content_type: str, body: bytes) -> Callable[[], tuple[Any, bool]]:
+def _reader(content_type: str, body: bytes, limits: Limits) -> Callable[[], tuple[Any, bool]]:
     media_type = media_type_of(content_type)
     if media_type not in (_JSON, _BINARY):
         raise invalid(
@@ -176,7 +180,7 @@ def _reader(content_type: str, body: bytes) -> Callable[[], tuple[Any, bool]]:
     if not body:
         raise invalid("Expected a body, got an empty one")
     if media_type == _JSON:
-        return lambda: read_json_message(body)
+        return lambda: read_json_message(body, limits)
     return lambda: (GrpsMessage(bin_data=body), False)
 
 

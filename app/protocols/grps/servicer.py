@@ -19,6 +19,7 @@ from app.protocols.grps.codec import PredictCall
 from app.protocols.grps.failures import failed
 from app.protocols.grps.messages import read_message
 from app.protocols.pb import GRPS
+from app.protocols.permission import Permission
 from tasks.exchange.error import InferenceError
 
 __all__ = ("GrpsGrpc",)
@@ -31,6 +32,16 @@ class GrpsGrpc:
 
     name = "grps-grpc"
     service = GRPS
+    permissions: Mapping[str, Permission] = {
+        "Online": "admin",
+        "Offline": "admin",
+        "CheckLiveness": "open",
+        "CheckReadiness": "open",
+    }
+
+    def subject(self, data: bytes, /) -> str:
+        del data
+        return ""
 
     def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
         del stopping
@@ -65,14 +76,14 @@ class GrpsGrpc:
             "CheckLiveness": _telling(lambda _: calls.live()),
             "CheckReadiness": _telling(lambda _: calls.ready(engine)),
             "ServerMetadata": _describing(lambda _: calls.server_metadata(engine)),
-            "ModelMetadata": _describing(lambda data: calls.model_metadata(engine, read_message(data))),
+            "ModelMetadata": _describing(lambda data: calls.model_metadata(engine, read_message(data, engine.limits))),
         }
         streamed = cast("Handler", grpc.unary_stream_rpc_method_handler(cast("Any", predict_streaming)))
         return {**{name: unary(self.name, answer) for name, answer in methods.items()}, "PredictStreaming": streamed}
 
 
 def _asked(engine: Engine, data: bytes) -> PredictCall:
-    return PredictCall(engine.registry, lambda: (read_message(data), False))
+    return PredictCall(engine.registry, lambda: (read_message(data, engine.limits), False))
 
 
 def _telling(call: Callable[[bytes], Any]) -> Answer:

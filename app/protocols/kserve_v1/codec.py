@@ -24,7 +24,8 @@ from app.protocols.kserve_v1.instances import Instance, read_instance
 from app.protocols.kserve_v1.rows import Column, prediction_rows, read_rows
 from app.protocols.kserve_v1.wire import WireAnswer, WireEvent, WireExplainedAnswer, WireRequest
 from app.protocols.media_type import media_type_of
-from tasks.exchange.error import InferenceError, brief, invalid
+from tasks.exchange.error import ErrorKind, InferenceError, brief, invalid
+from tasks.exchange.limits import Limits, beyond
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceResponse
 from tasks.exchange.tensor import BytesTensor, InputTensor
@@ -69,6 +70,7 @@ class Exchange:
         servable: the model asked.
         model_name: its name.
         request_id: the request's.
+        limits: how much JSON, and how many instances, it may have.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Exchange:
         servable: Servable,
         model_name: str,
         request_id: str,
+        limits: Limits | None = None,
     ) -> None:
         self._body = body
         self._media_type = media_type
@@ -86,6 +89,7 @@ class Exchange:
         self._servable = servable
         self.model_name = model_name
         self._request_id = request_id
+        self._limits = limits
         self._mode = EventMode.NONE
         self._root = ""
         self._prefix = ""
@@ -112,6 +116,7 @@ class Exchange:
         if self._tensors:
             places = read_rows(instances, root, self._servable.inputs)
         else:
+            self._check_count(len(instances), root)
             name = self._servable.inputs[0].name
             prompts = takes_prompts(self._servable)
             places = [
@@ -193,12 +198,26 @@ class Exchange:
     def _opened(self) -> WireRequest | BytesTensor:
         """The JSON, or the image, in the body or in the event that it holds."""
         if self._media_type == EVENT:
-            return self._event(_read_body(self._body, WireEvent))
+            return self._event(self._read_body(self._body, WireEvent))
         self._mode = check_headers(self._event_headers)
         if self._media_type not in _JSON:
             return self._image(self._body, self._media_type, "")
-        wire = _read_body(self._body, WireEvent)
+        wire = self._read_body(self._body, WireEvent)
         return self._event(wire) if self._mode is EventMode.NONE and looks_like_event(wire) else wire
+
+    def _read_body(self, body: bytes | msgspec.Raw, kind: type[Any], path: str = "") -> Any:
+        try:
+            return read_json(body, kind, path, self._limits)
+        except InferenceError as error:
+            # KServe's words, for what is wrong with the body as a whole.
+            if error.path or error.kind is not ErrorKind.INVALID_REQUEST:
+                raise
+            raise invalid(f"Unrecognized request format: {error.message}") from None
+
+    def _check_count(self, count: int, root: str) -> None:
+        """Refuse more instances than a request may have before each of them is read."""
+        if self._limits is not None and count > self._limits.max_inputs:
+            raise beyond(self._limits.max_inputs, "images or texts in one request", count, root)
 
     def _event(self, event: WireEvent) -> WireRequest | BytesTensor:
         self._mode = EventMode.STRUCTURED
@@ -206,7 +225,7 @@ class Exchange:
         self._prefix = f"{data.path}."
         media_type = media_type_of(data.media_type)
         if media_type in _JSON:
-            return _read_body(data.content, WireRequest, data.path)
+            return self._read_body(data.content, WireRequest, data.path)
         return self._image(data.content, media_type, data.path)
 
     def _image(self, content: bytes | msgspec.Raw, media_type: str, path: str) -> BytesTensor:
@@ -228,14 +247,6 @@ class Exchange:
         return InferenceRequest(
             id=self._request_id, model_name=self.model_name, inputs=tuple(inputs), parameters=self._parameters
         )
-
-
-def _read_body(body: bytes | msgspec.Raw, kind: type[Any], path: str = "") -> Any:
-    try:
-        return read_json(body, kind, path)
-    except InferenceError as error:
-        # KServe's words, for what is wrong with the body as a whole.
-        raise error if error.path else invalid(f"Unrecognized request format: {error.message}") from None
 
 
 def _instances(wire: WireRequest, prefix: str) -> tuple[str, Sequence[msgspec.Raw]]:

@@ -121,6 +121,7 @@ async def _begun(engine: Engine, request: HttpRequest, caller: Caller) -> Exchan
         registration.ready_servable(),
         registration.source.name,
         caller.request_id,
+        engine.limits,
     )
 
 
@@ -137,7 +138,7 @@ def _in_words_of_kserve(engine: Engine, error: InferenceError, name: str) -> Inf
         shown = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
         return InferenceError(error.kind, f"Model with name {shown} does not exist.")
     latest = next(iter(engine.registry.versions(name)), None)
-    reason = latest.reason if latest and engine.online else error.message
+    reason = latest.reason if latest and not engine.withheld else error.message
     return InferenceError(error.kind, f"Model with name {name} is not ready. {reason}".strip())
 
 

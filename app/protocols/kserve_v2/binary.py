@@ -14,6 +14,7 @@ import pybase64
 from numpy.typing import NDArray
 
 from tasks.exchange.error import brief, invalid
+from tasks.exchange.limits import beyond
 from tasks.exchange.tensor import Datatype, Element, Tensor
 
 __all__ = ("SniffedElement", "pack", "split_body", "unpack_bytes", "unpack_numbers")
@@ -85,15 +86,17 @@ def unpack_numbers(data: memoryview | bytes, datatype: Datatype, shape: Sequence
         raise invalid(f"Expected sizes that can be counted, got {brief(list(shape))}", path) from None
 
 
-def unpack_bytes(data: memoryview | bytes, path: str) -> list[Element]:
-    """The elements of a BYTES tensor.
+def unpack_bytes(data: memoryview | bytes, path: str, most: int | None = None) -> list[Element]:
+    """The elements of a BYTES tensor, of which there may be `most`.
 
     Raises:
-        InferenceError: INVALID_REQUEST when a length reaches past the end.
+        InferenceError: INVALID_REQUEST when a length reaches past the end; TOO_LARGE for more elements.
     """
     elements: list[Element] = []
     view, position = memoryview(data), 0
     while position < len(view):
+        if most is not None and len(elements) == most:
+            raise beyond(most, "BYTES elements in one tensor", path=path)
         start = position + _LENGTH.size
         if start > len(view):
             raise invalid(f"Expected a length of 4 bytes at byte {position}, got {len(view) - position}", path)

@@ -16,6 +16,7 @@ from app.protocols.kserve_v2.rendering import RequestedOutput, Wanted, render, w
 from app.protocols.kserve_v2.wire import WireInput, WireOutput, WireRequest, WireRequestedOutput, WireResponse
 from app.protocols.nested_rows import flattened
 from tasks.exchange.error import invalid
+from tasks.exchange.limits import Limits
 from tasks.exchange.parameters import Positive, convert
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceResponse
@@ -36,7 +37,13 @@ class _OutputParameters(msgspec.Struct, frozen=True):
 
 
 def decode(
-    body: bytes, header_length: str | None, servable: Servable, *, model_name: str, model_version: str | None
+    body: bytes,
+    header_length: str | None,
+    servable: Servable,
+    *,
+    model_name: str,
+    model_version: str | None,
+    limits: Limits | None = None,
 ) -> tuple[InferenceRequest, Wanted]:
     """Read a request's body, and what it asks to be answered with.
 
@@ -46,20 +53,21 @@ def decode(
         servable: the model asked.
         model_name: its name.
         model_version: the version asked for.
+        limits: how much JSON, and how many BYTES elements, it may have.
 
     Raises:
-        InferenceError: INVALID_REQUEST naming the field.
+        InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field.
     """
     json, binary = split_body(body, header_length)
     if json is None:
         tensor = _raw_input(binary, servable)
         request = InferenceRequest(id="", model_name=model_name, model_version=model_version, inputs=(tensor,))
         return request, Wanted(binary=True)
-    wire = read_json(json, WireRequest)
+    wire = read_json(json, WireRequest, limits=limits)
     inputs: list[InputTensor] = []
     position = 0
     for index, each in enumerate(wire.inputs):
-        tensor, position = _tensor(each, binary, position, f"inputs[{index}]")
+        tensor, position = _tensor(each, binary, position, f"inputs[{index}]", limits)
         inputs.append(tensor)
     if position != len(binary):
         raise invalid(f"Expected {position} bytes of tensors after the JSON, got {len(binary)}")
@@ -124,7 +132,9 @@ def _requested(wire: WireRequestedOutput, index: int) -> RequestedOutput:
     )
 
 
-def _tensor(wire: WireInput, binary: memoryview, position: int, path: str) -> tuple[InputTensor, int]:
+def _tensor(
+    wire: WireInput, binary: memoryview, position: int, path: str, limits: Limits | None
+) -> tuple[InputTensor, int]:
     """One input, and where in the binary part the next one begins."""
     datatype = read_datatype(wire.datatype, f"{path}.datatype")
     if any(size < 0 for size in wire.shape):
@@ -139,15 +149,20 @@ def _tensor(wire: WireInput, binary: memoryview, position: int, path: str) -> tu
             found = f"{length}, with {len(binary) - position} bytes left after the JSON"
             raise invalid(f"Expected the size of a block of bytes, got {found}", f"{path}.parameters.{_BINARY_SIZE}")
         block = binary[position : position + length]
-        return _from_bytes(wire, datatype, block, parameters, f"{path}.data"), position + length
+        return _from_bytes(wire, datatype, block, parameters, f"{path}.data", limits), position + length
     return _from_json(wire, datatype, wire.data, parameters, path), position
 
 
 def _from_bytes(
-    wire: WireInput, datatype: Datatype, block: memoryview, parameters: Mapping[str, object], path: str
+    wire: WireInput,
+    datatype: Datatype,
+    block: memoryview,
+    parameters: Mapping[str, object],
+    path: str,
+    limits: Limits | None,
 ) -> InputTensor:
     if datatype is Datatype.BYTES:
-        elements = unpack_bytes(block, path)
+        elements = unpack_bytes(block, path, limits.max_entries if limits is not None else None)
         return BytesTensor(name=wire.name, shape=tuple(wire.shape), elements=elements, parameters=parameters)
     data = unpack_numbers(block, datatype, wire.shape, path)
     return Tensor(name=wire.name, datatype=datatype, data=data, parameters=parameters)

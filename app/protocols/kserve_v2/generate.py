@@ -23,6 +23,7 @@ from app.protocols.json_parameters import read_parameters_object
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
 from app.protocols.request_body import body_to_infer
 from tasks.exchange.error import InferenceError, invalid
+from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.tensor import BytesTensor
 
@@ -79,7 +80,7 @@ def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
     """`generate` answers in one object; `generate_stream` in events, of which the last may be an error."""
 
     async def generate(request: HttpRequest) -> Response[bytes]:
-        question, pieces = await _asked(engine, request)
+        question, pieces = await _asked(engine, request, whole=True)
         try:
             async with aclosing(pieces):
                 found = [piece async for piece in pieces]
@@ -127,15 +128,16 @@ def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
 class _Question:
     """A request's body, and the names of its fields for errors."""
 
-    def __init__(self, body: bytes, model_name: str, model_version: str | None) -> None:
+    def __init__(self, body: bytes, model_name: str, model_version: str | None, limits: Limits) -> None:
         self._body = body
+        self._limits = limits
         self._model_name = model_name
         self._model_version = model_version
         self._image = "image"
         self._beside: frozenset[str] = frozenset()
 
     def decode(self) -> InferenceRequest:
-        wire = read_json(self._body, WireGenerateRequest)
+        wire = read_json(self._body, WireGenerateRequest, limits=self._limits)
         if wire.image is not None and wire.images is not None:
             raise invalid(_EITHER)
         images = wire.images if wire.image is None else [wire.image]
@@ -177,11 +179,13 @@ class _Question:
 _BESIDE = ("max_new_tokens", "temperature", "top_p", "top_k", "seed")
 
 
-async def _asked(engine: Engine, request: HttpRequest) -> tuple[_Question, AsyncGenerator[Piece]]:
+async def _asked(
+    engine: Engine, request: HttpRequest, *, whole: bool = False
+) -> tuple[_Question, AsyncGenerator[Piece]]:
     caller = caller_of(request, _PROTOCOL)
     name, version = request.path_params["target"], request.path_params.get("version")
-    question = _Question(await body_to_infer(request, engine, caller, name), name, version)
-    return question, engine.stream(caller, name, question.decode)
+    question = _Question(await body_to_infer(request, engine, caller, name), name, version, engine.limits)
+    return question, engine.stream(caller, name, question.decode, whole=whole)
 
 
 async def _events(question: _Question, first: Piece, pieces: AsyncGenerator[Piece]) -> AsyncGenerator[bytes]:

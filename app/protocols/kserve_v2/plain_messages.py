@@ -8,8 +8,12 @@ from google.protobuf.message import DecodeError
 
 from app.protocols.pb import message_class
 from tasks.exchange.error import invalid
+from tasks.exchange.limits import beyond
 
 __all__ = ("NamedModel", "RepositoryEntry", "RepositoryModel", "RepositoryWish", "read_message", "written_message")
+
+_MOST_BYTES = 64 * 1024
+"""Names and versions are all that such messages hold."""
 
 MessageT = TypeVar("MessageT", bound=msgspec.Struct)
 
@@ -49,8 +53,10 @@ def read_message(name: str, data: bytes, kind: type[MessageT]) -> MessageT:
     """Read the message called `name` as `kind`, whose fields have its fields' names.
 
     Raises:
-        InferenceError: INVALID_REQUEST when the bytes are no such message.
+        InferenceError: INVALID_REQUEST when the bytes are no such message, TOO_LARGE when there are more than it needs.
     """
+    if len(data) > _MOST_BYTES:
+        raise beyond(_MOST_BYTES, f"bytes in a {name}", len(data))
     try:
         message = message_class(f"inference.{name}").FromString(data)
     except DecodeError:

@@ -15,8 +15,10 @@ from app.engine.streaming import Piece
 from app.protocols.json_tensors import read_datatype
 from app.protocols.kserve_v2.binary import SniffedElement, pack, unpack_bytes, unpack_numbers
 from app.protocols.kserve_v2.rendering import RequestedOutput, Wanted, render, wanted_outputs
+from app.protocols.message_bounds import check_message
 from app.protocols.pb import message_class
 from tasks.exchange.error import InferenceError, brief, invalid
+from tasks.exchange.limits import Limits
 from tasks.exchange.parameters import Positive, convert
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceResponse
@@ -63,12 +65,15 @@ class InferMessage:
 
     Args:
         data: the serialized message.
+        limits: how much there may be in it.
 
     Raises:
-        InferenceError: INVALID_REQUEST when it is no such message.
+        InferenceError: INVALID_REQUEST when it is no such message; as `check_message`.
     """
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, limits: Limits | None = None) -> None:
+        if limits is not None:
+            check_message(data, _Request.DESCRIPTOR, limits)
         try:
             self.message = _Request.FromString(data)
         except DecodeError:

@@ -1,6 +1,6 @@
 """Triton's model repository and statistics extensions over REST."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,12 +12,17 @@ from app.engine.statistics import Duration, ModelStatistics
 from app.protocols.json_body import read_json
 from app.protocols.protocol import Endpoint, HttpRequest, json_response
 from app.protocols.request_body import body_of
+from tasks.exchange.error import ErrorKind, InferenceError
 
-__all__ = ("counted", "repository_endpoints", "statistics_of")
+__all__ = ("check_loaded_as_it_lies", "counted", "repository_endpoints", "statistics_of")
 
 
 class _IndexRequest(msgspec.Struct, frozen=True):
     ready: bool = False
+
+
+class _LoadRequest(msgspec.Struct, frozen=True):
+    parameters: Mapping[str, object] = {}
 
 
 class _IndexEntry(msgspec.Struct, frozen=True):
@@ -32,12 +37,14 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
 
     async def index(request: HttpRequest) -> Response[bytes]:
         body = await body_of(request, engine)
-        wanted = read_json(body, _IndexRequest) if body.strip() else _IndexRequest()
+        wanted = read_json(body, _IndexRequest, limits=engine.limits) if body.strip() else _IndexRequest()
         found = [each for each in await engine.repository.index() if each.servable is not None or not wanted.ready]
         return json_response(msgspec.json.encode([_entry(each) for each in found]))
 
     async def load(request: HttpRequest) -> Response[bytes]:
         name = request.path_params["target"]
+        body = await body_of(request, engine)
+        check_loaded_as_it_lies(read_json(body, _LoadRequest).parameters if body.strip() else {})
         await engine.repository.load(name)
         return json_response(msgspec.json.encode({"name": name, "load": True}))
 
@@ -53,11 +60,20 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
 
     def named(action: str, handle: Callable[[HttpRequest], Awaitable[Response[bytes]]], summary: str) -> Endpoint:
         path = f"/v2/repository/models/{{target:str}}/{action}"
-        return Endpoint(method="POST", path=path, handle=handle, summary=summary, failures=(404, 503))
+        return Endpoint(
+            method="POST",
+            path=path,
+            handle=handle,
+            summary=summary,
+            failures=(400, 404, 413, 503),
+            permission="admin",
+        )
 
     def statistics_at(path: str) -> Endpoint:
         summary = "What models have done since the server started"
-        return Endpoint(method="GET", path=path, handle=statistics, summary=summary, failures=(404, 503))
+        return Endpoint(
+            method="GET", path=path, handle=statistics, summary=summary, failures=(404, 503), permission="read"
+        )
 
     return [
         Endpoint(
@@ -68,6 +84,7 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
             body=_IndexRequest,
             answer=list[_IndexEntry],
             failures=(400, 413),
+            permission="read",
         ),
         named("load", load, "Load a model from disk anew"),
         named("unload", unload, "Serve a model no longer"),
@@ -75,6 +92,17 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
         statistics_at("/v2/models/{target:str}/stats"),
         statistics_at("/v2/models/{target:str}/versions/{version:str}/stats"),
     ]
+
+
+def check_loaded_as_it_lies(parameters: Mapping[str, object]) -> None:
+    """Refuse what Triton takes with a load: settings, and files of a model, which nobody would have looked at.
+
+    Raises:
+        InferenceError: UNSUPPORTED, for any parameter.
+    """
+    if parameters:
+        names = ", ".join(map(repr, parameters))
+        raise InferenceError(ErrorKind.UNSUPPORTED, f"Models are loaded as they lie on disk, not with {names:.200}")
 
 
 def counted(engine: Engine, name: str | None, version: str | None) -> Sequence[Registration]:

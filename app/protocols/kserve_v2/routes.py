@@ -80,7 +80,12 @@ class KServeV2:
                 method="GET", path="/v2", handle=server_metadata, summary="About the server", answer=WireServerMetadata
             ),
             Endpoint(
-                method="GET", path="/v2/health/live", handle=live, summary="Whether the server lives", answer=WireLive
+                method="GET",
+                path="/v2/health/live",
+                handle=live,
+                summary="Whether the server lives",
+                answer=WireLive,
+                permission="open",
             ),
             Endpoint(
                 method="GET",
@@ -89,6 +94,7 @@ class KServeV2:
                 summary="Whether every model can answer",
                 answer=WireReady,
                 failures=(503,),
+                permission="open",
             ),
             Endpoint(method="GET", path="/v2/models", handle=models, summary="Names of the models", answer=WireModels),
         ]
@@ -140,7 +146,14 @@ class KServeV2:
         def decoded() -> InferenceRequest:
             nonlocal wanted
             version = request.path_params.get("version")
-            neutral, wanted = decode(body, header_length, servable, model_name=source.name, model_version=version)
+            neutral, wanted = decode(
+                body,
+                header_length,
+                servable,
+                model_name=source.name,
+                model_version=version,
+                limits=engine.limits,
+            )
             return neutral
 
         def encoded(response: InferenceResponse) -> tuple[bytes, int | None]:

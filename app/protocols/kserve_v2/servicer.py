@@ -30,9 +30,10 @@ from app.protocols.kserve_v2.protobuf import (
     encode_streamed,
 )
 from app.protocols.kserve_v2.rendering import Wanted
-from app.protocols.kserve_v2.repository import counted, statistics_of
+from app.protocols.kserve_v2.repository import check_loaded_as_it_lies, counted, statistics_of
 from app.protocols.kserve_v2.routes import EXTENSIONS, model_metadata
 from app.protocols.pb import INFERENCE
+from app.protocols.permission import Permission
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceResponse
@@ -48,6 +49,21 @@ class KServeV2Grpc:
 
     name = "kserve-v2-grpc"
     service = INFERENCE
+    permissions: Mapping[str, Permission] = {
+        "ServerLive": "open",
+        "ServerReady": "open",
+        "ModelStatistics": "read",
+        "RepositoryIndex": "read",
+        "RepositoryModelLoad": "admin",
+        "RepositoryModelUnload": "admin",
+    }
+
+    def subject(self, data: bytes, /) -> str:
+        try:
+            # Loading and unloading have the name in the same field.
+            return read_message("RepositoryModelUnloadRequest", data, RepositoryModel).model_name
+        except InferenceError:
+            return ""
 
     def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
         calls = _Calls(engine)
@@ -68,11 +84,12 @@ class KServeV2Grpc:
             caller = caller_of_call(context, self.name)
             in_band = metadata_of(context).get(_STATUS_WISH) != "true"
             try:
-                async with aclosing(_until(stopping, requests)) as read:
-                    async for data in read:
-                        async with aclosing(calls.streamed(data, caller, in_band)) as items:
-                            async for item in items:
-                                yield item
+                with engine.counted(caller):
+                    async with aclosing(_until(stopping, requests)) as read:
+                        async for data in read:
+                            async with aclosing(calls.streamed(data, caller, in_band)) as items:
+                                async for item in items:
+                                    yield item
             except Exception as error:  # noqa: BLE001  grpc would tell the sender whatever it is
                 failure = error
             else:
@@ -139,9 +156,7 @@ class _Calls:
         del caller
         wanted = read_message("RepositoryModelLoadRequest", data, RepositoryModel)
         _check_repository(wanted.repository_name)
-        if wanted.parameters:
-            names = ", ".join(map(repr, wanted.parameters))
-            raise InferenceError(ErrorKind.UNSUPPORTED, f"Models are loaded as they lie on disk, not with {names}")
+        check_loaded_as_it_lies(wanted.parameters)
         await self._engine.repository.load(wanted.model_name)
         return written_message("RepositoryModelLoadResponse", {})
 
@@ -201,7 +216,7 @@ class _Calls:
         # In the event loop: parsing holds the interpreter's lock wherever it is done, and whatever happens to a request
         # is told with the name of its model.
         try:
-            return InferMessage(data)
+            return InferMessage(data, self._engine.limits)
         except InferenceError as error:
             raise self._engine.refused(caller, error) from None
 

@@ -13,7 +13,9 @@ from typing import Any, cast
 import msgspec
 
 from app.protocols.json_body import first_path, has_lone_surrogate
+from app.protocols.json_bounds import check_json
 from tasks.exchange.error import InferenceError, invalid
+from tasks.exchange.limits import Limits
 
 __all__ = ("debug_text", "format_error", "read_object", "type_name")
 
@@ -49,14 +51,16 @@ class _TooBigError(ValueError):
     """A number beyond the range of double."""
 
 
-def read_object(body: bytes) -> dict[str, object]:
-    """The JSON object that `body` begins with; whatever follows it is not looked at.
+def read_object(body: bytes, limits: Limits | None = None) -> dict[str, object]:
+    """The JSON object that `body` begins with; whatever follows it counts for the `limits` alone.
 
     Raises:
-        InferenceError: INVALID_REQUEST.
+        InferenceError: INVALID_REQUEST; as `check_json`.
     """
     if not body:
         raise invalid("JSON Parse error: The document is empty")
+    if limits is not None:
+        check_json(body, limits)
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

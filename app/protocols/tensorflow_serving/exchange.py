@@ -11,6 +11,7 @@ from app.protocols.tensorflow_serving.lookup import servable_for
 from app.protocols.tensorflow_serving.paths import Address
 from app.protocols.tensorflow_serving.predicting import Form, encode, read_tensors
 from app.protocols.tensorflow_serving.signatures import Method, Signature, example_signature, predict_signature
+from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceResponse
 from tasks.exchange.tensor import InputTensor
@@ -29,6 +30,7 @@ class Exchange:
         registry: where the model is looked up.
         address: what the path asks for.
         body: of the request.
+        limits: how much JSON it may be.
 
     Attributes:
         inputs: what the model was given, once it is read.
@@ -36,13 +38,14 @@ class Exchange:
         model_time: nanoseconds between reading and writing.
     """
 
-    def __init__(self, registry: Registry, address: Address, body: bytes) -> None:
+    def __init__(self, registry: Registry, address: Address, body: bytes, limits: Limits | None = None) -> None:
         self.inputs: Sequence[InputTensor] = ()
         self.platform = ""
         self.model_time = 0
         self._registry = registry
         self._address = address
         self._body = body
+        self._limits = limits
         self._form = Form.ROW
         self._signature: Signature | None = None
         self._count = 0
@@ -54,7 +57,7 @@ class Exchange:
         Raises:
             InferenceError: whatever is wrong with it, in the words of the real server.
         """
-        document = read_object(self._body)
+        document = read_object(self._body, self._limits)
         name = document.get("signature_name", "")
         if not isinstance(name, str):
             raise format_error(document, "not formatted correctly. 'signature_name' key must be a string value.")

@@ -10,6 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from app.engine.engine import Engine
 from app.engine.events import Caller
 from app.protocols.caller import caller_of
+from app.protocols.permission import Permission
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
 from app.protocols.request_body import body_to_infer
 from app.protocols.tensorflow_serving.exchange import Exchange
@@ -100,6 +101,12 @@ class TensorFlowServing:
     def error_body(self, error: InferenceError, /) -> bytes:
         return document_text("error", string_text(str(error)))
 
+    def permission(self, request: HttpRequest, /) -> Permission:
+        if request.method == "OPTIONS":
+            # Browsers ask it before they send a key.
+            return "open"
+        return "read" if _path_of(request).partition("?")[0] == METRICS_PATH else "infer"
+
     def answer(self, engine: Engine, /) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
         metrics = RequestMetrics(engine.registry.knows)
 
@@ -137,17 +144,18 @@ class TensorFlowServing:
 
     async def _body(self, engine: Engine, metrics: RequestMetrics, request: HttpRequest, address: Address) -> bytes:
         if address.verb == "status":
-            return model_status(versions_for(engine.registry, address))
+            return model_status(versions_for(engine.registry, address), engine.withheld)
         if address.verb == "metadata":
             return _metadata(engine, address)
         caller = caller_of(request, self.name)
-        exchange = Exchange(engine.registry, address, await _plain_body(request, engine, caller, address.model))
+        body = await _plain_body(request, engine, caller, address.model)
+        exchange = Exchange(engine.registry, address, body, engine.limits)
         try:
-            body = await engine.exchange(caller, address.model, exchange.decode, exchange.encode)
+            answer = await engine.exchange(caller, address.model, exchange.decode, exchange.encode)
         except InferenceError as error:
             raise named(error, exchange.inputs) from None
         metrics.ran(address.model, address.verb, exchange.platform, exchange.model_time)
-        return body
+        return answer
 
 
 def _path_of(request: HttpRequest) -> str:

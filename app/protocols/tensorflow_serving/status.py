@@ -18,6 +18,7 @@ _HTTP = {
     "RESOURCE_EXHAUSTED": 429,
     "INTERNAL": 500,
     "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
     "UNIMPLEMENTED": 501,
     "UNAVAILABLE": 503,
     "CANCELLED": 499,
@@ -34,6 +35,8 @@ def code_name(kind: ErrorKind) -> str:
             return "UNIMPLEMENTED"
         case ErrorKind.UNAUTHENTICATED:
             return "UNAUTHENTICATED"
+        case ErrorKind.PERMISSION_DENIED:
+            return "PERMISSION_DENIED"
         case ErrorKind.MODEL_NOT_FOUND:
             return "NOT_FOUND"
         case ErrorKind.OVERLOADED:
@@ -55,9 +58,14 @@ def http_status(kind: ErrorKind) -> int:
     return 413 if kind is ErrorKind.TOO_LARGE else _HTTP[code_name(kind)]
 
 
-def model_status(registrations: Sequence[Registration]) -> bytes:
-    """A `GetModelStatusResponse`, the versions in the order given."""
-    return indented({"model_version_status": [_version_status(each) for each in registrations]})
+def model_status(registrations: Sequence[Registration], withheld: str) -> bytes:
+    """A `GetModelStatusResponse`, the versions in the order given.
+
+    Args:
+        registrations: the versions.
+        withheld: why nobody is to send requests to any of them, if so.
+    """
+    return indented({"model_version_status": [_version_status(each, withheld) for each in registrations]})
 
 
 def indented(document: dict[str, Any]) -> bytes:
@@ -65,13 +73,16 @@ def indented(document: dict[str, Any]) -> bytes:
     return f"{json.dumps(document, indent=1, ensure_ascii=False)}\n".encode()
 
 
-def _version_status(registration: Registration) -> dict[str, Any]:
+def _version_status(registration: Registration, withheld: str) -> dict[str, Any]:
     state, code, message = "END", OK, ""
     match registration.state:
         case ModelState.LOADING:
             state = "LOADING"
         case ModelState.READY:
             state = "AVAILABLE"
+            if withheld:
+                # The real server's word for a version that answers what it has, and is to be sent nothing more.
+                state, code, message = "UNLOADING", "UNAVAILABLE", withheld
         case ModelState.UNAVAILABLE:
             if registration.wanted:
                 code, message = _UNKNOWN, registration.reason

@@ -41,7 +41,7 @@ BAD_INPUTS: list[tuple[str, object, int, str]] = [
     ("overflow", body_with(b"score_threshold", b"1e999"), 400, "inputs[0].parameters.score_threshold"),
     ("lone surrogate", b'{"inputs": [{"name": "\\ud800"}]}', 400, "inputs[0].name"),
     ("half in metadata", body_with(b"metadata", b'"\\udfff"'), 400, "inputs[0].parameters.metadata"),
-    ("deep", b'{"inputs":' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400, "inputs[0]"),
+    ("deep", b'{"inputs":' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400, "100 deep"),
     ("deep parameter", body_with(b"x", b"[" * 5000 + b"]" * 5000), 400, "deep"),
     ("bytes in metadata", body_with(b"metadata", b'"\xff"'), 400, "inputs[0].parameters.metadata"),
     ("sizes past counting", pixels([0, 2**63 - 1, 2**63 - 1], []), 400, "inputs[0].shape"),

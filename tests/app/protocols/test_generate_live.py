@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from app.engine.engine import Engine
 from app.protocols.kserve_v2.routes import KServeV2
 from app.server.asgi import create_app
+from tasks.exchange.error import ErrorKind
 from tests.pictures import base64_text, encoded, rectangle
 from tests.speaker import Gate, Seen, Speaker, speaking
 
@@ -156,3 +157,27 @@ def test_a_client_that_does_not_read_holds_no_worker() -> None:
 
     asyncio.run(run())
     assert not engine.busy
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_client_that_leaves_before_a_whole_answer_was_told_nothing(begun: bool) -> None:
+    seen, gate = Seen(), Gate(opened=begun)
+    speaker = Speaker(*"abcdef", gate=gate)
+    engine = speaking(speaker, seen, workers=1)
+    app = app_over(engine)
+
+    async def run() -> None:
+        connection = Connection(app, "/v2/models/speaker/generate", ASKED)
+        running = asyncio.create_task(connection.run())
+        for _ in range(1 + begun):
+            await asyncio.to_thread(gate.await_step)
+        connection.gone.set()
+        await running
+        gate.open()
+        assert await asyncio.to_thread(speaker.closed.wait, 60)
+        async with asyncio.timeout(30):
+            while engine.busy:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+    assert [event.outcome for event in seen.events] == [ErrorKind.CANCELLED]

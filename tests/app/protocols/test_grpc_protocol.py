@@ -19,6 +19,9 @@ class Context:
     def time_remaining(self) -> float | None:
         return self._remaining
 
+    def peer(self) -> str:
+        return "unix:"
+
     def set_trailing_metadata(self, pairs: Any) -> None:
         assert pairs
 

@@ -195,3 +195,10 @@ def test_a_text_for_a_model_of_texts_has_the_dimensions_it_declares() -> None:
     _, request = decoded("echo-bytes", str_data="x")
     (tensor,) = request.inputs
     assert (tensor.name, tensor.shape) == ("x", (1, 1))
+
+
+def test_parameters_in_a_text_are_read_up_to_a_length() -> None:
+    most = 4 * 1024 * 1024
+    read_map(mapped(s_s={"parameters": "{}".ljust(most)}))
+    with pytest.raises(InferenceError, match="at most 4,194,304 characters of parameters, got 4,194,305"):
+        read_map(mapped(s_s={"parameters": "{}".ljust(most + 1)}))

@@ -17,6 +17,7 @@ from app.protocols.grps.messages import GrpsMessage, read_message, succeeded
 from app.protocols.grps.ndarray import nested_numbers
 from app.protocols.grps.tensors import FLAT_FIELDS
 from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.limits import Limits
 
 NAMES = st.text(max_size=8)
 FLOATS = st.floats(width=32)
@@ -76,15 +77,15 @@ def same(one: Any, other: Any) -> None:
 @given(MESSAGES)
 def test_a_message_comes_back_from_json_and_from_bytes(message: Any) -> None:
     data = message.SerializeToString()
-    same(read_message(data), message)
-    found, ndarray = read_json_message(written_json(read_message(data)))
+    same(read_message(data, Limits()), message)
+    found, ndarray = read_json_message(written_json(read_message(data, Limits())))
     assert not ndarray
     same(found, message)
 
 
 @given(MESSAGES)
 def test_protobuf_reads_what_is_written_and_the_other_way_round(message: Any) -> None:
-    copy = read_message(message.SerializeToString())
+    copy = read_message(message.SerializeToString(), Limits())
     same(Parse(written_json(copy), GrpsMessage()), message)
     text = MessageToJson(message, preserving_proto_field_name=True)
     same(read_json_message(text.encode())[0], message)

@@ -73,7 +73,7 @@ BODIES: list[tuple[str, object, str]] = [
     ("a huge number", b'{"inputs": [%s]}' % (b"9" * 5000), "inputs"),
     ("lone surrogate", b'{"instances": ["\\ud800"]}', "instances[0]: Expected Unicode text, got half of a"),
     ("deep", b'{"instances": ' + DEEP + b"}", "Unrecognized request format: "),
-    ("less deep", b'{"instances": %s1%s}' % (b"[" * 500, b"]" * 500), "instances"),
+    ("less deep", b'{"instances": %s1%s}' % (b"[" * 500, b"]" * 500), "100 deep"),
     ("an image", encoded(rectangle()), "Unrecognized request format: "),
 ]  # fmt: skip
 
@@ -160,7 +160,7 @@ IMAGES: list[tuple[str, Any, str]] = [
     ("a fraction of a pixel", [[0.5]], "inputs[1][0][0]: Expected UINT8 numbers, got float"),
     ("a pixel of text", {"image": [[1, "2"]]}, "inputs[1].image[0][1]: Expected UINT8 numbers, got str"),
     ("ragged pixels", {"image": [[1, 2], [3]]}, "inputs[1].image[1]: Expected rows of one length, 2, got one of 1"),
-    ("pixels very deep", json.loads("[" * 300 + "]" * 300), "inputs[1]"),
+    ("pixels very deep", json.loads("[" * 90 + "]" * 90), "inputs[1]"),
 ]  # fmt: skip
 
 
@@ -258,7 +258,7 @@ def test_what_is_quoted_is_never_much(client: Client) -> None:
         ("tagger", {"instances": [{"text": "a", "parameters": {"aggregation_strategy": long}}]}),
     ):
         response = post(client, model, body)
-        assert response.status_code == 400
+        assert response.status_code in (400, 413)
         assert len(response.content) < 4000, response.text[:200]
 
 

@@ -52,7 +52,7 @@ JSON: list[tuple[str, object, str]] = [
     ("bad JSON", b'{"inputs": [', "JSON"),
     ("not an object", b"[]", "object"),
     ("not UTF-8", b'{"inputs": [{"name": "\xff"}]}', "UTF-8"),
-    ("deep", b'{"inputs":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "inputs[0]"),
+    ("deep", b'{"inputs":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "100 deep"),
     ("deep data", json.dumps(one_input(data=7)).replace("7", DEEP).encode(), "deep"),
     ("deep text", json.dumps(one_input(datatype="BYTES", data=7)).replace("7", DEEP).encode(), "deep"),
     ("NaN", json.dumps(one_input(data=[float("nan"), 1])).encode(), "inputs[0].data[0]"),

@@ -106,6 +106,32 @@ def test_unloading_and_loading(client: Client) -> None:
     assert index(client)["half", "1"] == ("READY", "")
 
 
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"config": '{"uri": "/etc/passwd"}'},
+        {"file:1/model.onnx": "AAAA"},
+        {"file:../../etc/cron.d/x": "AAAA"},
+        {"uri": "http://127.0.0.1:1/model.onnx"},
+        {"path": "/etc"},
+        {"url": "file:///etc/passwd"},
+        {"unload_dependents": False},
+    ],
+)
+def test_a_load_takes_no_settings_files_or_addresses(root: Path, client: Client, parameters: Any) -> None:
+    before = sorted(root.rglob("*"))
+    response = client.post(LOAD.format("other"), json={"parameters": parameters})
+    assert response.status_code == 400
+    assert "Models are loaded as they lie on disk" in response.json()["error"]
+    assert sorted(root.rglob("*")) == before
+    assert answer(client, "other") == 2.5
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{", b'{"parameters": 1}', b'{"parameters": "' + b"x" * 100 + b'"}'])
+def test_a_load_of_a_body_that_is_none(client: Client, body: bytes) -> None:
+    assert client.post(LOAD.format("other"), content=body).status_code == 400
+
+
 @pytest.mark.parametrize("name", ["nobody", "..", "%2e%2e", "..%2f..%2fetc", "%00"])
 @pytest.mark.parametrize("path", [LOAD, UNLOAD])
 def test_models_that_are_not_there(client: Client, path: str, name: str) -> None:

@@ -208,6 +208,7 @@ def test_the_listener_is_there_if_wanted(wanted: bool, cors: bool) -> None:
 def test_every_kind_of_error_has_a_code_and_its_status(kind: ErrorKind) -> None:
     statuses = {"INVALID_ARGUMENT": 400, "UNIMPLEMENTED": 501, "RESOURCE_EXHAUSTED": 429, "UNAVAILABLE": 503}
     statuses |= {"NOT_FOUND": 404, "UNAUTHENTICATED": 401, "DEADLINE_EXCEEDED": 504, "INTERNAL": 500, "CANCELLED": 499}
+    statuses |= {"PERMISSION_DENIED": 403}
     assert http_status(kind) == (413 if kind is ErrorKind.TOO_LARGE else statuses[code_name(kind)])
     assert http_status(kind) in (protocols_status(kind), 501)
 

@@ -33,7 +33,7 @@ def test_the_text_is_the_path_and_the_sentence() -> None:
 
 
 def test_kinds_read_as_words_in_logs_and_metrics() -> None:
-    assert len({kind.value for kind in ErrorKind}) == len(ErrorKind) == 11
+    assert len({kind.value for kind in ErrorKind}) == len(ErrorKind) == 12
     assert all(kind.value == kind.name.lower() for kind in ErrorKind)
 
 

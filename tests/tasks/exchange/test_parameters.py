@@ -143,3 +143,12 @@ def test_a_word_that_is_none_of_the_known_ones_is_quoted_in_brief() -> None:
     assert error.path == "inputs[3].parameters.aggregation_strategy"
     assert error.message.startswith("Invalid enum value \"it's it's ")
     assert len(error.message) < 120
+
+
+def test_a_list_in_a_text_is_read_up_to_a_length() -> None:
+    most = 4 * 1024 * 1024
+    read = read_parameters(DetectionParameters, {"labels": '["a"]'.ljust(most)})
+    assert read.labels == ("a",)
+    with pytest.raises(InferenceError, match="array of at most 4,194,304 characters, got 4,194,305") as caught:
+        read_parameters(DetectionParameters, {"labels": '["a"]'.ljust(most + 1)})
+    assert caught.value.kind is ErrorKind.TOO_LARGE

@@ -1,0 +1,139 @@
+"""How much JSON a body may be: at each bound, and one above, whatever texts look like."""
+
+import json
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.protocols.json_body import read_json
+from app.protocols.json_bounds import check_json
+from app.protocols.tensorflow_serving.document import read_object
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.limits import Limits
+
+LIMITS = Limits(max_json_depth=4, max_values=6, max_entries=3, max_name_length=5)
+
+
+def refusal(body: bytes, limits: Limits = LIMITS) -> InferenceError | None:
+    try:
+        check_json(body, limits, "here")
+    except InferenceError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[[[[1]]]]",
+        b'{"a": {"b": {"c": {}}}}',
+        b"[1, 2, 3, 4, 5]",
+        b'{"a": 1, "b": 2, "c": 3}',
+        b'{"abcde": 1}',
+        b'"[[[[[[[[{{{{{{{{"',
+        b'"\\"[[[[[[[[[["',
+        b'"\\\\\\"[[[[[[[[[["',
+        b'["a,b,c,d,e,f,g,h"]',
+        b'["a:b:c:d:e:f:g:h"]',
+        b'["abcdefghijkl\\":1"]',
+        b'["abcdefgh", {"a" : 1}]',
+        b"[],[],[]",
+    ],
+)
+def test_what_is_at_a_bound_is_read(body: bytes) -> None:
+    assert refusal(body) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "said"),
+    [
+        (b"[[[[[1]]]]]", ErrorKind.INVALID_REQUEST, "Expected JSON nested 4 deep at most"),
+        (b"[[[[[", ErrorKind.INVALID_REQUEST, "4 deep"),
+        (b'{"a": [{"b": [[]]}]}', ErrorKind.INVALID_REQUEST, "4 deep"),
+        (b'["\\\\", [[[[1]]]]]', ErrorKind.INVALID_REQUEST, "4 deep"),
+        (b"[1,2,3,4,5,6]", ErrorKind.TOO_LARGE, "at most 6 JSON values"),
+        (b'{"a":1,"b":2,"c":3,"d":4}', ErrorKind.TOO_LARGE, "at most 3 members"),
+        (b'{"abcdef": 1}', ErrorKind.TOO_LARGE, "at most 5 bytes in the name of a member"),
+        (b'{"abcdef" \n: 1}', ErrorKind.TOO_LARGE, "at most 5 bytes"),
+        (b'{"abcdef\\\\": 1}', ErrorKind.TOO_LARGE, "at most 5 bytes"),
+        (b'[":",{"abcdef": 1}]', ErrorKind.TOO_LARGE, "at most 5 bytes"),
+    ],
+)
+def test_what_is_above_a_bound_is_refused(body: bytes, kind: ErrorKind, said: str) -> None:
+    error = refusal(body)
+    assert error is not None
+    assert (error.kind, error.path) == (kind, "here")
+    assert said in error.message
+
+
+def inner(value: object) -> list[Any]:
+    if isinstance(value, dict):
+        return list(cast("dict[str, Any]", value).values())
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def depth(value: object) -> int:
+    return int(isinstance(value, dict | list)) + max(map(depth, inner(value)), default=0)
+
+
+def members(value: object) -> int:
+    return len(inner(value)) * isinstance(value, dict) + sum(map(members, inner(value)))
+
+
+TEXTS = st.text(alphabet='ab"\\[]{}:, \n', max_size=6)
+VALUES = st.recursive(
+    st.integers() | TEXTS, lambda each: st.lists(each, max_size=3) | st.dictionaries(TEXTS, each, max_size=3)
+)
+
+
+@given(VALUES)
+def test_depth_and_members_are_counted_as_a_parser_counts_them(value: object) -> None:
+    body = json.dumps(value).encode()
+    free = Limits(max_json_depth=10**6, max_name_length=10**6)
+    assert refusal(body, Limits(max_json_depth=max(1, depth(value)))) is None
+    if depth(value) > 1:
+        assert refusal(body, Limits(max_json_depth=depth(value) - 1)) is not None
+    assert refusal(body, Limits(max_entries=members(value), max_json_depth=10**6)) is None
+    if members(value):
+        assert refusal(body, Limits(max_entries=members(value) - 1)) is not None
+    assert refusal(body, free) is None
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_pass_or_are_refused_with_a_sentence(body: bytes) -> None:
+    error = refusal(body)
+    assert error is None or error.message.startswith("Expected ")
+
+
+def test_a_long_body_is_counted_over_all_of_its_chunks() -> None:
+    rows = b"[" + b",".join([b"[1,2]"] * 400_000) + b"]"
+    assert refusal(rows, Limits()) is None
+    assert refusal(rows, Limits(max_values=1_200_001)) is None
+    error = refusal(rows, Limits(max_values=1_200_000))
+    assert error is not None
+    assert "1,200,000 JSON values" in error.message
+    # A text over the border of two chunks is still one.
+    text = b'["' + b"[" * 3_000_000 + b'"' + b',""' * 200 + b"]"
+    assert refusal(text, Limits()) is None
+
+
+def test_whole_bodies_are_looked_at_and_their_parts_are_not() -> None:
+    body = b'{"a": [[[[[1]]]]]}'
+    assert read_json(body, object) == {"a": [[[[[1]]]]]}
+    with pytest.raises(InferenceError, match="4 deep"):
+        read_json(body, object, limits=LIMITS)
+    with pytest.raises(InferenceError, match="4 deep"):
+        read_object(body, LIMITS)
+
+
+@pytest.mark.parametrize("digits", [4301, 1_000_000])
+def test_a_number_of_a_million_digits_is_refused_at_once(digits: int) -> None:
+    for body in (b'{"instances": [%s]}' % (b"1" * digits), b'{"instances": [NaN, %s]}' % (b"1" * digits)):
+        with pytest.raises(InferenceError) as caught:
+            read_json(body, object)
+        assert caught.value.kind is ErrorKind.INVALID_REQUEST
+        with pytest.raises(InferenceError, match="too big"):
+            read_object(body)

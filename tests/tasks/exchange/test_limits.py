@@ -1,0 +1,38 @@
+"""Bounds on what every request has."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from app.protocols.bytes_elements import StringElement
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.limits import Limits, check_request
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.tensor import BytesTensor, Datatype, Tensor
+
+NUMBERS = Tensor(name="x", datatype=Datatype.FP32, data=np.zeros((2, 3), np.float32))
+TEXTS = BytesTensor(name="t", shape=(2,), elements=[StringElement("a")] * 2, parameters={"p": 1})
+REQUEST = InferenceRequest(id="i", model_name="m", inputs=(NUMBERS, TEXTS), parameters={"q": 1})
+
+
+def test_elements_are_counted_over_all_inputs() -> None:
+    check_request(REQUEST, Limits(max_elements=8))
+    with pytest.raises(InferenceError, match="at most 7 tensor elements in one request, got 8") as caught:
+        check_request(REQUEST, Limits(max_elements=7))
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, "inputs[1]")
+
+
+@pytest.mark.parametrize("long", ["abcdef", "ü" * 3, "\ud800" * 2], ids=["ascii", "two bytes", "half a character"])
+def test_names_are_bounded_wherever_they_stand(long: str) -> None:
+    replace = msgspec.structs.replace
+    for path, request in {
+        "id": replace(REQUEST, id=long),
+        "model_name": replace(REQUEST, model_name=long),
+        "parameters": replace(REQUEST, parameters={long: 1}),
+        "inputs[0].name": replace(REQUEST, inputs=(replace(NUMBERS, name=long),)),
+        "inputs[1].parameters": replace(REQUEST, inputs=(NUMBERS, replace(TEXTS, parameters={long: 1}))),
+    }.items():
+        check_request(request, Limits(max_name_length=6))
+        with pytest.raises(InferenceError, match="at most 5 bytes in a name, got 6") as caught:
+            check_request(request, Limits(max_name_length=5))
+        assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, path)

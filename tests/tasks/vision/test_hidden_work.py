@@ -1,0 +1,215 @@
+"""Small images that would keep a decoder busy: each is refused in a moment, and ordinary ones never are."""
+
+import io
+import struct
+import time
+import zlib
+from typing import Any
+
+import cv2
+import numpy as np
+import PIL.Image
+import pytest
+
+from app.protocols.bytes_elements import BinaryElement
+from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.limits import Limits
+from tasks.exchange.tensor import BytesTensor
+from tasks.vision.header import image_size, upright_size
+from tasks.vision.hidden_work import check_png, check_scans, unfolds_to
+from tasks.vision.image import decode_image
+from tasks.vision.request import PixelBudget, read_images
+from tests.pictures import encoded, rectangle
+
+NOISE = np.random.default_rng(3).integers(0, 256, (40, 60, 3), np.uint8)
+
+
+def jpeg(*options: int) -> bytes:
+    return cv2.imencode(".jpg", NOISE, list(options))[1].tobytes()
+
+
+PROGRESSIVE = jpeg(cv2.IMWRITE_JPEG_PROGRESSIVE, 1)
+SCANS = PROGRESSIVE.count(b"\xff\xda")
+
+
+def with_scans(count: int) -> bytes:
+    """A progressive JPEG whose last scan is begun again, without any pixels, until there are so many."""
+    last = PROGRESSIVE.rfind(b"\xff\xda")
+    return PROGRESSIVE[:-2] + PROGRESSIVE[last : last + 10] * (count - SCANS) + b"\xff\xd9"
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png(width: int, height: int, unfolded: bytes, *, pieces: int = 1, interlaced: bool = False) -> bytes:
+    packed = zlib.compress(unfolded, 9)
+    size = -(-len(packed) // pieces)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, interlaced)
+    parts = b"".join(chunk(b"IDAT", packed[at : at + size]) for at in range(0, len(packed), size))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + parts + chunk(b"IEND", b"")
+
+
+def read(data: bytes, count: int = 1, **limits: Any) -> None:
+    tensor = BytesTensor(name="a", shape=(count,), elements=[BinaryElement(data)] * count)
+    read_images(tensor, PixelBudget(Limits(**limits)), "inputs[0]")
+
+
+def refused(data: bytes, count: int = 1, **limits: Any) -> InferenceError:
+    with pytest.raises(InferenceError) as caught:
+        read(data, count, **limits)
+    return caught.value
+
+
+def test_the_scans_of_a_jpeg_are_bounded() -> None:
+    assert 2 < SCANS < Limits().max_image_scans
+    read(PROGRESSIVE)
+    read(PROGRESSIVE, max_image_scans=SCANS)
+    error = refused(PROGRESSIVE, max_image_scans=SCANS - 1)
+    assert (error.kind, error.path) == (ErrorKind.TOO_LARGE, "inputs[0].data[0]")
+    assert error.message == f"Expected at most {SCANS - 1} scans in a JPEG, got more"
+    check_scans(with_scans(64), 64)
+    with pytest.raises(InferenceError, match="at most 64 scans"):
+        check_scans(with_scans(65), 64)
+
+
+def test_one_scan_of_everything_is_all_that_is_read() -> None:
+    plain = jpeg()
+    assert plain.count(b"\xff\xda") == 1
+    check_scans(plain + b"\xff\xda" * 1000, 1)
+    # Fill bytes before a marker hide nothing.
+    check_scans(PROGRESSIVE[:2] + b"\xff" * 100 + PROGRESSIVE[2:], SCANS)
+    with pytest.raises(InferenceError):
+        check_scans(PROGRESSIVE[:2] + b"\xff" * 100 + PROGRESSIVE[2:], SCANS - 1)
+
+
+def test_a_thumbnail_before_the_picture_is_none_of_its_scans() -> None:
+    thumbnail = b"\xff\xe1" + struct.pack(">H", 2 + 300) + b"\xff\xda" * 150
+    check_scans(PROGRESSIVE[:2] + thumbnail + PROGRESSIVE[2:], SCANS)
+
+
+@pytest.mark.parametrize("cut", range(0, len(PROGRESSIVE), 97))
+def test_a_jpeg_that_is_cut_short_is_left_to_the_decoder(cut: int) -> None:
+    check_scans(PROGRESSIVE[:cut], SCANS)
+
+
+@pytest.mark.slow
+def test_a_jpeg_of_many_scans_takes_no_time() -> None:
+    ok, large = cv2.imencode(".jpg", np.zeros((6000, 6000, 3), np.uint8), [cv2.IMWRITE_JPEG_PROGRESSIVE, 1])
+    assert ok
+    data = large.tobytes()
+    last = data.rfind(b"\xff\xda")
+    bomb = data[:-2] + data[last : last + 10] * 20_000 + b"\xff\xd9"
+    began = time.perf_counter()
+    assert refused(bomb).kind is ErrorKind.TOO_LARGE
+    assert time.perf_counter() - began < 0.5
+
+
+@pytest.mark.parametrize("interlaced", [False, True])
+@pytest.mark.parametrize("pieces", [1, 7])
+def test_a_png_of_more_data_than_pixels_is_refused(interlaced: bool, pieces: int) -> None:
+    rows = b"".join(b"\0" + bytes(3 * 9) for _ in range(9))
+    check_png(png(9, 9, rows, interlaced=interlaced, pieces=pieces))
+    check_png(png(9, 9, rows + bytes(1 << 20), interlaced=interlaced, pieces=pieces))
+    with pytest.raises(InferenceError, match="a PNG of more data than pixels") as caught:
+        check_png(png(9, 9, rows + bytes(3 << 20), interlaced=interlaced, pieces=pieces))
+    assert caught.value.kind is ErrorKind.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
+@pytest.mark.parametrize("size", [(1, 1), (7, 3), (64, 65)])
+def test_ordinary_pngs_are_what_they_say(mode: str, size: tuple[int, int]) -> None:
+    written = io.BytesIO()
+    PIL.Image.new(mode, size).save(written, "PNG")
+    check_png(written.getvalue())
+    assert unfolds_to(written.getvalue()) > 0
+
+
+def test_only_pngs_that_could_be_bombs_are_unfolded_beforehand() -> None:
+    bomb = png(8, 8, bytes(8_000_000))
+    assert unfolds_to(bomb) > 8_000_000
+    assert unfolds_to(jpeg()) == 0
+    # Within what the pixels of a request may cost anyway, the decoder may have it.
+    read(bomb, max_request_pixels=10_000_000)
+    assert "more data than pixels" in refused(bomb, max_request_pixels=1000).message
+    assert refused(bomb, 10, max_request_pixels=5_000_000).path != "inputs[0].data[0]"
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x89PNG\r\n\x1a\n", png(8, 8, b"")[:40], png(8, 8, bytes(200))[:-20]])
+def test_a_png_that_is_cut_short_is_left_to_the_decoder(damage: bytes) -> None:
+    check_png(damage)
+    check_png(png(8, 8, bytes(200)).replace(b"IDAT\x78", b"IDAT\x79"))
+
+
+@pytest.mark.slow
+def test_a_png_that_unfolds_to_a_thousand_times_its_size_takes_a_moment() -> None:
+    packer = zlib.compressobj(9)
+    block = bytes(10_000_000)
+    packed = b"".join(packer.compress(block) for _ in range(30)) + packer.flush()
+    header = struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)
+    bomb = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
+    began = time.perf_counter()
+    assert refused(bomb, 200, max_request_pixels=1_000_000).path == "inputs[0].data[0]"
+    assert time.perf_counter() - began < 1
+
+
+@pytest.mark.parametrize("side", [(41, 1), (1, 41)])
+def test_sides_are_bounded(side: tuple[int, int]) -> None:
+    picture = encoded(np.zeros((side[1], side[0], 3), np.uint8))
+    read(picture, max_image_side=41)
+    error = refused(picture, max_image_side=40)
+    assert error.kind is ErrorKind.TOO_LARGE
+    assert error.message.startswith(f"Expected an image of at most 40 pixels in width and height, got {side[0]}x")
+
+
+def test_gif_comments_are_not_read_for_its_size() -> None:
+    picture = encoded(rectangle(40, 24), "GIF")
+    at = picture.index(b",\0\0\0\0")
+    chatty = picture[:at] + b"!\xfe" + b"\x01a" * 5_000_000 + b"\0" + picture[at:]
+    began = time.perf_counter()
+    assert image_size(chatty) == image_size(picture) == (40, 24)
+    assert time.perf_counter() - began < 0.1
+    assert decode_image(picture).pixels.shape == (24, 40, 3)
+
+
+def test_comments_in_a_portable_pixmap_are_read_as_far_as_headers_go() -> None:
+    assert image_size(b"P6\n# hello\n2 3\n255\n" + bytes(18)) == (2, 3)
+    began = time.perf_counter()
+    with pytest.raises(InferenceError, match="Expected an encoded image"):
+        image_size(b"P6\n2 3\n#" + b"a" * 20_000_000 + b"\n255\n" + bytes(18))
+    assert time.perf_counter() - began < 0.5
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_upright_size_of_a_jpeg_is_that_of_its_pixels(orientation: int) -> None:
+    exif = PIL.Image.Exif()
+    exif[0x0112] = orientation
+    written = io.BytesIO()
+    PIL.Image.fromarray(rectangle(40, 24)).save(written, "JPEG", exif=exif)
+    data = written.getvalue()
+    height, width = decode_image(data).pixels.shape[:2]
+    assert upright_size(data, *image_size(data)) == (width, height)
+
+
+def test_a_picture_without_orientation_is_upright() -> None:
+    assert upright_size(jpeg(), 60, 40) == (60, 40)
+    assert upright_size(b"\xff\xd8\xff\xe1\x00\x10Exif\0\0broken", 60, 40) == (60, 40)
+
+
+@pytest.mark.parametrize(("orientation", "seen"), [(1, (640, 480)), (6, (480, 640))])
+def test_a_turned_picture_is_shrunk_as_it_will_stand(orientation: int, seen: tuple[int, int]) -> None:
+    exif = PIL.Image.Exif()
+    exif[0x0112] = orientation
+    written = io.BytesIO()
+    PIL.Image.new("RGB", (640, 480)).save(written, "JPEG", exif=exif)
+    asked: list[tuple[int, int]] = []
+
+    def detail(width: int, height: int) -> float:
+        asked.append((width, height))
+        return width / 100
+
+    limits = Limits(detail=detail)
+    tensor = BytesTensor(name="a", shape=(1,), elements=[BinaryElement(written.getvalue())])
+    (image,) = read_images(tensor, PixelBudget(limits), "inputs[0]")
+    assert asked == [seen]
+    assert (image.width, image.height) == seen
