@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
 .PHONY: help serve test browser database check format bench bench-explanations bench-recording bench-recorded-query \
-	bench-drift docs proto fixtures evaluate-fixtures clean
+	bench-drift docs lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz fuzz-decoders
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -70,6 +70,27 @@ bench-recorded-query: $(VENV)/.test ## ask a million recorded inferences (minute
 bench-drift: $(VENV)/.test ## measure what drift is found, and how often an alarm is false (minutes)
 	@$(BIN)/python -m benchmarks.drift_power
 
+soak: $(VENV)/.test ## half an hour of mixed traffic and injected faults, every answer checked
+	@$(BIN)/python -m soak
+
+lock: $(VENV)/.supply ## solve for the locks of the image anew
+	@$(BIN)/python deploy/lock.py
+
+sbom: $(BIN)/python ## list what an image installs, into build/sbom.cdx.json
+	@rm -rf build/image && mkdir -p build
+	@PYTHON=$(BIN)/python sh deploy/install.sh build/image
+	@cp build/image/share/charioteer/sbom.cdx.json build/sbom.cdx.json
+
+audit: $(VENV)/.supply ## ask for known faults of what the locks install (needs the network)
+	@for each in deploy/requirements/*.txt; do echo "$$each"; \
+		$(BIN)/pip-audit --strict --disable-pip --require-hashes --progress-spinner off --requirement "$$each" || exit 1; done
+
+fuzz: $(VENV)/.test ## send a real server 100,000 requests that are wrong in every way (minutes)
+	@$(BIN)/python -m fuzz
+
+fuzz-decoders: $(VENV)/.fuzz ## lead what reads a sender's bytes astray, by coverage (minutes)
+	@$(BIN)/python -m fuzz.decoders
+
 proto: $(VENV)/.test ## compile the gRPC protocols' descriptors again
 	@for name in inference grps; do $(BIN)/python -m grpc_tools.protoc -Iproto \
 		--descriptor_set_out=app/protocols/pb/$$name.binpb app/protocols/pb/$$name.proto || exit 1; done
@@ -103,8 +124,16 @@ $(VENV)/.check: pyproject.toml | $(BIN)/python
 	@$(PIP) --editable '.[test,check]'
 	@touch $(VENV)/.serve $@
 
+$(VENV)/.supply: pyproject.toml | $(BIN)/python
+	@$(PIP) --editable '.[supply]'
+	@touch $(VENV)/.serve $@
+
 $(VENV)/.docs: pyproject.toml | $(BIN)/python
 	@$(PIP) --editable '.[docs]'
+	@touch $(VENV)/.serve $@
+
+$(VENV)/.fuzz: pyproject.toml | $(BIN)/python
+	@$(PIP) --editable '.[test,fuzz]'
 	@touch $(VENV)/.serve $@
 
 $(VENV)/.fixtures: pyproject.toml | $(BIN)/python

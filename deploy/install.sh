@@ -3,8 +3,12 @@
 #
 #   EXTRAS=torch,otel sh deploy/install.sh /opt/charioteer
 #   ONNXRUNTIME="onnxruntime-gpu[cuda,cudnn]" sh deploy/install.sh /opt/charioteer
+#   LOCKED=no EXTRAS=maite sh deploy/install.sh /opt/charioteer
 #
-# Whoever runs it may write there afterwards, and nobody else. Its environment schema lies in share/charioteer.
+# What is installed is what the locks in deploy/requirements list, by version and SHA-256, from wheels only: nothing of it
+# runs meanwhile. LOCKED=no takes what pyproject.toml allows instead, for extras that have no lock, and other builds of a package.
+# ONNXRUNTIME is taken without a lock. Whoever runs this may write there afterwards, and nobody else. In
+# share/charioteer lie the environment's schema, and a list of all that was installed (CycloneDX).
 set -eu
 umask 022
 
@@ -16,7 +20,28 @@ python=${PYTHON:-python3}
 pip() {
     "$python" -m pip --python "$prefix/bin/python" --disable-pip-version-check --no-input "$@"
 }
-pip install --no-cache-dir --quiet ".$extras"
+if [ "${LOCKED:-yes}" = no ]; then
+    pip install --no-cache-dir --quiet ".$extras"
+else
+    set -- --requirement deploy/requirements/base.txt
+    for extra in $(echo "${EXTRAS:-}" | tr ',' ' '); do
+        if [ ! -f "deploy/requirements/$extra.txt" ]; then
+            echo "There is no lock for the extra $extra; it can be installed with LOCKED=no" >&2
+            exit 1
+        fi
+        set -- "$@" --requirement "deploy/requirements/$extra.txt"
+    done
+    pip install --no-cache-dir --quiet --require-hashes --no-deps --only-binary :all: "$@"
+
+    # Its own wheel is made by what is locked too, in a folder that is thrown away.
+    build=$(mktemp -d)
+    trap 'rm -rf "$build"' EXIT
+    "$python" -m venv --without-pip "$build/tools"
+    pip --python "$build/tools/bin/python" install --no-cache-dir --quiet --require-hashes --no-deps \
+        --only-binary :all: --requirement deploy/requirements/build.txt
+    pip --python "$build/tools/bin/python" wheel --quiet --no-deps --no-build-isolation --wheel-dir "$build" .
+    pip install --no-cache-dir --quiet --no-deps --no-index "$build"/charioteer-*.whl
+fi
 # The builds of ONNX Runtime are packages of different names with the same files in them: one goes before another comes.
 if [ -n "${ONNXRUNTIME:-}" ]; then
     pip uninstall --quiet --yes onnxruntime
@@ -25,5 +50,6 @@ fi
 
 mkdir -p "$prefix/share/charioteer"
 "$prefix/bin/charioteer" env-schema > "$prefix/share/charioteer/environment.schema.json"
+"$prefix/bin/python" -B deploy/sbom.py > "$prefix/share/charioteer/sbom.cdx.json"
 chmod -R go-w "$prefix"
 du -sm "$prefix" | cut -f 1 | sed 's/$/ MB installed/'

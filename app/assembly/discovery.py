@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from app.engine.registry import version_order
 from app.runtimes import RUNTIMES
@@ -10,7 +10,8 @@ from app.settings.model import SETTINGS_FILE, ModelError, ModelSettings, ModelSo
 
 __all__ = ("discover", "model_at", "models_in")
 
-_VERSION = re.compile(r"v?\d+(\.\d+)*")
+_VERSION = re.compile(r"v?\d+(\.\d+)*", re.ASCII)
+_LONGEST_NAME = 255
 _WANTED = f"an .onnx file, a config.json of Hugging Face beside weights, or a {SETTINGS_FILE}"
 
 
@@ -43,7 +44,7 @@ def model_at(path: Path) -> Sequence[ModelSource]:
         shared = read_settings(path)
         name = path.resolve().name
         return [
-            _source(each, _version_settings(each, shared), name, _version_name(each))
+            _source(each, _version_settings(each, shared), name, _version_name(each), root=path)
             for each in _served_versions(path, versions, shared)
         ]
     if _is_model(path):
@@ -72,7 +73,7 @@ def _among_others(folder: Path) -> Sequence[ModelSource]:
     try:
         return model_at(folder)
     except ModelError as error:
-        return [ModelSource(name=folder.name, version="1", folder=folder, fault=str(error))]
+        return [ModelSource(name=_printable(folder.name), version="1", folder=folder, fault=_printable(str(error)))]
 
 
 def _is_model(folder: Path) -> bool:
@@ -109,11 +110,38 @@ def _version_settings(folder: Path, shared: ModelSettings) -> ModelSettings:
     return read_settings(folder) if (folder / SETTINGS_FILE).is_file() else shared
 
 
-def _source(folder: Path, settings: ModelSettings, name: str, version: str, file: Path | None = None) -> ModelSource:
+def _source(
+    folder: Path, settings: ModelSettings, name: str, version: str, file: Path | None = None, root: Path | None = None
+) -> ModelSource:
     if file is None and settings.uri is not None:
-        file = folder / settings.uri
-        if not file.resolve().is_relative_to(folder.resolve()):
-            raise ModelError(f"{folder / SETTINGS_FILE}: uri: Expected a file below the folder, got {settings.uri!r}")
-    return ModelSource(
-        name=settings.name or name, version=settings.version or version, folder=folder, file=file, settings=settings
+        file = _below(folder, settings.uri)
+    found = ModelSource(
+        name=settings.name or name,
+        version=settings.version or version,
+        folder=folder,
+        file=file,
+        settings=settings,
+        root=root,
     )
+    for what, value in (("name", found.name), ("version", found.version), ("chariot_id", settings.chariot_id)):
+        if value is not None and not _is_fit(value):
+            expected = f"Expected up to {_LONGEST_NAME} printed characters without slashes"
+            raise ModelError(f"{folder}: {what}: {expected}, got {value!r}")
+    return found
+
+
+def _below(folder: Path, uri: str) -> Path:
+    """The file that settings name. Whether a link leads it elsewhere is looked at when the model is loaded."""
+    relative = PurePosixPath(uri)
+    if not uri.isprintable() or relative.is_absolute() or ".." in relative.parts or not relative.parts:
+        raise ModelError(f"{folder / SETTINGS_FILE}: uri: Expected a file below the folder, got {uri!r}")
+    return folder / relative
+
+
+def _is_fit(name: str) -> bool:
+    """Whether a name can stand in a path, a URL and a line of a log without being more than a name."""
+    return name.isprintable() and len(name) <= _LONGEST_NAME and name not in (".", "..") and not {"/", "\\"} & {*name}
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)

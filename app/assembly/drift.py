@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 
+from app.assembly.manifest import MANIFEST_FILE, check_manifest
 from app.drift.baseline import FILE_NAME, Baseline, read_baseline
 from app.drift.embedding import BUNDLED, Embedder
 from app.drift.monitor import Monitor, Watched, Window
@@ -19,6 +20,7 @@ from app.engine.events import Addition
 from app.engine.registry import version_order
 from app.observers.drift import DriftWatch, Similarity
 from app.observers.drift_metrics import DriftMetrics
+from app.runtimes.folder import check_folder
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ServerSettings, SettingsError
 
@@ -153,27 +155,37 @@ class _Baselines:
         for model in [each for each in self.watched if each not in files]:
             del self.watched[model], self._prints[model]
             changed[model] = None
-        for model, file in files.items():
+        for model, (file, source) in files.items():
             try:
-                found = file.stat()
-                prints = file, found.st_mtime_ns, found.st_size
+                prints = file, *map(_print, (file, (source.root or source.folder) / MANIFEST_FILE))
                 if self._prints.get(model) == prints:
                     continue
                 self._prints[model] = prints
+                # It is read before the model is loaded, and may bring a graph of its own.
+                check_folder(source)
+                check_manifest(source)
                 baseline = read_baseline(file)
                 changed[model] = self.watched[model] = Watched(model, baseline, embedder_of(baseline, [file.parent]))
-            except (DriftError, OSError) as error:
+            except (DriftError, ModelError, OSError) as error:
                 wrong.append(str(error))
         return changed, wrong
 
-    def _files(self) -> Mapping[str, Path]:
-        found: dict[str, Path] = {}
+    def _files(self) -> Mapping[str, tuple[Path, ModelSource]]:
+        found: dict[str, tuple[Path, ModelSource]] = {}
         for source in sorted(self._sources(), key=lambda each: version_order(each.version), reverse=True):
             files = [folder / FILE_NAME for folder in (source.folder, source.folder.parent)]
             file = next((each for each in files if each.is_file()), None)
             if file is not None:
-                found.setdefault(source.name, file)
+                found.setdefault(source.name, (file, source))
         return found
+
+
+def _print(file: Path) -> object:
+    """Another one when the file is; None where there is none."""
+    if not file.is_file():
+        return None
+    status = file.stat()
+    return status.st_mtime_ns, status.st_size
 
 
 def _webhook(url: str | None, metrics: DriftMetrics) -> Webhook | None:

@@ -18,6 +18,8 @@ import pytest
 
 from app.cli.pack import archive, members
 from tests.deploy.containerfile import PREFIX, command, environment, health_command, only, sources, stages
+from tests.deploy.licences import libraries, libraries_documented, other_licences_documented, others
+from tests.deploy.locks import here
 from tests.server_process import ROOT
 
 pytestmark = pytest.mark.slow
@@ -114,6 +116,22 @@ def test_an_extra_is_installed_when_it_is_asked_for(installed: Installed) -> Non
     assert list(installed.prefix.glob("lib/python*/site-packages/opentelemetry"))
 
 
+@pytest.fixture(scope="module")
+def bill(installed: Installed) -> dict[str, Any]:
+    return json.loads((installed.prefix / "share/charioteer/sbom.cdx.json").read_text())
+
+
+def test_it_holds_what_is_locked_and_says_so(bill: dict[str, Any]) -> None:
+    assert {each["name"]: each["version"] for each in bill["components"]} == here("base", "otel")
+
+
+def test_its_licences_and_libraries_are_those_of_the_document(bill: dict[str, Any]) -> None:
+    names = {each["name"] for each in bill["components"]}
+    licences = other_licences_documented()
+    assert others(bill["components"]) == {name: licences[name] for name in licences if name in names}
+    assert libraries(bill["components"]) == libraries_documented()
+
+
 def test_it_needs_no_library_that_a_slim_image_lacks(installed: Installed) -> None:
     ldd = shutil.which("ldd")
     if ldd is None:
@@ -141,7 +159,7 @@ def test_it_serves_sealed_and_offline_as_anybody(installed: Installed, tmp_path:
     result = _sealed(
         command=installed.here(command(IMAGE)),
         health_command=installed.here(health_command(IMAGE)),
-        environment=environment(IMAGE),
+        environment={**environment(IMAGE), "CHARIOTEER_INSECURE": "true"},
         uid=SOMEBODY,
         models=str(models),
         requests=[

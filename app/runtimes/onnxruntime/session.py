@@ -6,16 +6,19 @@ import math
 import os
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from app.runtimes.folder import confined_to
 from app.runtimes.onnxruntime.binding import run_bound
 from app.runtimes.onnxruntime.devices import CPU, Device, devices_called
+from app.runtimes.onnxruntime.external_data import check_external_data
 from app.settings.model import ModelError, OnnxRuntimeSettings
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.tensor import Datatype, TensorSpec
@@ -33,6 +36,8 @@ _PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 """How files of ``torch.save`` begin, which are zipped or bare pickles."""
 _SEVERITY_ERROR = 3
 _LONGEST_REASON = 400
+_MOST_READ = 2 * 1024**3
+"""Bytes of external data that are read; more are mapped."""
 
 # What comes before the reason: "[ONNXRuntimeError]", a number and its name, "Load model from FILE failed", and a place
 # in the framework's own source, as "file.cc:1 Function" or "file.cc:1 void namespace::Function(arguments)".
@@ -63,6 +68,8 @@ class Session:
     Args:
         file: the ``.onnx`` file; external data is looked for beside it.
         settings: where and how it runs.
+        confined: follows the links of external data, and refuses what leads out of the model's folder; that of `file`
+            when absent.
 
     Attributes:
         file: the file it was made from.
@@ -71,16 +78,20 @@ class Session:
         metadata: the file's ``metadata_props``.
 
     Raises:
-        ModelError: when the file is missing, empty, no ONNX file, cut short, or needs what ONNX Runtime does not have.
+        ModelError: when the file is missing, empty, no ONNX file, cut short, needs what ONNX Runtime does not have, or
+            names other files than those of its folder.
     """
 
-    def __init__(self, file: Path, settings: OnnxRuntimeSettings = _ON_CPU) -> None:
+    def __init__(
+        self, file: Path, settings: OnnxRuntimeSettings = _ON_CPU, confined: Callable[[Path], Path] | None = None
+    ) -> None:
         _check_file(file)
+        outside = check_external_data(file, confined or partial(confined_to, (file.parent.resolve(),)))
         # The framework costs 50 MB and a tenth of a second, which a server without ONNX models should not pay.
         framework = _framework()
         available = framework.get_available_providers()
         self._instances = [
-            _instance(framework, file, devices_called(name, available), settings.threads)
+            _instance(framework, file, outside, devices_called(name, available), settings.threads)
             for name in settings.devices or (CPU.name,)
             for _ in range(settings.instances)
         ]
@@ -144,16 +155,18 @@ class _Instance:
         self.calls = 0
 
 
-def _instance(framework: Any, file: Path, devices: Sequence[Device], threads: int) -> _Instance:
+def _instance(
+    framework: Any, file: Path, outside: Mapping[str, Path], devices: Sequence[Device], threads: int
+) -> _Instance:
     """The graph on the first of the devices that starts: a GPU may be missing though the framework is made for one."""
     *others, last = devices
     for device in others:
         with suppress(ModelError):
-            return _instance_on(framework, file, device, threads)
-    return _instance_on(framework, file, last, threads)
+            return _instance_on(framework, file, outside, device, threads)
+    return _instance_on(framework, file, outside, last, threads)
 
 
-def _instance_on(framework: Any, file: Path, device: Device, threads: int) -> _Instance:
+def _instance_on(framework: Any, file: Path, outside: Mapping[str, Path], device: Device, threads: int) -> _Instance:
     options = framework.SessionOptions()
     # Requests are the unit of parallelism: more threads inside a call would fight for the same cores under load.
     options.intra_op_num_threads = threads
@@ -161,6 +174,8 @@ def _instance_on(framework: Any, file: Path, device: Device, threads: int) -> _I
     options.execution_mode = framework.ExecutionMode.ORT_SEQUENTIAL
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = _SEVERITY_ERROR
+    # Until the session is made, which copies what it needs of them.
+    kept = _read_outside(options, file, outside)
     try:
         session = framework.InferenceSession(
             str(file),
@@ -170,10 +185,31 @@ def _instance_on(framework: Any, file: Path, device: Device, threads: int) -> _I
         )
     except Exception as error:  # noqa: BLE001  the framework's exceptions have no common base, and all mean this
         raise ModelError(f"{file} cannot be loaded: {_first_line(error)}") from None
+    del kept
     # Where a provider cannot start, the framework goes on without it and says so in its log only.
     if device.providers[0] not in session.get_providers():
         raise ModelError(f"{file} cannot be loaded on {device.name!r}: {device.providers[0]} could not be started")
     return _Instance(session, device.memory)
+
+
+def _read_outside(options: Any, file: Path, outside: Mapping[str, Path]) -> list[bytes]:
+    """Read the files of tensors, unless that takes too much memory at once; ONNX Runtime maps them then.
+
+    A mapped file that is cut short while it is served, as copying another over it does, ends the process (SIGBUS).
+
+    Raises:
+        ModelError: when one cannot be read.
+    """
+    try:
+        if sum(each.stat().st_size for each in outside.values()) > _MOST_READ:
+            return []
+        read = [each.read_bytes() for each in outside.values()]
+    except OSError as error:
+        raise ModelError(f"{file} names external data that cannot be read: {error.strerror}") from None
+    if read:
+        sizes = [len(each) for each in read]
+        options.add_external_initializers_from_files_in_memory(list(outside), read, sizes)
+    return read
 
 
 def _array(value: Any) -> NDArray[Any]:

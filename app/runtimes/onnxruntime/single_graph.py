@@ -1,7 +1,10 @@
 """Models of one graph: vision models, and those that are served as they are."""
 
+from functools import partial
+
 from app.engine.description import ModelDescription
 from app.engine.servable import Servable
+from app.runtimes.folder import confined
 from app.runtimes.onnxruntime.inspection import inspect_model, told_task_of
 from app.runtimes.onnxruntime.location import locate_graph
 from app.runtimes.onnxruntime.session import Session
@@ -21,7 +24,7 @@ def inspect_single_graph(source: ModelSource) -> ModelDescription:
     Raises:
         ModelError: when it cannot be understood.
     """
-    session = Session(locate_graph(source), source.settings.onnxruntime)
+    session = Session(locate_graph(source), source.settings.onnxruntime, partial(confined, source=source))
     if _is_served_as_it_is(source, session):
         return describe_tensor_model(source, session)
     return inspect_model(source, session).description
@@ -33,7 +36,7 @@ def load_single_graph(source: ModelSource) -> Servable:
     Raises:
         ModelError: when it cannot be understood, or cannot answer.
     """
-    session = Session(locate_graph(source), source.settings.onnxruntime)
+    session = Session(locate_graph(source), source.settings.onnxruntime, partial(confined, source=source))
     if _is_served_as_it_is(source, session):
         return bind_tensor_model(source, session)
     return bind_vision_model(source, inspect_model(source, session))

@@ -12,7 +12,7 @@ from app.runtimes.tokenizer import Tokenizer
 from app.runtimes.transformers.framework import first_line, framework
 from app.runtimes.transformers.images import load_image_processor
 from app.runtimes.transformers.tokenizing import load_tokenizer
-from app.settings.model import ModelError, ModelSource
+from app.settings.model import ModelError, ModelSource, read_bounded
 from tasks.exchange.error import invalid
 from tasks.text.unicode import check_unicode
 from tasks.vision.image import Image
@@ -161,7 +161,7 @@ def _put_together(source: ModelSource, model_type: str) -> Any:
 def _class_name(source: ModelSource, model_type: str) -> str:
     for file in ("processor_config.json", "preprocessor_config.json", "tokenizer_config.json"):
         path = source.folder / file
-        found = msgspec.json.decode(path.read_bytes(), type=_Named).processor_class if path.is_file() else None
+        found = msgspec.json.decode(read_bounded(path), type=_Named).processor_class if path.is_file() else None
         if found:
             return found
     table: Any = importlib.import_module("transformers.models.auto.processing_auto")

@@ -1,5 +1,6 @@
 """From paths to models. Only names are looked at, so that empty files will do."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -71,10 +72,42 @@ def test_settings_name_the_file_below_the_folder(tmp_path: Path) -> None:
     assert (source.version, source.file) == ("7", tmp_path / "m" / "b.onnx")
 
 
-@pytest.mark.parametrize("uri", ["../secret.onnx", "/etc/hostname", "a/../../x.onnx"])
+NO_NAMES = ["..", ".", "a/b", "../a", "a\\b", "a\nb", "a\0b", "a\x1b[31m", "a\u202eb", "a\ud800b", "n" * 256]
+
+
+@pytest.mark.parametrize("field", ["name", "version", "chariot_id"])
+@pytest.mark.parametrize("value", [each for each in NO_NAMES if each != "a\ud800b"])
+def test_names_that_are_more_than_names_are_refused(tmp_path: Path, field: str, value: str) -> None:
+    make(tmp_path, "m/a.onnx")
+    (tmp_path / "m" / "model-settings.json").write_text(json.dumps({field: value}))
+    with pytest.raises(ModelError, match=f"{field}: Expected up to 255 printed characters without slashes"):
+        model_at(tmp_path / "m")
+    (found,) = models_in(tmp_path)
+    assert found.name == "m"
+    assert (found.fault or "").isprintable()
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x1b[31m", "a\u202eb", "\udcff"])
+def test_a_folder_of_such_a_name_is_one_fault_among_models(tmp_path: Path, name: str) -> None:
+    make(tmp_path, f"{name}/a.onnx", "good/a.onnx")
+    found = {each.name: each.fault for each in models_in(tmp_path)}
+    assert found.pop("good") is None
+    ((shown, fault),) = found.items()
+    assert shown.isprintable()
+    assert fault
+    assert fault.isprintable()
+
+
+@pytest.mark.parametrize("name", ["boats", "my boats", "bateaux-à-voile", "船", "a.b_c-d@1"])
+def test_names_of_any_language_are_names(tmp_path: Path, name: str) -> None:
+    make(tmp_path, f"{name}/a.onnx")
+    assert [each.name for each in models_in(tmp_path)] == [name]
+
+
+@pytest.mark.parametrize("uri", ["../secret.onnx", "/etc/hostname", "a/../../x.onnx", "..", ".", "a\0b", "a\nb"])
 def test_settings_cannot_name_a_file_elsewhere(tmp_path: Path, uri: str) -> None:
     make(tmp_path, "m/a.onnx")
-    (tmp_path / "m" / "model-settings.json").write_text(f'{{"uri": "{uri}"}}')
+    (tmp_path / "m" / "model-settings.json").write_text(json.dumps({"uri": uri}))
     with pytest.raises(ModelError, match="below the folder"):
         model_at(tmp_path / "m")
 

@@ -41,10 +41,11 @@ def test_a_window_is_judged_when_it_is_full_and_told_once() -> None:
 
 
 def test_time_ends_a_window_of_images_enough() -> None:
-    clock = Clock()
-    monitor = Monitor(watched(), size=1000, seconds=60, clock=clock)
+    clock, steady = Clock(), Clock()
+    monitor = Monitor(watched(), size=1000, seconds=60, clock=clock, steady=steady)
     assert monitor.add(observations(10, 1, embedded=False), "") is None
-    clock.now += 61
+    clock.now -= 1_000_000
+    steady.now += 61
     assert monitor.add(observations(19, 2, embedded=False, prefix="b"), "") is None
     window = monitor.add(observations(1, 3, embedded=False, prefix="c"), "")
     assert window is not None

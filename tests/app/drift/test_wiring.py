@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from app.assembly.drift import embedder_at
+from app.assembly.manifest import write_manifest
 from app.assembly.service import Service
 from app.drift.baseline import Baseline, write_baseline
 from app.drift.embedding import BUNDLED
@@ -69,6 +70,23 @@ def test_a_baseline_that_cannot_be_used_is_a_sentence(
     folder = repository(tmp_path, baseline)
     with pytest.raises(SettingsError, match=said):
         Service(ServerSettings(drift=True, drift_webhook=webhook), lambda: sources(folder))
+
+
+def test_a_baseline_is_held_to_the_list_of_its_models_files(tmp_path: Path) -> None:
+    folder = repository(tmp_path, Baseline(sample=sample(40)))
+    write_manifest(folder / "detector")
+    Service(ServerSettings(drift=True), lambda: sources(folder))
+    write_baseline(folder / "detector" / "drift-baseline.npz", Baseline(sample=sample(41)))
+    with pytest.raises(SettingsError, match=r"drift-baseline\.npz is not the file that "):
+        Service(ServerSettings(drift=True), lambda: sources(folder))
+
+
+def test_a_baseline_that_lies_elsewhere_is_not_read(tmp_path: Path) -> None:
+    folder = repository(tmp_path, Baseline(sample=sample(40)))
+    (folder / "detector" / "drift-baseline.npz").rename(folder / "elsewhere.npz")
+    (folder / "detector" / "drift-baseline.npz").symlink_to("../elsewhere.npz")
+    with pytest.raises(SettingsError, match="leads out of the model's folder"):
+        Service(ServerSettings(drift=True), lambda: sources(folder))
 
 
 @pytest.mark.slow

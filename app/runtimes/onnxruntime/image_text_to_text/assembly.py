@@ -1,11 +1,13 @@
 """A vision-language model put together from the files of its folder, and what was understood on the way."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from app.engine.description import Fact, ModelDescription, Origin
+from app.runtimes.folder import confined
 from app.runtimes.onnxruntime.image_text_to_text.chat_template import (
     PlainTemplate,
     QuestionTemplate,
@@ -75,7 +77,8 @@ def assemble(source: ModelSource) -> tuple[VisionLanguage, ModelDescription]:
     words = _read_words(folder, config)
     markup = ImageMarkup(words.tokenizer, words.image_id, tiled=tiled)
     files = (graphs.vision_encoder, graphs.embed_tokens, graphs.decoder)
-    sessions = _Sessions(*(Session(each, source.settings.onnxruntime) for each in files))
+    within = partial(confined, source=source)
+    sessions = _Sessions(*(Session(each, source.settings.onnxruntime, within) for each in files))
     vision = VisionEncoder(sessions.vision_encoder, tiled=tiled)
     decoder = Decoder(sessions.embed_tokens, sessions.decoder, config.text)
     _check_width(vision, decoder, graphs)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from app.runtimes.onnxruntime.image_text_to_text.configuration import TokenizerConfiguration, read_json_if_there
-from app.settings.model import ModelError
+from app.settings.model import ModelError, read_bounded
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -108,7 +108,7 @@ def _find_source(folder: Path, tokenizer: TokenizerConfiguration) -> tuple[str, 
     path = folder / "chat_template.jinja"
     if path.is_file():
         try:
-            return path.read_text(encoding="utf-8"), path.name
+            return read_bounded(path).decode("utf-8"), path.name
         except (OSError, UnicodeDecodeError) as error:
             raise ModelError(f"{path} cannot be read: {error}") from None
     kind = TokenizerConfiguration

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from app.settings.model import ModelError
+from app.settings.model import ModelError, read_bounded
 from tasks.exchange.parameters import explained
 
 __all__ = (
@@ -114,7 +114,7 @@ def read_json(path: Path, kind: type[T]) -> T:
         ModelError: naming the file that is missing or cannot be understood.
     """
     try:
-        return msgspec.convert(json.loads(path.read_bytes()), kind)
+        return msgspec.convert(json.loads(read_bounded(path)), kind)
     except FileNotFoundError:
         raise ModelError(f"{path} is missing") from None
     except OSError as error:

@@ -17,6 +17,7 @@ from app.assembly.models import describe, load
 from app.engine.description import Origin
 from app.runtimes.runtime import Runtime
 from app.runtimes.transformers import TransformersRuntime
+from app.runtimes.transformers.files import check_files
 from app.settings.model import ModelError, ModelSettings, ModelSource, PreprocessingSettings, TransformersSettings
 from tasks.task import TaskType
 from tests.app.runtimes.transformers.asking import answers, image_input, scene
@@ -65,6 +66,52 @@ def test_code_of_the_models_own_is_refused(tmp_path: Path, name: str) -> None:
     for use in (describe, load):
         with pytest.raises(ModelError, match=rf"{name} names Python code of the model's own \(auto_map\)"):
             use(found)
+
+
+def plant(folder: Path, **files: Any) -> ModelSource:
+    """A folder of Hugging Face with some files in it: names with underscores for dots, JSON."""
+    (folder / "model.safetensors").write_bytes(b"x" * 30)
+    (folder / "config.json").write_text('{"model_type": "vit", "architectures": ["ViTForImageClassification"]}')
+    for name, content in files.items():
+        (folder / name.replace("__", ".")).write_text(json.dumps(content))
+    (found,) = discover(folder)
+    return found
+
+
+def nested(value: Any, times: int) -> Any:
+    return value if times == 0 else {"text_config": nested(value, times - 1)}
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"config__json": {"text_config": {"auto_map": {"AutoModel": "a/b--evil.Model"}}}}, "auto_map"),
+        ({"config__json": {"parts": [{"auto_map": {"AutoConfig": "evil.Config"}}]}}, "auto_map"),
+        ({"video_preprocessor_config__json": {"auto_map": {"AutoProcessor": "evil.P"}}}, "auto_map"),
+        ({"config__json": nested({"auto_map": {"AutoModel": "evil.Model"}}, 40)}, "nested deeper than 32"),
+        ({"config__json": {"attn_implementation": "kernels-community/evil"}}, "names code of a hub"),
+        ({"config__json": {"vision_config": {"_attn_implementation": {"": "a/b@main"}}}}, "names code of a hub"),
+        ({"adapter_config__json": {"base_model_name_or_path": "/etc"}}, "adapters of another model"),
+    ],
+)
+def test_names_of_code_and_of_other_models_are_refused(tmp_path: Path, files: Any, said: str) -> None:
+    found = plant(tmp_path, **files)
+    for use in (describe, load):
+        with pytest.raises(ModelError, match=said):
+            use(found)
+
+
+@pytest.mark.parametrize(
+    "shard", ["../other/model.safetensors", "/etc/passwd", "pytorch_model.bin", "sub/model.safetensors", "..", ""]
+)
+def test_an_index_of_weights_names_safetensors_beside_it(tmp_path: Path, shard: str) -> None:
+    found = plant(tmp_path, model__safetensors__index__json={"metadata": {}, "weight_map": {"w": shard}})
+    with pytest.raises(ModelError, match=r"expected \.safetensors files beside it"):
+        load(found)
+
+
+def test_an_index_of_pickles_beside_safetensors_is_not_read(tmp_path: Path) -> None:
+    check_files(plant(tmp_path, pytorch_model__bin__index__json={"weight_map": {"w": "pytorch_model-1.bin"}}))
 
 
 @pytest.mark.parametrize(

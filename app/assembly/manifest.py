@@ -1,0 +1,198 @@
+"""The list of a model's files and their SHA-256, as ``sha256sum`` writes it, and the signature of that list.
+
+``model.sha256`` lies in the model's own folder, above its versions where it has any, and names every file below. Where
+it is, a model is loaded only when its files are those of the list. ``model.sha256.sig`` holds the 64 bytes of an
+Ed25519 signature (RFC 8032) of the list, as ``openssl pkeyutl -sign -rawin`` writes them.
+"""
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from app.runtimes.folder import ModelFile, files_of, identity_of
+from app.settings.model import ModelError, ModelSource, read_bounded
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+__all__ = ("MANIFEST_FILE", "SIGNATURE_FILE", "Listed", "check_manifest", "write_manifest")
+
+MANIFEST_FILE = "model.sha256"
+SIGNATURE_FILE = f"{MANIFEST_FILE}.sig"
+
+_OWN_FILES = (PurePosixPath(MANIFEST_FILE), PurePosixPath(SIGNATURE_FILE))
+_LARGEST_LIST = 16 * 1024 * 1024
+_LARGEST_KEYS = 1024 * 1024
+_SIGNATURE_BYTES = 64
+_LINE = re.compile(r"(?P<digest>[0-9a-f]{64}) [ *](?:\./)?(?P<place>[^/].*)")
+_KEY = re.compile(rb"-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY-----", re.DOTALL)
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A model whose files are those of its list.
+
+    Attributes:
+        source: the model.
+        files: as they were when they were read.
+    """
+
+    source: ModelSource
+    files: Sequence[ModelFile]
+
+    def check_unchanged(self) -> None:
+        """Look again, after the model was loaded from what had been read.
+
+        Raises:
+            ModelError: when a file was replaced or written to meanwhile, or came or went.
+        """
+        found = _files(self.source)
+        if found != list(self.files):
+            other = min(set(found) ^ set(self.files))
+            raise ModelError(f"{other.path} changed while the model was loaded; what was checked may not be what runs")
+
+
+def check_manifest(source: ModelSource) -> Listed | None:
+    """Hold a model's files against its list, where it has one or the operator wants one.
+
+    Raises:
+        ModelError: when there has to be a list or a signature and is none, or it is not that of these files.
+    """
+    folder = source.root or source.folder
+    manifest = folder / MANIFEST_FILE
+    if not manifest.is_file():
+        if source.require_manifest or source.signing_key is not None:
+            raise ModelError(f"{folder} has no {MANIFEST_FILE}, and models without one are not loaded here")
+        return None
+    content = _read(manifest, _LARGEST_LIST)
+    if source.signing_key is not None:
+        _check_signature(folder / SIGNATURE_FILE, content, source.signing_key)
+    wanted = _parsed(manifest, content)
+    files = [_checked(each, wanted, manifest) for each in _files(source)]
+    missing = {place for place in wanted if _concerns(place, source)} - {each.place for each in files}
+    if missing:
+        raise ModelError(f"{manifest} lists {min(missing)}, which is not there or hidden")
+    return Listed(source, files)
+
+
+def write_manifest(folder: Path) -> int:
+    """Write the list of the files below `folder`, whole or not at all: how many they are.
+
+    Raises:
+        ModelError: for files that no model may have, and names that a list cannot hold.
+        OSError: when a file cannot be read, or the list not be written.
+    """
+    lines: list[str] = []
+    for each in _files(ModelSource(name=folder.name, version="1", folder=folder)):
+        if not str(each.place).isprintable() or "\\" in str(each.place):
+            raise ModelError(f"{str(each.path)!r} has characters in its name that a list cannot hold")
+        with each.path.open("rb") as file:
+            lines.append(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {each.place}\n")
+    if not lines:
+        raise ModelError(f"{folder} holds no files to list")
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{MANIFEST_FILE}.", delete=False) as file:
+        try:
+            file.write("".join(lines).encode())
+            Path(file.name).chmod(0o644)
+            Path(file.name).replace(folder / MANIFEST_FILE)
+        except BaseException:
+            Path(file.name).unlink()
+            raise
+    return len(lines)
+
+
+def _files(source: ModelSource) -> list[ModelFile]:
+    return [each for each in files_of(source, nothing_else=True) if each.place not in _OWN_FILES]
+
+
+def _concerns(place: PurePosixPath, source: ModelSource) -> bool:
+    """Whether a file is one of this version's, or beside the versions."""
+    return source.root is None or len(place.parts) == 1 or place.parts[0] == source.folder.name
+
+
+def _read(path: Path, most: int) -> bytes:
+    try:
+        return read_bounded(path, most)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _parsed(manifest: Path, content: bytes) -> Mapping[PurePosixPath, str]:
+    """The digest of each file by its place."""
+    found: dict[PurePosixPath, str] = {}
+    try:
+        lines = content.decode().removesuffix("\n").split("\n")
+    except UnicodeDecodeError:
+        raise ModelError(f"{manifest} is not a list as sha256sum writes it") from None
+    for number, line in enumerate(lines, 1):
+        fits = _LINE.fullmatch(line)
+        if fits is None:
+            raise ModelError(
+                f"{manifest}, line {number}: Expected a SHA-256, two spaces and a file, as sha256sum writes"
+            )
+        place = PurePosixPath(fits["place"])
+        if place in found:
+            raise ModelError(f"{manifest}, line {number}: {place} is listed twice")
+        found[place] = fits["digest"]
+    return found
+
+
+def _checked(file: ModelFile, wanted: Mapping[PurePosixPath, str], manifest: Path) -> ModelFile:
+    """`file` as it was while it was read."""
+    digest = wanted.get(file.place)
+    if digest is None:
+        raise ModelError(f"{file.path} is not listed in {manifest}")
+    try:
+        with file.path.open("rb") as opened:
+            found = hashlib.file_digest(opened, "sha256").hexdigest()
+            identity = identity_of(os.fstat(opened.fileno()))
+    except OSError as error:
+        raise ModelError(f"{file.path} cannot be read: {error.strerror}") from None
+    if found != digest:
+        raise ModelError(f"{file.path} is not the file that {manifest} lists: its SHA-256 is {found}, not {digest}")
+    return msgspec.structs.replace(file, identity=identity)
+
+
+def _check_signature(path: Path, content: bytes, keys: Path) -> None:
+    """Refuse a list that none of the operator's keys has signed."""
+    if not path.is_file():
+        raise ModelError(f"{path} is missing, and only models with a signed list are loaded here")
+    signature = _read(path, _LARGEST_LIST)
+    if len(signature) != _SIGNATURE_BYTES:
+        raise ModelError(
+            f"{path} has {len(signature):,} bytes; expected the {_SIGNATURE_BYTES} of an Ed25519 signature"
+        )
+    if not any(_has_signed(key, signature, content) for key in _public_keys(keys)):
+        raise ModelError(f"{path} is not the signature of this {MANIFEST_FILE} by a key of {keys}")
+
+
+def _has_signed(key: "Ed25519PublicKey", signature: bytes, content: bytes) -> bool:
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        key.verify(signature, content)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _public_keys(path: Path) -> "Sequence[Ed25519PublicKey]":
+    """The operator's keys, read anew each time, so that a key can be replaced while the server runs."""
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+        from cryptography.hazmat.primitives.serialization import load_pem_public_key
+    except ImportError as error:
+        raise ModelError(f"--model-signing-key needs the extra signatures, charioteer[signatures] ({error})") from None
+    try:
+        keys = [load_pem_public_key(each) for each in _KEY.findall(_read(path, _LARGEST_KEYS))]
+    except ValueError:
+        raise ModelError(f"{path} holds a public key that cannot be read") from None
+    found = [each for each in keys if isinstance(each, Ed25519PublicKey)]
+    if not found or len(found) != len(keys):
+        raise ModelError(f"{path}: Expected Ed25519 public keys (PEM), as `openssl pkey -pubout` writes them")
+    return found

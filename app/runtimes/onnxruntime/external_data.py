@@ -1,0 +1,218 @@
+"""Where a graph keeps tensors outside its own file, read from the file before ONNX Runtime opens any of it.
+
+A tensor in an ONNX file may name a file, an offset and a length instead of holding its numbers (``external_data`` of
+`TensorProto`, https://github.com/onnx/onnx/blob/main/docs/ExternalData.md), and a compiled graph may name the file that
+it was compiled into (``ep_cache_context`` of an ``EPContext`` node). Names that lead out of the model's folder would
+make the server read any file that it may. What ONNX Runtime refuses of them differs by its versions; this does not.
+
+The wire format is walked here without the package onnx, in place: of a file of gigabytes only what leads to names is
+read.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from app.runtimes.folder import is_hidden
+from app.settings.model import ModelError
+
+__all__ = ("check_external_data",)
+
+_DEEPEST = 96
+_BLOCK = 64 * 1024
+_LONGEST_LOCATION = 4096
+_NO_GRAPH = "it is not an ONNX file, or it is cut short"
+
+# The fields that lead to tensors, by message and number: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
+_WAYS: Mapping[str, Mapping[int, str]] = {
+    "Model": {7: "Graph", 20: "Training", 25: "Function"},
+    "Training": {1: "Graph", 2: "Graph"},
+    "Function": {7: "Node", 11: "Attribute"},
+    "Graph": {1: "Node", 5: "Tensor", 15: "Sparse"},
+    "Node": {5: "Attribute"},
+    "Attribute": {5: "Tensor", 6: "Graph", 10: "Tensor", 11: "Graph", 22: "Sparse", 23: "Sparse"},
+    "Sparse": {1: "Tensor", 2: "Tensor"},
+    "Tensor": {13: "Entry"},
+}
+_NODE_KIND = 4
+_ATTRIBUTE_NAME, _ATTRIBUTE_NUMBER, _ATTRIBUTE_TEXT = 1, 3, 4
+_KEY, _VALUE = 1, 2
+
+
+def check_external_data(file: Path, confined: Callable[[Path], Path]) -> Mapping[str, Path]:
+    """Refuse a graph that names files elsewhere, or parts of files that are not there.
+
+    Args:
+        file: the ``.onnx`` file, a regular one that is not empty.
+        confined: follows the links of a path; raises a ModelError when that leads out of the model's folder.
+
+    Returns:
+        The files of tensors, by the names that the graph has for them.
+
+    Raises:
+        ModelError: for such names, and for a file that is no ONNX file.
+    """
+    try:
+        with file.open("rb") as opened:
+            walk = _Walk(_Content(opened.fileno()))
+            walk.through("Model", 0, os.fstat(opened.fileno()).st_size, 0)
+    except _MalformedError:
+        raise ModelError(f"{file} cannot be loaded: {_NO_GRAPH}") from None
+    except OSError as error:
+        raise ModelError(f"{file} cannot be read: {error.strerror}") from None
+    found: dict[str, Path] = {}
+    for entries in walk.tensors:
+        locations = [value for key, value in entries if key == b"location"]
+        # One that is said twice is read differently by different readers.
+        for location in {*locations}:
+            data = _named(file, location, "external data", confined)
+            _check_range(file, data, entries)
+            found[location.decode()] = data
+    for location in walk.contexts:
+        _named(file, location, "a compiled graph", confined)
+    return found
+
+
+class _MalformedError(Exception):
+    """Bytes that are no message."""
+
+
+class _Content:
+    """The bytes of an open file. Not mapped into memory: a file that is cut short meanwhile would end the process."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._block, self._start = b"", 0
+
+    def byte(self, at: int) -> int:
+        if not 0 <= at - self._start < len(self._block):
+            self._block, self._start = os.pread(self._descriptor, _BLOCK, at), at
+            if not self._block:
+                raise _MalformedError
+        return self._block[at - self._start]
+
+    def between(self, start: int, end: int) -> bytes:
+        return os.pread(self._descriptor, min(end - start, _LONGEST_LOCATION + 1), start)
+
+
+class _Walk:
+    """What the messages of a file name: entries of external data, a list for each tensor, and compiled graphs."""
+
+    def __init__(self, content: "_Content") -> None:
+        self.tensors: list[list[tuple[bytes, bytes]]] = []
+        self.contexts: list[bytes] = []
+        self._content = content
+
+    def through(self, kind: str, start: int, end: int, depth: int) -> None:
+        if depth > _DEEPEST:
+            raise _MalformedError
+        ways = _WAYS[kind]
+        entries: list[tuple[bytes, bytes]] = []
+        attributes: list[tuple[int, int]] = []
+        is_context = False
+        for number, first, last in _fields(self._content, start, end):
+            way = ways.get(number)
+            if way == "Entry":
+                entries.append(self._entry(first, last))
+            elif way is not None:
+                self.through(way, first, last, depth + 1)
+                if kind == "Node":
+                    attributes.append((first, last))
+            elif kind == "Node" and number == _NODE_KIND:
+                is_context = self._content.between(first, last) == b"EPContext"
+        if entries:
+            self.tensors.append(entries)
+        if is_context:
+            self._context(attributes)
+
+    def _entry(self, start: int, end: int) -> tuple[bytes, bytes]:
+        found = {_KEY: b"", _VALUE: b""}
+        for number, first, last in _fields(self._content, start, end):
+            if number in found:
+                if last - first > _LONGEST_LOCATION:
+                    raise _MalformedError
+                found[number] = self._content.between(first, last)
+        return found[_KEY], found[_VALUE]
+
+    def _context(self, attributes: list[tuple[int, int]]) -> None:
+        """Note the file of a compiled graph, unless the graph holds it itself, which is what no word on it means."""
+        texts, numbers = dict[bytes, bytes](), dict[bytes, int]()
+        for start, end in attributes:
+            name, text, value = b"", b"", 0
+            for number, first, last in _fields(self._content, start, end, varints=_ATTRIBUTE_NUMBER):
+                if number == _ATTRIBUTE_NAME:
+                    name = self._content.between(first, last)
+                elif number == _ATTRIBUTE_TEXT:
+                    text = self._content.between(first, last)
+                elif number == _ATTRIBUTE_NUMBER:
+                    value = first
+            texts[name], numbers[name] = text, value
+        if numbers.get(b"embed_mode", 1) == 0 and texts.get(b"ep_cache_context"):
+            self.contexts.append(texts[b"ep_cache_context"])
+
+
+def _fields(content: "_Content", start: int, end: int, varints: int | None = None) -> Iterator[tuple[int, int, int]]:
+    """The number of each field that is text, bytes or a message, with where it begins and ends.
+
+    The field numbered `varints` comes too, as its value twice.
+    """
+    at = start
+    while at < end:
+        tag, at = _varint(content, at, end)
+        match tag & 7:
+            case 0:
+                value, at = _varint(content, at, end)
+                if tag >> 3 == varints:
+                    yield tag >> 3, value, value
+            case 1:
+                at += 8
+            case 2:
+                length, at = _varint(content, at, end)
+                at += length
+                if at > end:
+                    raise _MalformedError
+                yield tag >> 3, at - length, at
+            case 5:
+                at += 4
+            case _:
+                # Groups, which no ONNX file has.
+                raise _MalformedError
+    if at != end:
+        raise _MalformedError
+
+
+def _varint(content: "_Content", at: int, end: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < end and shift < 70:
+        byte = content.byte(at)
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+    raise _MalformedError
+
+
+def _named(file: Path, location: bytes, what: str, confined: Callable[[Path], Path]) -> Path:
+    """The file that a graph names, which lies in the model's folder, beside the graph or below."""
+    text = location.decode(errors="backslashreplace")
+    place = PurePosixPath(text)
+    # "*/..." is ONNX Runtime's own mark for an address in memory.
+    unfit = place.is_absolute() or not place.parts or any(is_hidden(part) or part == "*" for part in place.parts)
+    if unfit or not text.isprintable() or "\\" in text:
+        raise ModelError(f"{file} names {what} in {text[:200]!r}; expected a file beside it or below")
+    path = file.parent / place
+    if not path.is_file():
+        raise ModelError(f"{file} names {what} in {text[:200]!r}, and there is no such file")
+    return confined(path)
+
+
+def _check_range(file: Path, data: Path, entries: list[tuple[bytes, bytes]]) -> None:
+    numbers = {key: value for key, value in entries if key in (b"offset", b"length")}
+    try:
+        offset, length = (int(numbers.get(key, b"0")) for key in (b"offset", b"length"))
+    except ValueError:
+        raise ModelError(f"{file} has external data at an offset, or of a length, that is no number") from None
+    size = data.stat().st_size
+    if min(offset, length) < 0 or offset + length > size:
+        raise ModelError(f"{file} wants {length:,} bytes at {offset:,} of {data.name}, which has {size:,}")
