@@ -83,17 +83,24 @@ class Monitor:
         size: images of a window.
         seconds: a window with images enough to be judged is over after so long too; not when None.
         clock: seconds since 1970.
+        steady: seconds from any beginning, by a clock that nobody sets.
     """
 
     def __init__(
-        self, watched: Watched, size: int, seconds: float | None = None, clock: Callable[[], float] = time.time
+        self,
+        watched: Watched,
+        size: int,
+        seconds: float | None = None,
+        clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self.watched = watched
         self._size = size
         self._seconds = seconds
         self._clock = clock
+        self._steady = steady
         self._images: list[Observation] = []
-        self._started = 0.0
+        self._started = self._begun = 0.0
         self._drifted = False
 
     def add(self, observations: Sequence[Observation], task_type: str) -> Window | None:
@@ -104,9 +111,9 @@ class Monitor:
         """
         now = self._clock()
         if not self._images:
-            self._started = now
+            self._started, self._begun = now, self._steady()
         self._images += observations
-        if not self._over(now):
+        if not self._is_over:
             return None
         images, self._images = self._images, []
         sample = sample_of(images, task_type if self.watched.sample.task_type else "", "the window")
@@ -122,10 +129,11 @@ class Monitor:
         """Take the place of another, whose last verdict is the one that the next may differ from."""
         self._drifted = former._drifted
 
-    def _over(self, now: float) -> bool:
+    @property
+    def _is_over(self) -> bool:
         if len(self._images) >= self._size:
             return True
-        late = self._seconds is not None and now - self._started >= self._seconds
+        late = self._seconds is not None and self._steady() - self._begun >= self._seconds
         return late and len(self._images) >= LEAST_IMAGES
 
 

@@ -31,12 +31,14 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
             and there is more than one model.
         max_queue_seconds: a request that is likely to wait longer is refused; None for however long.
         request_timeout: seconds that a request may take, where its sender does not give it less; None for any time.
+        max_each_client: so many requests and streams of one client may be in hand; None for any number.
     """
 
     max_waiting: int = 128
     max_waiting_each: int | None = None
     max_queue_seconds: float | None = None
     request_timeout: float | None = None
+    max_each_client: int | None = None
 
 
 class Admission:
@@ -65,6 +67,7 @@ class Admission:
         self._expected_wait = expected_wait
         self._lock = threading.Lock()
         self._taken: dict[str, int] = {}
+        self._clients: dict[str, int] = {}
         self.in_hand = 0
 
     @property
@@ -94,6 +97,56 @@ class Admission:
         Raises:
             InferenceError: OVERLOADED, with how long to wait in the headers of the response.
         """
+        self.join(caller)
+        try:
+            self._take(caller, model, deadline)
+        except InferenceError:
+            self.part(caller)
+            raise
+
+    def leave(self, model: str, caller: Caller) -> None:
+        """A request for `model` is done with."""
+        self.part(caller)
+        with self._lock:
+            self.in_hand -= 1
+            left = self._taken[model] - 1
+            if left:
+                self._taken[model] = left
+            else:
+                del self._taken[model]
+
+    def join(self, caller: Caller) -> None:
+        """Count what a client has in hand, whoever does it; `part` takes it off again.
+
+        Raises:
+            InferenceError: OVERLOADED, as `admit`, when it has enough.
+        """
+        most, client = self._bounds.max_each_client, caller.client or caller.address
+        if most is None or not client:
+            return
+        with self._lock:
+            held = self._clients.get(client, 0)
+            if held < most:
+                self._clients[client] = held + 1
+                return
+        caller.returned[RETRY_AFTER] = "1"
+        whose = f"the key {caller.client!r}" if caller.client else "your address"
+        message = f"The server has {held} requests or streams of {whose} in hand and takes no more; try again later"
+        raise InferenceError(ErrorKind.OVERLOADED, message)
+
+    def part(self, caller: Caller) -> None:
+        """Something of a client's is done with."""
+        client = caller.client or caller.address
+        if self._bounds.max_each_client is None or not client:
+            return
+        with self._lock:
+            left = self._clients[client] - 1
+            if left:
+                self._clients[client] = left
+            else:
+                del self._clients[client]
+
+    def _take(self, caller: Caller, model: str, deadline: float | None) -> None:
         expected = self._expected_wait(model)
         refusal = self._refusal(model, expected, deadline)
         if refusal:
@@ -102,16 +155,6 @@ class Admission:
         with self._lock:
             self.in_hand += 1
             self._taken[model] = self._taken.get(model, 0) + 1
-
-    def leave(self, model: str) -> None:
-        """A request for `model` is done with."""
-        with self._lock:
-            self.in_hand -= 1
-            left = self._taken[model] - 1
-            if left:
-                self._taken[model] = left
-            else:
-                del self._taken[model]
 
     def _refusal(self, model: str, expected: float, deadline: float | None) -> str:
         bounds = self._bounds

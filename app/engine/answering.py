@@ -1,14 +1,17 @@
 """What a worker thread does with one request, from the bytes that came to the bytes that go."""
 
 import logging
+import time
 from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import TypeVar
 
 import msgspec
 
 from app.engine.answered import Answered
-from app.engine.events import Addition, InferenceObserver, Keeper
+from app.engine.events import Addition, Caller, InferenceEvent, InferenceObserver, Keeper
 from app.engine.explain import explained
 from app.engine.interest import check_interest, on_behalf_of
 from app.engine.parts import single_answers, text_pieces
@@ -17,7 +20,7 @@ from app.engine.story import Story
 from app.engine.streaming import Piece
 from metadata.rule import annotate
 from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
+from tasks.exchange.limits import Limits, check_request
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceResponse
 from tasks.explanation.explanation import Explanation
@@ -59,6 +62,21 @@ class Answering:
         self._counting = counting
         self._additions = additions
         self._keeper = keeper
+        self._open: set[Story] = set()
+
+    def begun(
+        self, caller: Caller, model_name: str, deadline: float | None = None, *, explanation: bool = False
+    ) -> Story:
+        """The story of a request that has come, which is to be told once."""
+        story = Story(caller, model_name, deadline, explanation=explanation)
+        self._open.add(story)
+        return story
+
+    def abandon(self, error: InferenceError) -> None:
+        """Tell of all requests that are not told yet that they ended with `error`, whatever their workers still do."""
+        for story in tuple(self._open):
+            story.error = story.error or error
+            self.tell(story)
 
     def answer(self, request: InferenceRequest) -> InferenceResponse:
         """The answer to a request, of which no observer is told.
@@ -107,7 +125,7 @@ class Answering:
         try:
             with self._failures(story):
                 request, registration = self._read(story, decode)
-                made = explained(registration.ready_servable(), request, self._limits, go_on)
+                made = explained(registration.ready_servable(), request, self._limits, go_on, story.interest.left)
                 story.answered, story.samples = made.answered, made.samples
                 response = _response(request, registration, made.answered)
                 return encode(self._supplemented(story, made.answered, response), made.explanations)
@@ -149,14 +167,31 @@ class Answering:
                 yield encode(_response(request, registration, answered))
 
     def tell(self, story: Story) -> None:
-        """Tell the observers of a request that has come to its end."""
-        for observer in (*(() if story.explanation else self._counting), *self._observers):
+        """A request has come to its end: have it kept, then tell the observers. Once; another time nothing happens."""
+        if not story.conclude():
+            return
+        self._open.discard(story)
+        event = story.event
+        kept = self._keeper.keep(event) if self._keeper is not None else None
+        if kept is None:
+            self._observe(event)
+            return
+        story.kept = kept
+        # What cannot be kept is not answered, so that nobody is to be told of an answer before.
+        kept.add_done_callback(partial(self._kept, event))
+
+    def _kept(self, event: InferenceEvent, kept: Future[None]) -> None:
+        error = None if kept.cancelled() else kept.exception()
+        if event.outcome is None and isinstance(error, InferenceError):
+            event = msgspec.structs.replace(event, outcome=error.kind, error=str(error))
+        self._observe(msgspec.structs.replace(event, total=time.perf_counter_ns() - event.arrived))
+
+    def _observe(self, event: InferenceEvent) -> None:
+        for observer in (*(() if event.explanation else self._counting), *self._observers):
             try:
-                observer.observe(story.event)
+                observer.observe(event)
             except Exception:
                 _logger.exception("observer failed")
-        if self._keeper is not None:
-            story.kept = self._keeper.keep(story.event)
 
     def _supplemented(self, story: Story, answered: Answered, response: InferenceResponse) -> InferenceResponse:
         """`response` with what the additions have to say."""
@@ -171,6 +206,7 @@ class Answering:
 
     def _read(self, story: Story, decode: Callable[[], InferenceRequest]) -> tuple[InferenceRequest, Registration]:
         story.request = request = decode()
+        check_request(request, self._limits)
         story.registration = registration = self._registry.find(request.model_name, request.model_version)
         return request, registration
 

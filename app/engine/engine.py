@@ -3,16 +3,16 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import TypeVar
 
-from app.engine.admission import Admission, Bounds
+from app.engine.admission import RETRY_AFTER, Admission, Bounds
 from app.engine.answering import Answering, Explanations
 from app.engine.awaiting import awaited, watched
 from app.engine.events import Addition, Caller, InferenceObserver, Keeper
 from app.engine.explain import ExplanationWorkers
-from app.engine.interest import stopping
+from app.engine.interest import late, stopping
 from app.engine.registry import Registration
 from app.engine.repository import Repository
 from app.engine.statistics import Statistics
@@ -32,6 +32,7 @@ PartT = TypeVar("PartT")
 
 _BOUNDS = Bounds()
 _OFFLINE = "The server was taken offline by its operator"
+_LOOK = 0.01
 
 
 class Engine:
@@ -71,7 +72,9 @@ class Engine:
         self.statistics = Statistics()
         self.trends = Trends(self.registry.knows, clock)
         self.online = True
+        self._retired = False
         self._ending = False
+        self._keeper = keeper
         counting = (self.statistics, self.trends)
         self._answering = Answering(self.registry, limits, observers, counting, additions, keeper)
         self._workers = Workers(workers, "inference")
@@ -87,7 +90,16 @@ class Engine:
     @property
     def unready(self) -> str:
         """Why load balancers should send nothing here, empty when they may. What comes is answered all the same."""
-        return self.registry.unready if self.online else _OFFLINE
+        return self.withheld or self.registry.unready
+
+    @property
+    def withheld(self) -> str:
+        """Why load balancers should send nothing here whatever the models could do; empty when they may."""
+        if self._retired:
+            return str(stopping())
+        if not self.online:
+            return _OFFLINE
+        return self._keeper.refusing if self._keeper is not None else ""
 
     def ready(self, name: str, version: str | None = None) -> Registration:
         """The registration that answers for a model, if load balancers may send it requests.
@@ -96,8 +108,8 @@ class Engine:
             InferenceError: MODEL_NOT_FOUND, or MODEL_NOT_READY with the reason.
         """
         registration = self.registry.find(name, version)
-        if not self.online:
-            raise InferenceError(ErrorKind.MODEL_NOT_READY, _OFFLINE)
+        if withheld := self.withheld:
+            raise InferenceError(ErrorKind.MODEL_NOT_READY, withheld)
         return registration
 
     @property
@@ -137,16 +149,18 @@ class Engine:
         try:
             work = self._workers.submit_for(turn, partial(self._answering.exchange, story, decode, encode))
         except RuntimeError:
-            self._admission.leave(turn)
-            raise self.refused(caller, stopping(), model_name) from None
+            self._admission.leave(turn, caller)
+            story.error = stopping()
+            self._answering.tell(story)
+            raise story.error from None
         # The place is kept until the worker is done, even when the sender has gone: the worker is what is scarce.
-        work.add_done_callback(lambda _: self._admission.leave(turn))
+        work.add_done_callback(lambda _: self._admission.leave(turn, caller))
         answer = await awaited(work, story, self._answering.tell, self._is_cut)
         await _kept(story)
         return answer
 
     async def stream(
-        self, caller: Caller, model_name: str, decode: Callable[[], InferenceRequest]
+        self, caller: Caller, model_name: str, decode: Callable[[], InferenceRequest], *, whole: bool = False
     ) -> AsyncGenerator[Piece]:
         """Answer one wire request piece by piece, with a model that `Servable.streams`.
 
@@ -159,6 +173,7 @@ class Engine:
             caller: where the request comes from.
             model_name: the model it is addressed to; empty where only its body says so.
             decode: reads it, in the worker.
+            whole: whether the sender is told nothing before the last piece, so that one who leaves was told nothing.
 
         Yields:
             The pieces of every answer, one answer after the other.
@@ -168,7 +183,7 @@ class Engine:
                 when the model fails on the way.
         """
         story, turn = self._admitted(caller, model_name)
-        async with aclosing(self._pumped(story, turn, self._answering.pieces(story, decode))) as pieces:
+        async with aclosing(self._pumped(story, turn, self._answering.pieces(story, decode), whole=whole)) as pieces:
             async for piece in pieces:
                 yield piece
 
@@ -225,7 +240,14 @@ class Engine:
             InferenceError: whatever went wrong; UNSUPPORTED for a model whose answers cannot be explained, OVERLOADED
                 when too many explanations wait.
         """
-        story = Story(caller, model_name, explanation=True)
+        story = self._answering.begun(caller, model_name, explanation=True)
+        try:
+            story.interest.deadline = self._admission.deadline(caller)
+            self._admission.join(caller)
+        except InferenceError as error:
+            story.error = error
+            self._answering.tell(story)
+            raise
 
         def dropped() -> None:
             story.interest.leave()
@@ -233,20 +255,40 @@ class Engine:
             self._answering.tell(story)
 
         try:
-            answer = await self._explanations.run(
-                lambda go_on: self._answering.explain(story, decode, encode, go_on), dropped
-            )
-        except InferenceError as error:
-            if story.error is None:
-                story.error = error
-                self._answering.tell(story)
-            raise
+            async with asyncio.timeout(story.interest.left):
+                answer = await self._explanations.run(
+                    lambda go_on: self._answering.explain(story, decode, encode, go_on), dropped
+                )
+        except (InferenceError, TimeoutError) as raised:
+            if isinstance(raised, TimeoutError):
+                story.interest.expire()
+            error = raised if isinstance(raised, InferenceError) else story.interest.loss or late()
+            if error.kind is ErrorKind.OVERLOADED:
+                caller.returned[RETRY_AFTER] = str(self._explanations.expected_wait)
+            story.error = story.error or error
+            self._answering.tell(story)
+            raise error from None
+        finally:
+            self._admission.part(caller)
         await _kept(story)
         return answer
 
+    @contextmanager
+    def counted(self, caller: Caller) -> Generator[None]:
+        """A stream of a client's, for as long as it is open; each request of it counts besides.
+
+        Raises:
+            InferenceError: OVERLOADED when the client has enough in hand.
+        """
+        self._admission.join(caller)
+        try:
+            yield
+        finally:
+            self._admission.part(caller)
+
     def refused(self, caller: Caller, error: InferenceError, model_name: str = "") -> InferenceError:
         """Tell observers of a request that was refused before it was read; gives `error` back, to be raised."""
-        story = Story(caller, model_name)
+        story = self._answering.begun(caller, model_name)
         story.error = error
         self._answering.tell(story)
         return error
@@ -259,18 +301,29 @@ class Engine:
         """
         return self._answering.answer(request)
 
+    def retire(self) -> None:
+        """The server is about to stop: load balancers are to send nothing more. What comes is answered all the same."""
+        self._retired = True
+
     def hurry(self) -> None:
-        """The server is about to stop: have explanations make do with the samples that they have.
+        """The server stops: have explanations make do with the samples that they have.
 
         Requests over HTTP that are cancelled from now on are answered MODEL_NOT_READY.
         """
-        self._ending = True
+        self._retired = self._ending = True
         self._explanations.hurry()
 
     def close(self) -> None:
         """Take no more requests, and drop those that wait."""
         self._workers.close()
         self._explanations.close()
+
+    async def ended(self, patience: float) -> None:
+        """Wait for those in hand, for `patience` seconds at the longest; of the others it is told that nobody did."""
+        until = time.monotonic() + patience
+        while self.busy and time.monotonic() < until:
+            await asyncio.sleep(_LOOK)
+        self._answering.abandon(stopping())
 
     def _admitted(self, caller: Caller, model_name: str) -> tuple[Story, str]:
         """The story of a request that has got a place, and the model in whose turn it waits.
@@ -285,17 +338,19 @@ class Engine:
             self._admission.admit(caller, turn, deadline)
         except InferenceError as error:
             raise self.refused(caller, error, model_name) from None
-        return Story(caller, model_name, deadline), turn
+        return self._answering.begun(caller, model_name, deadline), turn
 
-    async def _pumped(self, story: Story, turn: str, source: Generator[PartT]) -> AsyncGenerator[PartT]:
+    async def _pumped(
+        self, story: Story, turn: str, source: Generator[PartT], *, whole: bool = False
+    ) -> AsyncGenerator[PartT]:
         def ended(error: InferenceError | None) -> None:
             story.error = story.error or error
             try:
                 self._answering.tell(story)
             finally:
-                self._admission.leave(turn)
+                self._admission.leave(turn, story.caller)
 
-        pump = Pump(source, partial(self._workers.submit_for, turn), ended, story.interest)
+        pump = Pump(source, partial(self._workers.submit_for, turn), ended, story.interest, whole=whole)
         pump.start()
         try:
             with watched(story, pump.lose):
@@ -322,4 +377,5 @@ async def _kept(story: Story) -> None:
         InferenceError: when it cannot be.
     """
     if story.kept is not None:
-        await asyncio.wrap_future(story.kept)
+        # A sender who leaves now cancels the waiting, not the keeping.
+        await asyncio.shield(asyncio.wrap_future(story.kept))

@@ -26,6 +26,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         timeout: seconds that the sender waits at most, None where it did not say; not a number for what it said that is
             none.
         gone: ends when the sender has left, None where leaving cancels whatever waits for the answer anyway.
+        client: the name of the sender's key, or ``jwt:`` and the subject of its token; empty where nobody is asked.
+        address: where the connection comes from, which may be a proxy that many share; empty where that is not known.
     """
 
     protocol: str
@@ -35,6 +37,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     returned: dict[str, str] = {}
     timeout: float | None = None
     gone: Callable[[], Awaitable[None]] | None = None
+    client: str = ""
+    address: str = ""
 
 
 class InferenceEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +52,9 @@ class InferenceEvent(msgspec.Struct, frozen=True, kw_only=True):
         error: the sentence that the sender got, empty for an answer.
         batch_size: images, or texts, that the model saw.
         queue: nanoseconds that the request waited for a worker.
-        total: nanoseconds from arrival to the end, waiting included.
+        total: nanoseconds from arrival to the end, waiting included. Observers are told with the time that keeping
+            takes, which no keeper knows.
+        arrived: when that time began, on the clock of `time.perf_counter_ns`.
         timings: where the time in between went.
         metadata: of each output, as far as it could be read.
         explanation: whether reasons were asked for beside the answer. Such a request takes hundreds of times as long.
@@ -73,6 +79,7 @@ class InferenceEvent(msgspec.Struct, frozen=True, kw_only=True):
     explanation: bool = False
     samples: int = 0
     id: str = ""
+    arrived: int = 0
     started: int = 0
     task_type: str = ""
     request: InferenceRequest | None = None
@@ -80,13 +87,21 @@ class InferenceEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InferenceObserver(Protocol):
-    """Is told of every inference, from the worker thread that did it. Neither blocks nor raises."""
+    """Is told of every inference once it has ended, and is kept. Neither blocks nor raises.
+
+    Called in whatever thread that happened: the worker that did it, the keeper's own, or the event loop.
+    """
 
     def observe(self, event: InferenceEvent, /) -> None: ...
 
 
 class Keeper(Protocol):
     """Keeps inferences, so that no answer leaves before it is kept."""
+
+    @property
+    def refusing(self) -> str:
+        """Why nothing can be kept at present, so that nothing would be answered; empty while it can."""
+        ...
 
     def keep(self, event: InferenceEvent, /) -> "Future[None] | None":
         """Take over one inference or refusal; does not block.

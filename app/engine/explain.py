@@ -1,6 +1,7 @@
 """Explanations of answers, and the threads that make them: few, patient, and out of the way of those that answer."""
 
 import asyncio
+import math
 import os
 import sys
 import threading
@@ -27,6 +28,7 @@ T = TypeVar("T")
 
 _NICENESS = 10
 _WAITING_FOR_EACH = 2
+_SHARE_OF_SAMPLES = 0.9
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -43,7 +45,13 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     samples: int
 
 
-def explained(servable: Servable, request: InferenceRequest, limits: Limits, go_on: Callable[[], bool]) -> Explained:
+def explained(
+    servable: Servable,
+    request: InferenceRequest,
+    limits: Limits,
+    go_on: Callable[[], bool],
+    left: float | None = None,
+) -> Explained:
     """Answer every input of `request`, and say where in its images the reasons lie.
 
     The time that may be taken is shared out evenly among the images that are left.
@@ -53,6 +61,7 @@ def explained(servable: Servable, request: InferenceRequest, limits: Limits, go_
         request: its own parameters hold those of the explanations.
         limits: what it may cost.
         go_on: asked every few samples; when it says no, the explanations make do with those taken by then.
+        left: seconds that the request may take at the longest; the samples have most of them.
 
     Raises:
         InferenceError: as `Servable.find`; INVALID_REQUEST for parameters of the explanations that cannot be read;
@@ -68,7 +77,8 @@ def explained(servable: Servable, request: InferenceRequest, limits: Limits, go_
         raise error.under("parameters") from None
     subjects = [subject for each in found.subjects for subject in each]
     counts = _counts(subjects, wanted, limits)
-    deadline = started + min(wanted.max_seconds or limits.max_explanation_seconds, limits.max_explanation_seconds)
+    times = (wanted.max_seconds, limits.max_explanation_seconds, None if left is None else left * _SHARE_OF_SAMPLES)
+    deadline = started + min(each for each in times if each is not None)
     made: list[list[Explanation]] = []
     calls: list[_Timed] = []
     for left, subject, count in zip(range(len(subjects), 0, -1), subjects, counts, strict=True):
@@ -131,6 +141,12 @@ class ExplanationWorkers:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._closed = False
+        self._lasted = 1.0
+
+    @property
+    def expected_wait(self) -> int:
+        """Seconds after which there may be a place again: as long as the last job took, 1 at least."""
+        return max(1, math.ceil(self._lasted))
 
     @property
     def taken(self) -> int:
@@ -152,7 +168,7 @@ class ExplanationWorkers:
             raise InferenceError(ErrorKind.OVERLOADED, message)
         left = threading.Event()
         try:
-            work = self._workers.submit(job, lambda: not (left.is_set() or self._closing.is_set()))
+            work = self._workers.submit(self._timed, job, lambda: not (left.is_set() or self._closing.is_set()))
         except RuntimeError:
             raise stopping() from None
         with self._lock:
@@ -178,6 +194,13 @@ class ExplanationWorkers:
         self.hurry()
         self._closed = True
         self._workers.shutdown(wait=False, cancel_futures=True)
+
+    def _timed(self, job: Callable[[Callable[[], bool]], T], go_on: Callable[[], bool]) -> T:
+        began = time.monotonic()
+        try:
+            return job(go_on)
+        finally:
+            self._lasted = time.monotonic() - began
 
     def _leave(self, _: "Future[T]") -> None:
         with self._lock:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tasks.exchange.error import ErrorKind, InferenceError
 
-__all__ = ("Interest", "JointInterest", "check_interest", "current_interest", "on_behalf_of", "stopping")
+__all__ = ("Interest", "JointInterest", "check_interest", "current_interest", "late", "on_behalf_of", "stopping")
 
 _here = threading.local()
 
@@ -64,7 +64,7 @@ class Interest:
         if self._gone:
             return InferenceError(ErrorKind.CANCELLED, "The sender left before the answer")
         if self._expired or (self.deadline is not None and time.monotonic() >= self.deadline):
-            return InferenceError(ErrorKind.DEADLINE_EXCEEDED, "The time that the request was given is over")
+            return late()
         return None
 
 
@@ -112,6 +112,11 @@ def check_interest() -> None:
 def stopping() -> InferenceError:
     """What becomes of a request that no worker takes up any more."""
     return InferenceError(ErrorKind.MODEL_NOT_READY, "The server is stopping")
+
+
+def late() -> InferenceError:
+    """What becomes of a request that takes longer than it may."""
+    return InferenceError(ErrorKind.DEADLINE_EXCEEDED, "The time that the request was given is over")
 
 
 def current_interest() -> AnyInterest | None:

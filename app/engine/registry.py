@@ -6,11 +6,12 @@ from enum import StrEnum
 
 import msgspec
 
+from app.engine.reasons import without_paths
 from app.engine.servable import Servable
 from app.settings.model import ModelError, ModelSource
 from tasks.exchange.error import ErrorKind, InferenceError
 
-__all__ = ("ModelState", "Registration", "Registry", "version_order")
+__all__ = ("ModelState", "Registration", "Registry", "loaded", "version_order")
 
 
 LATEST = "latest"
@@ -30,7 +31,8 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         source: where it comes from.
         state: whether it can answer.
-        reason: why it cannot, empty when it can.
+        reason: why it cannot, empty when it can. It is told to every sender.
+        detail: the same for whoever runs the server, with the paths of files.
         servable: there exactly when the state is READY.
         wanted: False for a model that was unloaded on purpose, for which readiness does not wait.
     """
@@ -38,6 +40,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     source: ModelSource
     state: ModelState
     reason: str = ""
+    detail: str = ""
     servable: Servable | None = None
     wanted: bool = True
 
@@ -81,7 +84,7 @@ class Registry:
     def registrations(self) -> Sequence[Registration]:
         """Every version of every model, sorted by name and version."""
         return [
-            versions[version]
+            _now(versions[version])
             for _, versions in sorted(self._models.items())
             for version in sorted(versions, key=version_order)
         ]
@@ -112,7 +115,7 @@ class Registry:
     def versions(self, name: str) -> Sequence[Registration]:
         """Every version of one model, the latest first; none for a name that is not known."""
         versions = self._models.get(name, {})
-        return [versions[each] for each in sorted(versions, key=version_order, reverse=True)]
+        return [_now(versions[each]) for each in sorted(versions, key=version_order, reverse=True)]
 
     def replace(self, name: str, registrations: Iterable[Registration]) -> None:
         """Put `registrations` in the place of all versions of a model, in one step; requests in flight keep theirs."""
@@ -127,15 +130,17 @@ class Registry:
 
     def load(self, source: ModelSource, load: Callable[[ModelSource], Servable]) -> Registration:
         """Load one of the sources with `load` and record how that ended; a failure is recorded, not raised."""
+        before = self._models.get(source.name, {}).get(source.version)
         try:
-            registration = Registration(source=source, state=ModelState.READY, servable=load(source))
+            registration = Registration(source=source, state=ModelState.READY, servable=loaded(source, load))
         except ModelError as error:
-            registration = Registration(source=source, state=ModelState.UNAVAILABLE, reason=str(error))
-        except Exception as error:  # noqa: BLE001  whatever a framework raises while loading is that model's failure alone
-            reason = f"{source.folder} failed to load: {type(error).__name__}: {error}"
-            registration = Registration(source=source, state=ModelState.UNAVAILABLE, reason=reason)
+            reason = without_paths(str(error), source)
+            registration = Registration(source=source, state=ModelState.UNAVAILABLE, reason=reason, detail=str(error))
         with self._lock:
-            self._models[source.name][source.version] = registration
+            versions = self._models.get(source.name, {})
+            # Somebody may have unloaded it meanwhile, or loaded it anew: theirs is the later word.
+            if before is not None and versions.get(source.version) is before:
+                versions[source.version] = registration
         return registration
 
     def labelled(self, name: str, label: str) -> str | None:
@@ -196,7 +201,7 @@ class Registry:
         if version is not None and version not in versions:
             raise _not_found(f"Model {name!r} has no version {version!r}", "It has", versions)
         wanted = versions if version is None else [version]
-        return [versions[each] for each in sorted(wanted, key=version_order, reverse=True)]
+        return [_now(versions[each]) for each in sorted(wanted, key=version_order, reverse=True)]
 
     def _check_ids(self) -> None:
         owners: dict[str, str] = {}
@@ -221,6 +226,34 @@ class Registry:
                     )
                 if meant.setdefault((name, label), version) != version:
                     raise ModelError(f"Model {name!r}: version_labels: Its versions disagree on {label!r}")
+
+
+def _now(registration: Registration) -> Registration:
+    """The same, without its servable while that can answer nobody."""
+    trouble = registration.servable.trouble if registration.servable is not None else ""
+    if not trouble:
+        return registration
+    return msgspec.structs.replace(
+        registration,
+        state=ModelState.UNAVAILABLE,
+        reason=without_paths(trouble, registration.source),
+        detail=trouble,
+        servable=None,
+    )
+
+
+def loaded(source: ModelSource, load: Callable[[ModelSource], Servable]) -> Servable:
+    """What `load` makes of `source`.
+
+    Raises:
+        ModelError: whatever went wrong: what a framework raises, or a model's own code, is that model's failure alone.
+    """
+    try:
+        return load(source)
+    except ModelError:
+        raise
+    except BaseException as error:  # an order to stop among them, which is nobody's but the model's
+        raise ModelError(f"{source.folder} failed to load: {type(error).__name__}: {error}") from error
 
 
 def version_order(version: str) -> tuple[tuple[int, ...], str]:

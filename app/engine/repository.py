@@ -2,13 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from app.engine.daemon import in_daemon_thread
-from app.engine.registry import ModelState, Registration, Registry
+from app.engine.reasons import without_paths
+from app.engine.registry import ModelState, Registration, Registry, loaded
 from app.engine.servable import Servable
 from app.settings.model import ModelError, ModelSource
 from tasks.exchange.error import ErrorKind, InferenceError
@@ -28,16 +31,30 @@ class Repository:
         registry: what is served.
         discover: finds every model on disk, anew each time.
         load: makes a model ready to answer.
+        patience: seconds that a change of a model waits for another change of it, and a look at the disk for all that
+            it brings about. A model that hangs while it is loaded holds up nothing but itself.
     """
 
     def __init__(
-        self, registry: Registry, discover: Callable[[], Sequence[ModelSource]], load: Callable[[ModelSource], Servable]
+        self,
+        registry: Registry,
+        discover: Callable[[], Sequence[ModelSource]],
+        load: Callable[[ModelSource], Servable],
+        patience: float = 60.0,
     ) -> None:
         self.registry = registry
         self._discover = discover
         self._load = load
-        self._turn = asyncio.Lock()
+        self._patience = patience
+        # Forgotten as soon as nobody holds or waits for them: names may be made up.
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._following: dict[str, asyncio.Task[None]] = {}
         self._prints: dict[str, object] | None = None
+
+    @property
+    def following(self) -> bool:
+        """Whether something that changed on disk is still being loaded."""
+        return bool(self._following)
 
     async def index(self) -> Sequence[Registration]:
         """Every version of every model, those included that lie on disk and were never loaded."""
@@ -45,7 +62,7 @@ class Repository:
         names = {(each.source.name, each.source.version) for each in known}
         known += [
             Registration(source=each, state=ModelState.UNAVAILABLE, reason="not loaded", wanted=False)
-            for each in await asyncio.to_thread(self._sources)
+            for each in await in_daemon_thread(self._sources)
             if (each.name, each.version) not in names
         ]
         return known
@@ -56,28 +73,35 @@ class Repository:
         What serves goes on serving until the new versions are ready, and for good when one of them cannot be loaded.
 
         Raises:
-            InferenceError: MODEL_NOT_FOUND when nothing on disk has the name, MODEL_NOT_READY when it cannot be loaded.
+            InferenceError: MODEL_NOT_FOUND when nothing on disk has the name, MODEL_NOT_READY when it cannot be loaded,
+                or is being loaded already and that takes long.
         """
-        async with self._turn:
-            sources = [each for each in await asyncio.to_thread(self._sources) if each.name == name]
+        async with self._turn(name):
+            sources = [each for each in await in_daemon_thread(self._sources) if each.name == name]
             if not sources:
                 raise InferenceError(ErrorKind.MODEL_NOT_FOUND, f"Nothing in the repository is called {name!r}")
-            loaded: list[Registration] = []
+            ready: list[Registration] = []
             for source in sources:
+                fields = {"model": name, "version": source.version}
                 try:
-                    servable = await in_daemon_thread(partial(self._load, source))
+                    servable = await in_daemon_thread(partial(loaded, source, self._load))
                 except ModelError as error:
-                    raise InferenceError(ErrorKind.MODEL_NOT_READY, f"Failed to load {name!r}: {error}") from None
-                loaded.append(Registration(source=source, state=ModelState.READY, servable=servable))
-            self.registry.replace(name, loaded)
+                    _logger.error("model failed to load", extra={**fields, "reason": str(error)})
+                    reason = without_paths(str(error), source)
+                    raise InferenceError(ErrorKind.MODEL_NOT_READY, f"Failed to load {name!r}: {reason}") from None
+                ready.append(Registration(source=source, state=ModelState.READY, servable=servable))
+            self.registry.replace(name, ready)
+            for each in ready:
+                _logger.info("model ready", extra={"model": name, "version": each.source.version})
 
     async def unload(self, name: str) -> None:
         """Serve a model no longer. Requests in flight are answered.
 
         Raises:
-            InferenceError: MODEL_NOT_FOUND when no model has the name.
+            InferenceError: MODEL_NOT_FOUND when no model has the name, MODEL_NOT_READY when it is being loaded and that
+                takes long.
         """
-        async with self._turn:
+        async with self._turn(name):
             versions = self.registry.versions(name)
             if not versions:
                 raise InferenceError(ErrorKind.MODEL_NOT_FOUND, f"No model is called {name!r}")
@@ -88,6 +112,7 @@ class Repository:
                 for each in versions
             ]
             self.registry.replace(name, idle)
+            _logger.info("model unloaded", extra={"model": name})
 
     async def refresh(self) -> None:
         """Bring what is served in line with what lies on disk: load what is new or changed, unload what is gone.
@@ -97,30 +122,73 @@ class Repository:
         repository in which nothing is found is left for another time: it is more likely out of reach than emptied.
         """
         try:
-            sources = await asyncio.to_thread(self._discover)
+            sources = await in_daemon_thread(self._discover)
         except (ModelError, OSError) as error:
             _logger.error("models cannot be looked for", extra={"reason": str(error)})
             return
         found: dict[str, list[ModelSource]] = {}
         for source in sources:
             found.setdefault(source.name, []).append(source)
-        prints = {name: await asyncio.to_thread(_fingerprint, sources) for name, sources in found.items()}
+        prints = {name: await in_daemon_thread(partial(_fingerprint, sources)) for name, sources in found.items()}
         before, self._prints = self._prints, prints
         if before is None:
             return
+        for name in self._following:
+            # What came of it is looked at when it is done.
+            prints.pop(name, None)
+            if name in before:
+                prints[name] = before[name]
         for name in [name for name, found_now in prints.items() if before.get(name) != found_now]:
-            try:
-                await self.load(name)
-            except InferenceError as error:
-                _logger.error("model failed to load", extra={"model": name, "reason": str(error)})
+            self._follow(name, self.load)
         for name in before.keys() - prints.keys():
             if self.registry.knows(name):
-                await self.unload(name)
+                self._follow(name, self.unload)
+        await self._followed()
+
+    def _follow(self, name: str, change: Callable[[str], Awaitable[None]]) -> None:
+        async def follow() -> None:
+            try:
+                await change(name)
+            except InferenceError as error:
+                _logger.error("a change on disk is not served", extra={"model": name, "reason": str(error)})
+            finally:
+                del self._following[name]
+
+        self._following[name] = asyncio.create_task(follow())
+
+    async def _followed(self) -> None:
+        """Wait for all changes, but not for ever."""
+        if not self._following:
+            return
+        _, late = await asyncio.wait(self._following.values(), timeout=self._patience)
+        for name in [name for name, task in self._following.items() if task in late]:
+            _logger.warning("model takes long to load", extra={"model": name, "seconds": self._patience})
+
+    @asynccontextmanager
+    async def _turn(self, name: str) -> AsyncGenerator[None]:
+        """Entered by one at a time for each model.
+
+        Raises:
+            InferenceError: MODEL_NOT_READY when another is inside for long.
+        """
+        lock = self._turns.get(name)
+        if lock is None:
+            self._turns[name] = lock = asyncio.Lock()
+        try:
+            async with asyncio.timeout(self._patience):
+                await lock.acquire()
+        except TimeoutError:
+            message = f"Model {name!r} is still being loaded or unloaded; try again later"
+            raise InferenceError(ErrorKind.MODEL_NOT_READY, message) from None
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _sources(self) -> Sequence[ModelSource]:
         try:
             return self._discover()
-        except ModelError:
+        except (ModelError, OSError):
             return ()
 
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Generic, Protocol, Self, TypeVar, cast
+from typing import Generic, Protocol, Self, TypeVar, cast, runtime_checkable
 
 import msgspec
 
@@ -12,6 +12,7 @@ from app.engine.answered import Answered, Datum, Findings, Timings
 from app.engine.batching import BatchingModel
 from app.engine.description import ModelDescription
 from app.engine.interest import check_interest
+from app.engine.reasons import told
 from app.engine.streaming import Place, TextStream
 from app.settings.model import ModelError
 from tasks.exchange.error import ErrorKind, InferenceError
@@ -23,10 +24,20 @@ from tasks.exchange.tensor import TensorSpec
 from tasks.explanation.sampling import Subject
 from tasks.task import ExplainableTask, InputGroup, Model, StreamingTask, Task
 
-__all__ = ("BoundServable", "Servable")
+__all__ = ("BoundServable", "Faltering", "Servable")
 
 InputT = TypeVar("InputT")
 PredictionT = TypeVar("PredictionT", bound=Prediction)
+
+
+@runtime_checkable
+class Faltering(Protocol):
+    """A model that may be unable to answer for a while, and knows it."""
+
+    @property
+    def trouble(self) -> str:
+        """Why it answers nobody at the moment; empty while it does. Asked at every request."""
+        ...
 
 
 class Servable(Protocol):
@@ -48,6 +59,11 @@ class Servable(Protocol):
     @property
     def parameters_type(self) -> type[msgspec.Struct]:
         """The parameters that its inputs may carry."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """Why it answers nobody at the moment; empty while it does."""
         ...
 
     def batched(self, max_size: int, max_delay: float, /) -> Self:
@@ -131,14 +147,19 @@ class BoundServable(Generic[InputT, PredictionT]):
             raise ModelError(f"model-settings.json: {error}") from None
         self.task = task
         self.model = self._gathered = model
+        self._faltering = cast("Faltering", model) if isinstance(model, Faltering) else None
         self.defaults = defaults
-        self._detail = detail
+        self.detail = detail
         self._streaming = cast("StreamingTask[InputT, PredictionT]", task) if isinstance(task, StreamingTask) else None
         self.streams = self._streaming is not None
         self.description = description
         self.inputs = task.inputs
         self.parameters_type = task.parameters_type
         self.outputs = task.outputs
+
+    @property
+    def trouble(self) -> str:
+        return self._faltering.trouble if self._faltering is not None else ""
 
     def batched(self, max_size: int, max_delay: float) -> Self:
         """The same, gathering the inputs of several requests (`BatchingModel`); streams and explanations do not."""
@@ -205,7 +226,7 @@ class BoundServable(Generic[InputT, PredictionT]):
         return TextStream(stream, places, decoded - started, self._streaming.gather)
 
     def _bounds(self, limits: Limits) -> Limits:
-        return msgspec.structs.replace(limits, detail=self._detail) if self._detail else limits
+        return msgspec.structs.replace(limits, detail=self.detail) if self.detail else limits
 
     def _answer(
         self, request: InferenceRequest, limits: Limits, model: Model[InputT, PredictionT]
@@ -239,8 +260,9 @@ def _predicted(model: Model[InputT, PredictionT], items: Sequence[InputT]) -> Se
         predictions = model(items)
     except InferenceError:
         raise
-    except Exception as error:
-        raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {error}") from error
+    except BaseException as error:
+        # An order to stop that a model gives is obeyed by nobody: it would end a worker, or the server.
+        raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {told(error)}") from error
     if len(predictions) != len(items):
         message = f"The model answered {len(predictions)} of {len(items)} inputs"
         raise InferenceError(ErrorKind.MODEL_FAILED, message)

@@ -1,5 +1,6 @@
 """What happened to one request so far, to be told when it ends."""
 
+import threading
 import time
 from concurrent.futures import Future
 from functools import cached_property
@@ -41,10 +42,15 @@ class Story:
         self._model_name = model_name
         self._arrived = self._begun = time.perf_counter_ns()
         self._started = time.time_ns()
+        self._untold = threading.Lock()
 
     def begin(self) -> None:
         """A worker has taken the request up."""
         self._begun = time.perf_counter_ns()
+
+    def conclude(self) -> bool:
+        """It is to be told now: whether that has not been done before, by any thread."""
+        return self._untold.acquire(blocking=False)
 
     @cached_property
     def event(self) -> InferenceEvent:
@@ -65,6 +71,7 @@ class Story:
             timings=answered.timings if answered else Timings(),
             metadata=[read_metadata(each.parameters[PARAMETER]) for each in tensors if PARAMETER in each.parameters],
             id=event_id(),
+            arrived=self._arrived,
             started=self._started,
             task_type=self._task_type(),
             request=self.request,

@@ -15,6 +15,7 @@ import msgspec
 
 from app.engine.daemon import in_daemon_thread
 from app.engine.interest import Interest, check_interest, on_behalf_of, stopping
+from app.engine.reasons import told
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.response import Prediction
 from tasks.task import TextPiece
@@ -111,21 +112,25 @@ class TextStream:
         """
         try:
             while True:
-                began = time.perf_counter_ns()
-                try:
-                    piece = next(self._pieces, None)
-                finally:
-                    self.model += time.perf_counter_ns() - began
+                piece = self._next()
                 if piece is None:
                     return
                 self._keep(piece)
                 yield piece
-        except InferenceError:
-            raise
-        except Exception as error:
-            raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {error}") from error
         finally:
             self._pieces.close()
+
+    def _next(self) -> TextPiece | None:
+        began = time.perf_counter_ns()
+        try:
+            return next(self._pieces, None)
+        except InferenceError:
+            raise
+        except BaseException as error:
+            # As for an answer as a whole: no order to stop of a model's is obeyed.
+            raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {told(error)}") from error
+        finally:
+            self.model += time.perf_counter_ns() - began
 
     def _keep(self, piece: TextPiece) -> None:
         prompts = self._said.setdefault(piece.item, [])
@@ -147,6 +152,7 @@ class Pump(Generic[PieceT]):
             with None, also when the reader has left behind its first piece.
         interest: on whose behalf the generator is run.
         room: so many pieces may wait for the reader.
+        whole: whether what the reader has taken counts for nothing until all is taken.
     """
 
     def __init__(
@@ -156,12 +162,15 @@ class Pump(Generic[PieceT]):
         ended: Callable[[InferenceError | None], None],
         interest: Interest | None = None,
         room: int = 32,
+        *,
+        whole: bool = False,
     ) -> None:
         self._source = source
         self._submit = submit
         self._ended = ended
         self._interest = interest or Interest()
         self._room = room
+        self._whole = whole
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._lock = threading.Lock()
@@ -214,7 +223,7 @@ class Pump(Generic[PieceT]):
         with self._lock:
             if not gone:
                 self._interest.expire()
-            elif not self._any:
+            elif self._whole or not self._any:
                 self._interest.leave()
             self._loss = self._interest.loss or InferenceError(ErrorKind.CANCELLED, "The sender left")
             owned, self._parked = self._parked, False
@@ -227,7 +236,7 @@ class Pump(Generic[PieceT]):
         """Take no more. To be called always."""
         with self._lock:
             self._left = True
-            if not self._any:
+            if self._whole or not self._any:
                 self._interest.leave()
             self._waiting.clear()
             owned, self._parked = self._parked, False

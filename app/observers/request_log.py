@@ -28,6 +28,8 @@ class RequestLog:
             "refine_ms": _milliseconds(event.timings.refine),
             "total_ms": _milliseconds(event.total),
         }
+        if event.caller.client:
+            fields["client"] = event.caller.client
         if event.caller.base_id is not None:
             fields["inference_base_id"] = event.caller.base_id
         entries = [{entry.key: entry.value for entry in each.entries} for each in event.metadata]

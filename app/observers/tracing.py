@@ -1,5 +1,7 @@
 """OpenTelemetry spans of inferences (the extra ``otel``)."""
 
+import logging
+import threading
 import time
 
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
@@ -14,6 +16,9 @@ from app.engine.events import InferenceEvent
 __all__ = ("Tracing", "otlp_exporter")
 
 _PROPAGATOR = TraceContextTextMapPropagator()
+_PATIENCE = 2.0
+
+_logger = logging.getLogger(__name__)
 
 
 def otlp_exporter(endpoint: str) -> SpanExporter:
@@ -34,7 +39,7 @@ class Tracing:
 
     def __init__(self, exporter: SpanExporter) -> None:
         resource = Resource.create({SERVICE_NAME: "charioteer", "service.version": __version__})
-        self._provider = TracerProvider(resource=resource)
+        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("charioteer", __version__)
 
@@ -75,5 +80,10 @@ class Tracing:
         span.end(ended)
 
     def close(self) -> None:
-        """Send what has not been sent."""
-        self._provider.shutdown()
+        """Send what has not been sent, if somebody takes it within two seconds."""
+        # In a thread, because a collector that does not answer is waited for by the minute, again and again.
+        thread = threading.Thread(target=self._provider.shutdown, name="tracing", daemon=True)
+        thread.start()
+        thread.join(_PATIENCE)
+        if thread.is_alive():
+            _logger.warning("traces were not sent before the end", extra={"seconds": _PATIENCE})

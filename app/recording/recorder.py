@@ -49,6 +49,12 @@ class Recorder:
         """
         self._writer.start()
 
+    @property
+    def refusing(self) -> str:
+        """Why nothing would be answered that comes now, empty where answers do not wait for the store, or it works."""
+        fault = self._writer.refusing if self._acknowledging else None
+        return "" if fault is None else str(not_recorded(fault))
+
     def keep(self, event: InferenceEvent, /) -> "Future[None] | None":
         if not sampled(event.id, self._fraction):
             return None

@@ -92,6 +92,13 @@ class Writer:
         if self._awaited:
             threading.Thread(target=self._watch, name="recording-watch", daemon=True).start()
 
+    @property
+    def refusing(self) -> str | None:
+        """Why whatever is put now would be refused, None where it would not."""
+        if self._awaited and self._fault is not None and time.monotonic() < self._retry_at:
+            return self._fault
+        return None
+
     def put(self, entry: Entry) -> str | None:
         """Take over a request; does not block.
 
@@ -123,8 +130,8 @@ class Writer:
     def _refusal(self, entry: Entry) -> str | None:
         if self._closing.is_set():
             return STOPPING
-        if self._awaited and self._fault is not None and time.monotonic() < self._retry_at:
-            return self._fault
+        if (fault := self.refusing) is not None:
+            return fault
         full = self._waiting_bytes + entry.size > _MOST_BYTES
         return BEHIND if len(self._waiting) >= self._most_waiting or (full and self._waiting) else None
 

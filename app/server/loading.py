@@ -60,4 +60,4 @@ class ModelLoading:
         if registration.servable is not None:
             _logger.info("model ready", extra=fields)
         else:
-            _logger.error("model failed to load", extra={**fields, "reason": registration.reason})
+            _logger.error("model failed to load", extra={**fields, "reason": registration.detail})

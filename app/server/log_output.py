@@ -1,15 +1,16 @@
 """How log lines look, and where they go."""
 
 import logging
+import os
 import sys
 from collections.abc import MutableMapping
 from functools import partial
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal, cast
 
 import msgspec
 import structlog
 
-from app.server.log_lines import LogLines
+from app.server.log_lines import Handed, LogLines
 
 __all__ = ("configure_logging",)
 
@@ -20,6 +21,8 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> None:
     Args:
         log_format: None means for people when standard error is a terminal.
     """
+    _occupy_standard_files()
+    lines = LogLines(_standard_error())
     chosen = log_format or ("console" if sys.stderr.isatty() else "json")
     shared: list[Any] = [
         structlog.stdlib.add_log_level,
@@ -34,8 +37,8 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> None:
         final = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_as_json)]
         # Lines of our own are many: they go out as bytes, past the standard library's records.
         ours = [structlog.processors.format_exc_info, _as_bytes]
-        factory = partial(_given, LogLines(sys.stderr.buffer))
-    handler = logging.StreamHandler(sys.stderr)
+        factory = partial(_given, lines)
+    handler = Handed(lines)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -43,12 +46,36 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
+    logging.captureWarnings(True)
     structlog.configure(
         processors=[structlog.stdlib.add_log_level, structlog.processors.TimeStamper(fmt="iso"), *ours],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=factory,
         cache_logger_on_first_use=True,
     )
+
+
+def _occupy_standard_files() -> None:
+    """Open whatever of standard input, output and error is closed, on nothing.
+
+    Otherwise the next file or connection takes their place, and gets what libraries write to standard error.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if cast("Any", sys.stderr) is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115  a descriptor, open as long as the process is
+
+
+def _standard_error() -> BinaryIO:
+    """Standard error without a buffer, whose lock nobody can be left holding when the interpreter ends."""
+    try:
+        number = sys.stderr.fileno()
+    except (OSError, ValueError):
+        return sys.stderr.buffer
+    return open(number, "wb", buffering=0, closefd=False)
 
 
 def _given(logger: LogLines, *_: object) -> LogLines:

@@ -41,7 +41,7 @@ def test_as_many_come_in_as_there_are_places() -> None:
     doors = admission(max_waiting=5)
     assert admitted(doors, "a") == 7
     assert (doors.in_hand, doors.waiting) == (7, 5)
-    doors.leave("a")
+    doors.leave("a", caller())
     assert admitted(doors, "a") == 1
 
 

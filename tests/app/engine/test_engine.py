@@ -264,6 +264,7 @@ class _Cupboard:
 
     def __init__(self) -> None:
         self.kept: list[tuple[InferenceEvent, Future[None]]] = []
+        self.refusing = ""
 
     def keep(self, event: InferenceEvent, /) -> Future[None]:
         future: Future[None] = Future()
@@ -272,7 +273,7 @@ class _Cupboard:
 
 
 def test_no_answer_leaves_before_it_is_kept() -> None:
-    cupboard = _Cupboard()
+    cupboard, seen = _Cupboard(), Seen()
 
     async def run(engine: Engine) -> None:
         call = asyncio.create_task(engine.exchange(CALLER, "detector", request, name_of))
@@ -281,15 +282,19 @@ def test_no_answer_leaves_before_it_is_kept() -> None:
         event, future = cupboard.kept[0]
         assert event.outcome is None
         assert not call.done()
+        assert not seen.events, "nobody is told of an answer that may never leave"
         future.set_result(None)
         assert await call == "detector"
+        (told,) = seen.events
+        assert (told.id, told.outcome) == (event.id, None)
+        assert told.total > event.total, "keeping takes its time too"
 
-    with running(keeper=cupboard) as engine:
+    with running(seen, keeper=cupboard) as engine:
         asyncio.run(run(engine))
 
 
 def test_an_answer_that_cannot_be_kept_is_an_error() -> None:
-    cupboard = _Cupboard()
+    cupboard, seen = _Cupboard(), Seen()
 
     async def run(engine: Engine) -> None:
         call = asyncio.create_task(engine.exchange(CALLER, "detector", request, name_of))
@@ -298,9 +303,101 @@ def test_an_answer_that_cannot_be_kept_is_an_error() -> None:
         cupboard.kept[0][1].set_exception(InferenceError(ErrorKind.MODEL_NOT_READY, "The disk is full"))
         with pytest.raises(InferenceError, match="disk is full"):
             await call
+        assert engine.statistics.of("detector", "7").success.count == 0
 
-    with running(keeper=cupboard) as engine:
+    with running(seen, keeper=cupboard) as engine:
         asyncio.run(run(engine))
+    assert [(event.outcome, event.error) for event in seen.events] == [
+        (ErrorKind.MODEL_NOT_READY, "The disk is full")
+    ], "observers are told what the sender was"
+
+
+def test_a_sender_who_leaves_while_the_answer_is_kept_does_not_stop_the_keeping() -> None:
+    cupboard, seen = _Cupboard(), Seen()
+
+    async def run(engine: Engine) -> None:
+        call = asyncio.create_task(engine.exchange(CALLER, "detector", request, name_of))
+        while not cupboard.kept:
+            await asyncio.sleep(0)
+        # One turn more, so that the call waits for the cupboard alone.
+        await asyncio.sleep(0.05)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert not cupboard.kept[0][1].cancelled()
+        cupboard.kept[0][1].set_result(None)
+
+    with running(seen, keeper=cupboard) as engine:
+        asyncio.run(run(engine))
+    assert [event.outcome for event in seen.events] == [None]
+
+
+def test_readiness_says_that_nothing_can_be_kept() -> None:
+    cupboard = _Cupboard()
+    with running(keeper=cupboard) as engine:
+        asyncio.run(engine.repository.unload("oriented"))
+        asyncio.run(engine.repository.unload("failing"))
+        assert engine.unready == ""
+        cupboard.refusing = "The disk is full"
+        assert engine.unready == "The disk is full"
+        with pytest.raises(InferenceError, match="disk is full"):
+            engine.ready("detector")
+
+
+@pytest.mark.parametrize("step", ["retire", "hurry"])
+def test_a_server_that_is_about_to_stop_is_not_ready_and_answers_what_comes(step: str) -> None:
+    with running() as engine:
+        getattr(engine, step)()
+        assert engine.unready == "The server is stopping"
+        with pytest.raises(InferenceError, match="stopping"):
+            engine.ready("detector")
+        assert exchange(engine, request) == "detector"
+
+
+def test_a_request_that_outlasts_the_server_is_told_before_its_end() -> None:
+    seen, held, begun = Seen(), threading.Event(), threading.Event()
+
+    def wait() -> InferenceRequest:
+        begun.set()
+        assert held.wait(60)
+        return request()
+
+    async def run(engine: Engine) -> None:
+        call = asyncio.create_task(engine.exchange(CALLER, "detector", wait, name_of))
+        await asyncio.to_thread(begun.wait, 60)
+        engine.close()
+        await engine.ended(0.01)
+        (event,) = seen.events
+        assert (event.outcome, event.error) == (ErrorKind.MODEL_NOT_READY, "The server is stopping")
+        held.set()
+        await call
+
+    with running(seen) as engine:
+        asyncio.run(run(engine))
+    assert len(seen.events) == 1, "told once"
+
+
+def test_the_end_waits_for_what_is_about_to_be_told() -> None:
+    seen, held, begun = Seen(), threading.Event(), threading.Event()
+
+    def wait() -> InferenceRequest:
+        begun.set()
+        assert held.wait(60)
+        return request()
+
+    async def run(engine: Engine) -> None:
+        call = asyncio.create_task(engine.exchange(CALLER, "detector", wait, name_of))
+        await asyncio.to_thread(begun.wait, 60)
+        engine.close()
+        end = asyncio.create_task(engine.ended(60))
+        await asyncio.sleep(0.02)
+        assert not end.done()
+        held.set()
+        await asyncio.gather(call, end)
+
+    with running(seen) as engine:
+        asyncio.run(run(engine))
+    assert [event.outcome for event in seen.events] == [None]
 
 
 def test_a_refusal_is_kept_too_and_waits_for_nobody() -> None:

@@ -1,6 +1,7 @@
 """What is served follows what lies on disk."""
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -100,5 +101,36 @@ def test_a_change_that_cannot_be_loaded_leaves_the_old_model_serving(root: Path)
         (root / "detector" / "model").write_text("mended")
         await repository.refresh()
         assert served(repository, "detector") not in (first, None)
+
+    asyncio.run(run())
+
+
+def test_a_model_that_hangs_while_it_is_loaded_does_not_keep_the_others_from_being_followed(root: Path) -> None:
+    let_go = threading.Event()
+
+    def hanging(source: ModelSource) -> Servable:
+        if (source.folder / "model").read_text() == "hanging":
+            assert let_go.wait(30)
+        return load(source)
+
+    async def run() -> None:
+        repository = Repository(Registry(discovered(root)), lambda: discovered(root), hanging, patience=0.1)
+        await repository.load("detector")
+        await repository.refresh()
+        first = served(repository, "detector")
+        (root / "detector" / "model").write_text("hanging")
+        await repository.refresh()
+        assert served(repository, "detector") is first
+        (root / "segmenter").mkdir()
+        (root / "segmenter" / "model").write_text("new")
+        await repository.refresh()
+        assert states(repository) == {"detector": "READY", "segmenter": "READY"}
+        (root / "detector" / "model").write_text("mended at last")
+        let_go.set()
+        while repository.following:
+            await asyncio.sleep(0.01)
+        hung = served(repository, "detector")
+        await repository.refresh()
+        assert served(repository, "detector") not in (first, hung), "what changed meanwhile is looked at afterwards"
 
     asyncio.run(run())

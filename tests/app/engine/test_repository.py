@@ -130,3 +130,103 @@ def test_a_repository_that_cannot_be_read_is_empty() -> None:
     made = Repository(Registry([ONE]), discover, load_stand_in)
     assert [each.source for each in asyncio.run(made.index())] == [ONE]
     assert refusal(made, "load", "detector").kind is ErrorKind.MODEL_NOT_FOUND
+
+
+class _Hanging:
+    """Loads every model but one, which never comes to its end until it is let go."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.begun, self.let_go = threading.Event(), threading.Event()
+
+    def __call__(self, of: ModelSource) -> Servable:
+        if of.name == self._name:
+            self.begun.set()
+            assert self.let_go.wait(30)
+        return load_stand_in(of)
+
+
+def test_a_model_that_hangs_while_it_is_loaded_holds_up_no_other() -> None:
+    load = _Hanging("detector")
+    made = repository(ONE, OTHER, served=(ONE, OTHER), load=load)
+    before = made.registry.find("classifier").servable
+
+    async def run() -> None:
+        loading = asyncio.create_task(made.load("detector"))
+        assert await asyncio.to_thread(load.begun.wait, 30)
+        await asyncio.wait_for(made.load("classifier"), 10)
+        assert made.registry.find("classifier").servable is not before
+        await asyncio.wait_for(made.unload("classifier"), 10)
+        assert not loading.done()
+        load.let_go.set()
+        await loading
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("what", ["load", "unload"])
+def test_a_model_that_hangs_while_it_is_loaded_is_not_waited_for_for_ever(what: str) -> None:
+    load = _Hanging("detector")
+    made = repository(ONE, load=load)
+    made = Repository(made.registry, lambda: [ONE], load, patience=0.05)
+
+    async def run() -> None:
+        loading = asyncio.create_task(made.load("detector"))
+        assert await asyncio.to_thread(load.begun.wait, 30)
+        with pytest.raises(InferenceError, match="still being loaded") as caught:
+            await getattr(made, what)("detector")
+        assert caught.value.kind is ErrorKind.MODEL_NOT_READY
+        assert made.registry.find("detector").state is ModelState.READY, "what served goes on serving"
+        load.let_go.set()
+        await loading
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "raised", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), MemoryError(), StopIteration()]
+)
+def test_an_order_to_stop_that_a_model_gives_while_it_is_loaded_stops_nothing(raised: BaseException) -> None:
+    def load(_: ModelSource) -> Servable:
+        raise raised
+
+    made = repository(ONE, load=load)
+    error = refusal(made, "load", "detector")
+    assert error.kind is ErrorKind.MODEL_NOT_READY
+    assert type(raised).__name__ in str(error)
+    assert made.registry.find("detector").state is ModelState.READY
+
+
+def test_senders_are_not_told_where_the_server_keeps_its_models(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "a secret place" / "detector"
+    placed = ModelSource(name="detector", version="1", folder=folder)
+
+    def load(of: ModelSource) -> Servable:
+        raise ModelError(f"{of.folder / 'model.onnx'} is cut short")
+
+    made = repository(placed, load=load)
+    assert str(refusal(made, "load", "detector")) == "Failed to load 'detector': model.onnx is cut short"
+    assert [getattr(each, "reason", "") for each in caplog.records] == [f"{folder / 'model.onnx'} is cut short"]
+    registry = Registry([placed])
+    found = registry.load(placed, load)
+    assert found.reason == "model.onnx is cut short"
+    assert found.detail == f"{folder / 'model.onnx'} is cut short"
+    assert "secret" not in registry.unready
+
+
+def test_a_model_that_was_unloaded_while_it_was_loaded_first_stays_unloaded() -> None:
+    load = _Hanging("detector")
+    registry = Registry([ONE])
+    made = Repository(registry, lambda: [ONE], load)
+
+    async def run() -> None:
+        first = asyncio.create_task(asyncio.to_thread(registry.load, ONE, load))
+        assert await asyncio.to_thread(load.begun.wait, 30)
+        await made.unload("detector")
+        load.let_go.set()
+        await first
+
+    asyncio.run(run())
+    assert registry.versions("detector")[0].reason == UNLOADED

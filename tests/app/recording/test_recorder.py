@@ -114,12 +114,14 @@ def test_a_store_that_fails_refuses_at_once_and_heals(awaited: Recording, caplog
         assert attempts < 20
         assert awaited.metric("up") == 0
         assert awaited.metric("dropped_total", reason="full") == 20
+        assert awaited.recorder.refusing == str(refusals[0]), "so that readiness can say it"
         awaited.store.fault = None
         while awaited.metric("up") == 0:
             kept = awaited.recorder.keep(detected())
             assert kept is not None
             kept.exception(10)
     done(awaited.recorder.keep(detected()))
+    assert awaited.recorder.refusing == ""
     said = [each.message for each in caplog.records]
     assert said == ["the store of recordings failed", "the store of recordings works again"]
 

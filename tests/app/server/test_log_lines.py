@@ -2,10 +2,11 @@
 
 import io
 import logging
+import os
 import threading
 
 from app.server import log_lines
-from app.server.log_lines import LogLines
+from app.server.log_lines import Handed, LogLines
 
 
 class Paper(io.BytesIO):
@@ -53,7 +54,8 @@ def test_a_warning_goes_out_at_once_behind_what_came_before() -> None:
     lines = LogLines(paper, delay=60)
     lines.info(b"first")
     lines.warning(b"second")
-    assert paper.pieces == [b"first\nsecond\n"]
+    assert paper.written.wait(30)
+    assert b"".join(paper.pieces) == b"first\nsecond\n"
 
 
 def test_the_end_of_logging_writes_what_waits() -> None:
@@ -69,6 +71,37 @@ def test_a_reader_who_is_gone_keeps_nobody_from_going_on() -> None:
     lines.info(b"to nobody")
     lines.warning(b"to nobody either")
     lines.flush()
+
+
+def test_a_reader_who_does_not_read_holds_up_nobody() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb", buffering=0) as pipe:
+        lines = LogLines(pipe, delay=0, patience=0.05)
+        for _ in range(8):
+            lines.warning(b"x" * 65536)
+        lines.flush()
+        with os.fdopen(reading, "rb") as reader:
+            assert reader.read(8 * 65537).count(b"\n") == 8, "nothing is lost when it does in the end"
+
+
+def test_a_pipe_that_does_not_block_gets_all_of_it() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with os.fdopen(writing, "wb", buffering=0) as pipe, os.fdopen(reading, "rb") as reader:
+        lines = LogLines(pipe, delay=0.001, patience=60)
+        lines.warning(b"y" * 300_000)
+        assert len(reader.read(300_001)) == 300_001
+
+
+def test_lines_of_the_standard_library_go_the_same_way() -> None:
+    paper = Paper()
+    lines = LogLines(paper, delay=60)
+    logger = logging.Logger("apart")
+    logger.addHandler(Handed(lines))
+    logger.info("first")
+    logger.error("caf\udce9")
+    assert paper.written.wait(30)
+    assert b"".join(paper.pieces) == b"first\ncaf\\udce9\n"
 
 
 def test_lines_that_nobody_takes_are_counted_and_dropped() -> None:

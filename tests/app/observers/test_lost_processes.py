@@ -1,0 +1,28 @@
+"""How often models' processes were started again."""
+
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from app.observers.lost_processes import LostProcesses
+from app.settings.model import ModelSource
+
+
+@pytest.mark.parametrize(
+    ("how", "cause"),
+    [
+        ("signal 11, SIGSEGV", "signal 11, SIGSEGV"),
+        ("exit status 0", "exit status 0"),
+        ("it hung: no answer to a call within 65 s", "hung"),
+        ("it was not loaded: /srv/ships: model.onnx is truncated", "not loaded"),
+        ("it did not end", "other"),
+    ],
+)
+def test_ends_are_counted_by_their_cause(how: str, cause: str) -> None:
+    registry = CollectorRegistry()
+    lost = LostProcesses(registry).lost
+    for _ in range(2):
+        lost(ModelSource(name="ships", version="3", folder=Path("ships")), how)
+    line = f'charioteer_model_restarts_total{{cause="{cause}",model="ships",version="3"}} 2.0'
+    assert line in generate_latest(registry).decode()

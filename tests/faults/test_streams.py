@@ -1,0 +1,109 @@
+"""Answers that are told while they are made, when the server stops, the reader leaves, or the model gives up."""
+
+import http.client
+import json
+import os
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.faults.gated import until
+from tests.server_process import ServerProcess, serving
+
+pytestmark = pytest.mark.slow
+
+_MODEL = """
+import os
+
+class Speaker:
+    def predict(self, text):
+        yield "one "
+        gate = os.open({gate!r}, os.O_RDONLY)
+        os.read(gate, 1)
+        os.close(gate)
+        if "stop" in text:
+            raise SystemExit(3)
+        yield "two"
+"""
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Generator[int]:
+    os.mkfifo(tmp_path / "gate")
+    opened = os.open(tmp_path / "gate", os.O_RDWR)
+    yield opened
+    os.close(opened)
+
+
+@pytest.fixture
+def server(tmp_path: Path, gate: int) -> Generator[ServerProcess]:
+    del gate
+    folder = tmp_path / "speaker"
+    folder.mkdir()
+    (folder / "model.py").write_text(_MODEL.format(gate=str(tmp_path / "gate")))
+    settings = {"name": "speaker", "task_type": "TEXT_GENERATION", "implementation": "model:Speaker"}
+    (folder / "model-settings.json").write_text(json.dumps(settings))
+    with serving("--model", str(folder), "--allow-code", "--workers", "1", "--drain-timeout", "20") as running:
+        yield running
+
+
+@contextmanager
+def spoken(server: ServerProcess, text: str, name: str) -> Generator[http.client.HTTPResponse]:
+    """An answer of which the first piece has come."""
+    connection = http.client.HTTPConnection(server.address.removeprefix("http://"), timeout=60)
+    with closing(connection):
+        headers = {"Content-Type": "application/json", "X-Request-ID": name}
+        body = json.dumps({"text_input": text})
+        connection.request("POST", "/v2/models/speaker/generate_stream", body, headers)
+        response = connection.getresponse()
+        assert response.status == 200
+        assert event(response)["text_output"] == "one "
+        yield response
+
+
+def event(response: http.client.HTTPResponse) -> Any:
+    """The next server-sent event."""
+    while line := response.readline():
+        if line.startswith(b"data:"):
+            return json.loads(line.removeprefix(b"data:"))
+    return None
+
+
+def told(server: ServerProcess, name: str) -> list[str]:
+    lines = [json.loads(line) for line in server.log if line.startswith("{")]
+    return [line["outcome"] for line in lines if line.get("request_id") == name and line["event"] == "inference"]
+
+
+def test_a_stream_is_told_to_its_end_when_the_server_stops(server: ServerProcess, gate: int) -> None:
+    with spoken(server, "go on", "drained") as response:
+        server.process.terminate()
+        until(lambda: any('"stopping"' in line for line in server.log))
+        os.write(gate, b"g")
+        assert event(response)["text_output"] == "two"
+        assert event(response) is None
+    assert server.wait() == 0
+    assert told(server, "drained") == ["ok"]
+
+
+def test_a_reader_who_leaves_and_a_model_that_gives_up_leave_the_server_as_it_was(
+    server: ServerProcess, gate: int
+) -> None:
+    with spoken(server, "go on", "left"):
+        pass
+    os.write(gate, b"g")
+    until(lambda: bool(told(server, "left")))
+    with spoken(server, "stop", "failed") as response:
+        os.write(gate, b"g")
+        failed = event(response)
+        assert "SystemExit" in failed["error"]
+        assert event(response) is None
+    until(lambda: told(server, "failed") == ["model_failed"])
+    with spoken(server, "go on", "after") as response:
+        os.write(gate, b"g")
+        assert event(response)["text_output"] == "two"
+    assert httpx.get(f"{server.address}/ready").status_code == 200
+    assert server.stop() == 0
