@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-_ADDRESS = re.compile(r"Charioteer answers at (http://\S+)")
+_ADDRESS = re.compile(r"Charioteer answers at (https?://\S+)")
 _GRPC_ADDRESS = re.compile(r"^  gRPC +(\S+)$", re.MULTILINE)
 
 

@@ -1,11 +1,13 @@
 """The service: engine, observers, protocols and application, wired."""
 
+import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from litestar import Litestar
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from app.assembly.inferences import served_inferences
 from app.assembly.models import load
@@ -16,11 +18,17 @@ from app.engine.events import Addition, InferenceObserver
 from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.observers.findings import FindingMetrics
+from app.observers.lost_processes import LostProcesses
 from app.observers.metrics import Metrics
 from app.observers.request_log import RequestLog
+from app.observers.state import StateMetrics
 from app.protocols import GRPC_PROTOCOLS, LISTENERS, protocols_beside
 from app.protocols.protocol import HttpListener
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
+from app.server.access.access import open_access
+from app.server.access.calls import CallAccess
+from app.server.access.exposure import cors_origins
+from app.server.access.http import HttpAccess
 from app.server.asgi import create_app, create_listener_app
 from app.server.grpc import GrpcServer
 from app.server.loading import ModelLoading
@@ -29,6 +37,8 @@ from app.server.page.page import Page
 from app.server.page.reach import Reach
 from app.server.polling import polling
 from app.server.ports import Beside
+from app.server.stopping import Ending
+from app.server.transport import Transport, open_transport
 from app.settings.model import ModelSource
 from app.settings.server import ServerSettings, SettingsError
 from tasks.exchange.limits import Limits
@@ -37,8 +47,14 @@ if TYPE_CHECKING:
     from app.assembly.drift import Drift
     from app.drift.history import History
     from app.observers.tracing import Tracing
+    from app.recording.recorder import Recorder
 
 __all__ = ("Service",)
+
+_TELLING = 0.5
+"""Seconds in which workers that the drain cut off may still come to their end and tell of it."""
+
+_LEAST = 1.0
 
 
 class Service:
@@ -55,12 +71,27 @@ class Service:
 
     def __init__(self, settings: ServerSettings, discover: Callable[[], Sequence[ModelSource]]) -> None:
         metrics = CollectorRegistry()
+        self.transport = open_transport(settings, metrics)
+        who = open_access(settings, metrics)
+        access, origins = HttpAccess(who), cors_origins(settings)
         self._poll_seconds = settings.repository_poll_seconds
+        self._drain_delay, self._drain_timeout = settings.drain_delay, settings.drain_timeout
+        self._last_moment: float | None = None
         limits = Limits(
             max_request_bytes=settings.max_request_bytes,
             max_pixels=settings.max_pixels,
             max_request_pixels=settings.max_request_pixels,
+            max_image_side=settings.max_image_side,
+            max_image_scans=settings.max_image_scans,
             max_inputs=settings.max_inputs,
+            max_elements=settings.max_elements,
+            max_values=settings.max_values,
+            max_entries=settings.max_entries,
+            max_json_depth=settings.max_json_depth,
+            max_name_length=settings.max_name_length,
+            max_prompts=settings.max_prompts,
+            max_text_length=settings.max_text_length,
+            max_new_tokens=settings.max_new_tokens,
             max_explanation_samples=settings.max_explanation_samples,
             max_explanation_seconds=settings.max_explanation_seconds,
         )
@@ -83,10 +114,11 @@ class Service:
             additions.extend(drift.additions)
         self.recorder = open_recorder(settings, metrics)
         if self.recorder is not None:
-            self._closing.callback(self.recorder.close, settings.drain_timeout)
+            self._closing.callback(self._close_recorder, self.recorder)
         inferences = served_inferences(settings)
         self._closing.callback(inferences.close)
-        repository = Repository(self.registry, discover, load)
+        loading = partial(load, lost=LostProcesses(metrics).lost)
+        repository = Repository(self.registry, discover, loading)
         self.engine = Engine(
             repository,
             observers,
@@ -97,30 +129,56 @@ class Service:
                 max_waiting_each=settings.max_waiting_each,
                 max_queue_seconds=settings.max_queue_seconds,
                 request_timeout=settings.request_timeout,
+                max_each_client=settings.max_each_client,
             ),
             explain_workers=settings.explain_workers,
             additions=additions,
             keeper=self.recorder,
         )
-        self.loading = ModelLoading(self.registry, load)
+        StateMetrics(self.engine, metrics)
+        ProcessCollector(registry=metrics)
+        self.loading = ModelLoading(self.registry, loading)
         protocols = protocols_beside(settings.chariot_protocol)
-        self.grpc = _grpc_server(self.engine, settings) if settings.grpc else None
+        interceptors = [] if who is None else [CallAccess(who, GRPC_PROTOCOLS)]
+        self.grpc = _grpc_server(self.engine, settings, self.transport, interceptors) if settings.grpc else None
         listeners = _listeners(settings)
         most = settings.max_request_bytes
         self.beside = [
-            Beside(name=each.title, app=create_listener_app(self.engine, each, most), port=port)
+            Beside(name=each.title, app=create_listener_app(self.engine, each, most, access), port=port)
             for each, port in listeners.items()
         ]
         history = drift.watch.history if drift is not None else None
-        self._page = _page(self.engine, settings, self.grpc, self.beside, inferences.offered, history)
+        self._page = _page(self.engine, settings, self.grpc, self.beside, inferences.offered, history, access)
         self.app = create_app(
-            self.engine, protocols, metrics, most, self._lifespan, list(listeners), self._page, inferences
+            self.engine,
+            protocols,
+            metrics,
+            most,
+            self._lifespan,
+            list(listeners),
+            self._page,
+            inferences,
+            access,
+            origins,
         )
 
-    def ending(self) -> None:
-        """The server begins to stop: end what would never end by itself, or take long."""
+    @property
+    def ending(self) -> Ending:
+        """What is to be done when the server stops."""
+        return Ending(retire=self.engine.retire, end=self._end, delay=self._drain_delay, timeout=self._drain_timeout)
+
+    def _end(self) -> None:
+        """End what would never end by itself, or take long."""
+        self._last_moment = time.monotonic() + self._drain_timeout
         self.engine.hurry()
         self._page.stop()
+        if self.grpc is not None:
+            self.grpc.begin_to_stop()
+
+    def _close_recorder(self, recorder: "Recorder") -> None:
+        # What is left of the time that all requests share, but not too little to write what waits.
+        left = self._drain_timeout if self._last_moment is None else self._last_moment - time.monotonic()
+        recorder.close(max(_LEAST, left))
 
     def announced(self, others: Mapping[str, str]) -> None:
         """Learn where what listens beside the main port does so, by its name."""
@@ -140,10 +198,13 @@ class Service:
                 await self.grpc.stop()
             await self.loading.stop()
             self.engine.close()
+            await self.engine.ended(_TELLING)
             self._closing.close()
 
 
-def _grpc_server(engine: Engine, settings: ServerSettings) -> GrpcServer:
+def _grpc_server(
+    engine: Engine, settings: ServerSettings, transport: Transport, interceptors: Sequence[CallAccess]
+) -> GrpcServer:
     return GrpcServer(
         engine,
         GRPC_PROTOCOLS,
@@ -151,6 +212,9 @@ def _grpc_server(engine: Engine, settings: ServerSettings) -> GrpcServer:
         port=settings.grpc_port,
         max_request_bytes=settings.max_request_bytes,
         drain_timeout=settings.drain_timeout,
+        interceptors=interceptors,
+        transport=settings,
+        certificates=transport.certificates,
     )
 
 
@@ -161,10 +225,11 @@ def _page(
     beside: Sequence[Beside],
     recorded: bool,
     drift: "History | None",
+    access: HttpAccess,
 ) -> Page:
     """The whole page on a loopback address, or where it is wanted; else GRPS's part of it alone."""
     served = beside[0] if beside else None
-    reach = Reach(settings.host, grpc, served and served.app, served.port if served else 0)
+    reach = Reach(grpc, served and served.app, served.port if served else 0)
     local = names_loopback(settings.host)
     return Page(
         engine,
@@ -175,6 +240,7 @@ def _page(
         whole=local if settings.page is None else settings.page,
         recorded=recorded,
         drift=drift,
+        access=access,
     )
 
 

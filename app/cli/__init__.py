@@ -29,7 +29,9 @@ cli.command("app.cli.tune:tune", name="tune", help="Find the batch size and thre
 cli.command("app.cli.inferences:inferences", name="inferences", help="Find and export what was recorded.")
 cli.command("app.cli.evaluate:evaluate", name="evaluate", help="Measure a model on labelled data.")
 cli.command("app.cli.drift:drift", name="drift", help="Say whether what a model sees and answers has changed.")
+cli.command("app.cli.keys:keys", name="keys", help="Make, list and remove the keys that callers of a server show.")
 cli.command("app.cli.pack:pack", name="pack", help="Check a model, and put it into the .tar.gz that platforms take.")
+cli.command("app.cli.manifest:manifest", name="manifest", help="List a model's files and their SHA-256 in its folder.")
 cli.command("app.cli.env_schema:env_schema", name="env-schema", help="Print a JSON Schema of the environment.")
 
 

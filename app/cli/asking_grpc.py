@@ -32,6 +32,7 @@ class GrpcAsker:
         parameters: of every request; the question of an item is added.
         timeout: seconds to wait for an answer.
         headers: sent with every call, as gRPC's metadata.
+        credentials: for TLS; None for no TLS.
     """
 
     def __init__(
@@ -42,8 +43,13 @@ class GrpcAsker:
         parameters: Mapping[str, object],
         timeout: float,
         headers: Mapping[str, str],
+        credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
-        self._channel: Any = grpc.insecure_channel(address, options=_UNLIMITED)
+        self._channel: Any = (
+            grpc.insecure_channel(address, options=_UNLIMITED)
+            if credentials is None
+            else grpc.secure_channel(address, credentials, options=_UNLIMITED)
+        )
         self._ask = self._v2 if protocol == "v2-grpc" else self._grps
         self._model = model
         self._parameters = parameters

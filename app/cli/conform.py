@@ -18,6 +18,7 @@ from app.conformance.output.junit import junit_report
 from app.conformance.output.plain import json_report
 from app.conformance.output.table import print_report
 from app.conformance.protocols import PROTOCOLS
+from app.conformance.trust import Trust
 from app.conformance.wish import Wish, WishError, holding
 
 __all__ = ("conform",)
@@ -40,6 +41,9 @@ def conform(
     request: ExistingFile | None = None,
     timeout: float = 30,
     max_requests: int = 400,
+    ca: ExistingFile | None = None,
+    cert: ExistingFile | None = None,
+    key: ExistingFile | None = None,
     everything: Annotated[bool, Parameter(name="--all", negative="")] = False,
     listing: Annotated[bool, Parameter(name="--list", negative="")] = False,
     json: Path | None = None,
@@ -64,6 +68,9 @@ def conform(
         request: The JSON body of an inference that the model can answer, for protocols of tensors; made up otherwise.
         timeout: Seconds to wait for an answer.
         max_requests: No more requests than this.
+        ca: Authorities to trust over TLS, instead of the usual ones (PEM).
+        cert: A certificate to show to an engine that asks for one (PEM).
+        key: Its private key, where it is not in the same file.
         everything: Also show what passed, and what is not about this engine.
         listing: Only say how many clauses each protocol has, and, with --all, what the protocol's clauses are.
         json: A file for the report as JSON.
@@ -86,6 +93,7 @@ def conform(
         request=request,
         timeout=timeout,
         max_requests=max_requests,
+        trust=Trust(ca=ca, cert=cert, key=key),
     )
     try:
         report = _found(wish)

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from app import __version__
 from app.cli.evaluation_source import Source, here, parameters_for, server
 from app.cli.terminal import console
+from app.conformance.trust import Trust, TrustError
 from app.evaluation.collecting import Collected, collect
 from app.evaluation.dataset import Dataset, fingerprint
 from app.evaluation.datasets.reading import DatasetFormat, DatasetOptions, read_dataset
@@ -55,6 +56,9 @@ def evaluate(
     protocol: str = "chariot-v2-kserve",
     header: list[str] | None = None,
     timeout: PositiveFloat = 60,
+    ca: ExistingFile | None = None,
+    cert: ExistingFile | None = None,
+    key: ExistingFile | None = None,
     recorded: str | None = None,
     format: DatasetFormat | None = None,  # noqa: A002
     images: Path | None = None,
@@ -89,6 +93,9 @@ def evaluate(
             grps-grpc.
         header: What the server's gate asks for, such as "Authorization: Bearer ..."; not in any report.
         timeout: Seconds to wait for an answer of the server.
+        ca: Authorities to trust over TLS, instead of the usual ones (PEM).
+        cert: A certificate to show to a server that asks for one (PEM).
+        key: Its private key, where it is not in the same file.
         recorded: Ask nobody, and take the answers of this store of recordings.
         format: How the dataset is written; recognised otherwise.
         images: The folder with the images, where it is not where the format has it.
@@ -134,10 +141,11 @@ def evaluate(
             words, collected, notes = _recorded(found, recorded, name)
         else:
             parameters = parameters_for(found, lowest, top_k, parameter or ())
+            trust = Trust(ca=ca, cert=cert, key=key)
             source = (
                 here(options, name, parameters)
                 if url is None
-                else server(url, protocol, name, parameters, _headers(header or ()), timeout)
+                else server(url, protocol, name, parameters, _headers(header or ()), timeout, trust)
             )
             # Of the whole, so that an evaluation of the first images can be gone on with.
             first_line = Header(charioteer=__version__, dataset=fingerprint(whole), source=source.told)
@@ -155,7 +163,7 @@ def evaluate(
                 notes=notes,
                 progress=told,
             )
-    except (EvaluationError, InferenceError, ModelError, OSError, SettingsError) as error:
+    except (EvaluationError, InferenceError, ModelError, OSError, SettingsError, TrustError) as error:
         _stop(str(error))
     except KeyboardInterrupt:
         kept = f"; the same command goes on from {out}" if out else "; with --out it could be gone on with"

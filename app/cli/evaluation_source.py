@@ -8,6 +8,7 @@ import httpx
 import msgspec
 
 from app.cli.choice import chosen
+from app.conformance.trust import Trust
 from app.evaluation.asking import HTTP_PROTOCOLS, HttpAsker
 from app.evaluation.collecting import Asker, AskingError
 from app.evaluation.dataset import Dataset, Item
@@ -94,6 +95,7 @@ def server(
     parameters: Mapping[str, object],
     headers: Mapping[str, str],
     timeout: float,
+    trust: Trust,
 ) -> Source:
     """A model behind a URL.
 
@@ -117,10 +119,10 @@ def server(
         )
 
     def asking() -> AbstractContextManager[Asker]:
-        return _over_http(url, protocol, name or "", parameters, headers, timeout)
+        return _over_http(url, protocol, name or "", parameters, headers, timeout, trust)
 
     def calling() -> AbstractContextManager[Asker]:
-        return _over_grpc(url, protocol, name or "", parameters, headers, timeout)
+        return _over_grpc(url, protocol, name or "", parameters, headers, timeout, trust)
 
     return Source(
         words=f"{name or 'the only model'} at {shown} ({protocol})",
@@ -159,8 +161,9 @@ def _over_http(
     parameters: Mapping[str, object],
     headers: Mapping[str, str],
     timeout: float,
+    trust: Trust,
 ) -> Generator[Asker]:
-    with httpx.Client(timeout=timeout, headers=dict(headers), trust_env=False) as client:
+    with httpx.Client(timeout=timeout, headers=dict(headers), trust_env=False, verify=trust.context()) as client:
         yield HttpAsker(client, url, protocol, name, parameters)
 
 
@@ -172,10 +175,12 @@ def _over_grpc(
     parameters: Mapping[str, object],
     headers: Mapping[str, str],
     timeout: float,
+    trust: Trust,
 ) -> Generator[Asker]:
     from app.cli.asking_grpc import GrpcAsker
 
-    asker = GrpcAsker(url.partition("://")[2] or url, protocol, name, parameters, timeout, headers)
+    secured = trust.credentials() if url.startswith("grpcs://") else None
+    asker = GrpcAsker(url.partition("://")[2] or url, protocol, name, parameters, timeout, headers, secured)
     try:
         yield asker
     finally:

@@ -1,6 +1,6 @@
 """Requests that another site's page has a browser send."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 from litestar.types import ASGIApp, Receive, Scope, Send
@@ -23,14 +23,14 @@ _REBOUND = (
 Headers = Mapping[bytes, bytes]
 
 
-def without_cross_site(app: ASGIApp, *, local: bool = False) -> ASGIApp:
+def without_cross_site(app: ASGIApp, *, local: bool = False, origins: Collection[str] = ()) -> ASGIApp:
     """An application that refuses what pages of other origins have browsers ask, with 403.
 
     Browsers send simple requests for any page, and only keep the answer from it: whoever opens a hostile page would
     have models unloaded on a server that only they can reach. Browsers tell where a request comes from in
     `Sec-Fetch-Site` (W3C, Fetch Metadata Request Headers), and to addresses without TLS, this machine's aside, at least
     in `Origin`; no page can set either, and other clients send neither. What is no simple request has been allowed
-    by whoever stands before the server, because nothing here answers a preflight.
+    by whoever stands before the server, or comes from one of `origins`: nothing here answers a preflight of others.
 
     A page may also give its own name the address of this machine (DNS rebinding). Then all of it is one origin, and the
     name in `Host` is what tells; over plain HTTP browsers send no `Sec-Fetch-Site` for such a name.
@@ -38,13 +38,16 @@ def without_cross_site(app: ASGIApp, *, local: bool = False) -> ASGIApp:
     Args:
         app: what is asked otherwise.
         local: whether browsers have no reason to come by a name that is not this machine's.
+        origins: whose pages may ask all the same, as browsers write them.
     """
+    welcome = {each.encode() for each in origins}
     refused = (_answer(_MESSAGE), _answer(_REBOUND))
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and (local or scope["method"] not in _SAFE):
             headers = dict(scope["headers"])
-            cross_site = scope["method"] not in _SAFE and _is_foreign(headers)
+            listed = headers.get(b"origin") in welcome
+            cross_site = scope["method"] not in _SAFE and not listed and _is_foreign(headers)
             if cross_site or (local and _is_rebound(scope["path"], headers)):
                 start, body = refused[0 if cross_site else 1]
                 await send(start)

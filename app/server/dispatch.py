@@ -8,6 +8,7 @@ from litestar.handlers import HTTPRouteHandler
 from app.engine.engine import Engine
 from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, Method, json_response
 from app.protocols.status import http_status
+from app.server.access.http import BY_ENDPOINT, HttpAccess, needs
 from tasks.exchange.error import ErrorKind, InferenceError, brief
 
 __all__ = ("CollisionError", "handlers")
@@ -19,20 +20,23 @@ class CollisionError(Exception):
     """Two protocols that want the same path."""
 
 
-def handlers(protocols: Sequence[HttpProtocol], engine: Engine) -> list[HTTPRouteHandler]:
-    """One handler for each method and path.
+def handlers(
+    protocols: Sequence[HttpProtocol], engine: Engine, access: HttpAccess | None = None
+) -> list[HTTPRouteHandler]:
+    """One handler for each method and path. Who may not be answered is refused in the shape of the protocol asked.
 
     Raises:
         CollisionError: when two protocols claim the same requests.
     """
+    access = access or HttpAccess(None)
     meeting: dict[tuple[Method, str], list[tuple[HttpProtocol, Endpoint]]] = {}
     for protocol in protocols:
         for endpoint in protocol.endpoints(engine):
             meeting.setdefault((endpoint.method, endpoint.path), []).append((protocol, endpoint))
-    return [_handler(method, path, served) for (method, path), served in meeting.items()]
+    return [_handler(method, path, served, access) for (method, path), served in meeting.items()]
 
 
-def _handler(method: Method, path: str, served: Served) -> HTTPRouteHandler:
+def _handler(method: Method, path: str, served: Served, access: HttpAccess) -> HTTPRouteHandler:
     verbs = list(dict.fromkeys(endpoint.verb for _, endpoint in served))
     in_turn = {verb: _in_turn(method, [each for each in served if each[1].verb == verb]) for verb in verbs}
 
@@ -44,7 +48,7 @@ def _handler(method: Method, path: str, served: Served) -> HTTPRouteHandler:
             request.scope["path_params"] = {**request.path_params, "target": target}
         for protocol, endpoint in in_turn.get(verb, ()):
             if endpoint.claims is None or endpoint.claims(target):
-                return await _answer(protocol, endpoint, request)
+                return await _answer(protocol, endpoint, request, access)
         wanted = " or ".join(f":{each}" for each in verbs if each)
         if verb not in in_turn:
             message = f"Expected the name of a model and {wanted} behind it"
@@ -52,7 +56,7 @@ def _handler(method: Method, path: str, served: Served) -> HTTPRouteHandler:
             message = f"No protocol here serves a model called {brief(target)} on this path"
         return _refusal(served[0][0], InferenceError(ErrorKind.MODEL_NOT_FOUND, message))
 
-    return route(path, http_method=method, status_code=200)(dispatch)
+    return route(path, http_method=method, status_code=200, opt=needs(BY_ENDPOINT))(dispatch)
 
 
 def _in_turn(method: Method, served: Served) -> Served:
@@ -65,8 +69,11 @@ def _in_turn(method: Method, served: Served) -> Served:
     return sorted(served, key=lambda each: each[1].claims is None)
 
 
-async def _answer(protocol: HttpProtocol, endpoint: Endpoint, request: HttpRequest) -> Response[bytes]:
+async def _answer(
+    protocol: HttpProtocol, endpoint: Endpoint, request: HttpRequest, access: HttpAccess
+) -> Response[bytes]:
     try:
+        access.admit(request.scope, endpoint.permission)
         return await endpoint.handle(request)
     except InferenceError as error:
         return _refusal(protocol, error)

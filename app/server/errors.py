@@ -9,8 +9,10 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
 
 from app.protocols.protocol import HttpProtocol, PrefixOwner
+from app.protocols.status import http_status
+from tasks.exchange.error import InferenceError
 
-__all__ = ("routing_errors",)
+__all__ = ("ErrorHandlers", "routing_errors")
 
 AnyRequest = Request[Any, Any, Any]
 ErrorHandlers = MutableMapping[int | type[Exception], Callable[[AnyRequest, Any], Response[bytes]]]
@@ -27,7 +29,7 @@ def routing_errors(protocols: Sequence[HttpProtocol] = ()) -> ErrorHandlers:
     owners = [each for each in protocols if isinstance(each, PrefixOwner)]
 
     def response(request: AnyRequest, message: str, status: int, headers: dict[str, str]) -> Response[bytes]:
-        path = f"{request.url.path}/"
+        path = f"{_path(request)}/"
         bodies = (each.routing_error(status, message) for each in owners if path.startswith(f"{each.prefix}/"))
         body = next(bodies, None) or msgspec.json.encode({"error": message})
         return Response(body, status_code=status, headers=headers, media_type="application/json")
@@ -36,17 +38,25 @@ def routing_errors(protocols: Sequence[HttpProtocol] = ()) -> ErrorHandlers:
         return response(request, _message(request, error), error.status_code, dict(error.headers or {}))
 
     def unexpected(request: AnyRequest, error: Exception) -> Response[bytes]:
-        _logger.error("request failed", exc_info=error, extra={"path": request.url.path})
+        _logger.error("request failed", exc_info=error, extra={"path": _path(request)})
         return response(request, "Something went wrong in the server; its log tells what", 500, {})
 
-    return {HTTPException: http_error, Exception: unexpected}
+    def refused(request: AnyRequest, error: InferenceError) -> Response[bytes]:
+        return response(request, str(error), http_status(error.kind), {})
+
+    return {HTTPException: http_error, InferenceError: refused, Exception: unexpected}
+
+
+def _path(request: AnyRequest) -> str:
+    """Not of `request.url`: what a sender wrote into `Host` may make none."""
+    return request.scope["path"]
 
 
 def _message(request: AnyRequest, error: HTTPException) -> str:
     if isinstance(error, NotFoundException):
-        return f"Nothing is served at {request.url.path}"
+        return f"Nothing is served at {_path(request)}"
     if isinstance(error, MethodNotAllowedException):
-        return f"{request.method} is not served at {request.url.path}"
+        return f"{request.method} is not served at {_path(request)}"
     if error.status_code == _CONTENT_TOO_LARGE:
         return "The body is larger than this server accepts"
     return error.detail or type(error).__name__

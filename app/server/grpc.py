@@ -1,7 +1,9 @@
 """The gRPC server: every protocol's service, health, reflection, limits."""
 
 import asyncio
+import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -11,8 +13,12 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from app.engine.engine import Engine
 from app.protocols.grpc_protocol import GrpcProtocol
+from app.server.access.calls import audited
+from app.server.grpc_connections import connection_options
 from app.server.health import HEALTH, Health
-from app.server.listening import ListenError, listener
+from app.server.listening import ListenError, listener, shown
+from app.server.tls import Certificates
+from app.settings.transport import TransportSettings
 
 __all__ = ("GrpcServer",)
 
@@ -28,6 +34,8 @@ class GrpcServer:
         max_request_bytes: gRPC refuses a larger message with RESOURCE_EXHAUSTED, compressed ones by their real size.
         drain_timeout: seconds that calls in flight are given at the end.
         interceptors: what calls go through first.
+        transport: what connections may cost.
+        certificates: what TLS is spoken with; None for no TLS.
 
     Attributes:
         port: what it listens on, the real one once started.
@@ -44,6 +52,8 @@ class GrpcServer:
         max_request_bytes: int,
         drain_timeout: float,
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+        transport: TransportSettings = TransportSettings(),  # noqa: B008  frozen
+        certificates: Certificates | None = None,
     ) -> None:
         self.port = port
         self.failure: ListenError | None = None
@@ -53,8 +63,17 @@ class GrpcServer:
         self._max_request_bytes = max_request_bytes
         self._drain_timeout = drain_timeout
         self._interceptors = interceptors
+        self._transport = transport
+        self._certificates = certificates
+        self._private: tempfile.TemporaryDirectory[str] | None = None
         self._server: grpc.aio.Server | None = None
         self._stopping: asyncio.Event | None = None
+        self._stopped: asyncio.Future[None] | None = None
+
+    @property
+    def inside(self) -> str:
+        """Where this process itself finds it, without a certificate."""
+        return f"{shown(self._host)}:{self.port}" if self._private is None else f"unix:{self._private.name}/grpc"
 
     def check(self) -> None:
         """See whether the address is free, before anything is started.
@@ -77,12 +96,13 @@ class GrpcServer:
                 ("grpc.max_send_message_length", -1),
                 # Two servers on one port would share the calls between them, unnoticed.
                 ("grpc.so_reuseport", 0),
+                *connection_options(self._transport),
             ],
             interceptors=list(self._interceptors),
         )
         names = [each.service.full_name for each in self._protocols]
         for protocol in self._protocols:
-            methods = protocol.handlers(self._engine, stopping)
+            methods = audited(protocol, protocol.handlers(self._engine, stopping))
             server.add_generic_rpc_handlers(
                 (grpc.method_handlers_generic_handler(protocol.service.full_name, dict(methods)),)
             )
@@ -95,16 +115,29 @@ class GrpcServer:
 
     async def stop(self) -> None:
         """Take no more calls, let those in flight finish within the drain timeout, and cut off the rest."""
-        if self._server is None or self._stopping is None:
+        self.begin_to_stop()
+        if self._stopped is not None:
+            await self._stopped
+        if self._private is not None:
+            self._private.cleanup()
+
+    def begin_to_stop(self) -> None:
+        """As `stop`, which then waits for less: whatever else stops meanwhile need not come after it."""
+        if self._server is None or self._stopping is None or self._stopped is not None:
             return
         self._stopping.set()
-        await self._server.stop(self._drain_timeout)
-        self._server = None
+        self._stopped = asyncio.ensure_future(self._server.stop(self._drain_timeout))
 
     def _bound(self, server: grpc.aio.Server) -> int:
         host = f"[{self._host}]" if ":" in self._host else self._host
         try:
-            return server.add_insecure_port(f"{host}:{self.port}")
+            if self._certificates is None:
+                return server.add_insecure_port(f"{host}:{self.port}")
+            with suppress(OSError):
+                # Nobody else may enter the folder. Where nothing can be written, the page does without gRPC.
+                self._private = tempfile.TemporaryDirectory(prefix="charioteer-", ignore_cleanup_errors=True)
+                server.add_insecure_port(f"unix:{self._private.name}/grpc")
+            return server.add_secure_port(f"{host}:{self.port}", self._certificates.for_grpc())
         except RuntimeError:
             self.failure = ListenError(f"Cannot listen on {self._host}:{self.port} for gRPC")
             raise self.failure from None

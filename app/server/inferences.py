@@ -11,6 +11,7 @@ from litestar.handlers import HTTPRouteHandler
 from app.protocols.protocol import HttpRequest
 from app.protocols.status import http_status
 from app.recording.query import QueryText, read_cursor, read_query
+from app.server.access.http import needs
 from tasks.exchange.error import InferenceError, brief, invalid
 
 if TYPE_CHECKING:
@@ -77,16 +78,16 @@ class Inferences:
     def handlers(self) -> list[HTTPRouteHandler]:
         """``GET /inferences``, ``/inferences/<id>`` and ``/inferences/<id>/image``."""
 
-        @get(_PATH, sync_to_thread=True)
+        @get(_PATH, sync_to_thread=True, opt=needs("read"))
         def show_page(request: HttpRequest) -> Response[bytes]:
             return self._answer(lambda reader: _page(reader, list(request.query_params.multi_items())))
 
-        @get(f"{_PATH}/{{id:str}}", sync_to_thread=True)
+        @get(f"{_PATH}/{{id:str}}", sync_to_thread=True, opt=needs("read"))
         def show_one(request: HttpRequest) -> Response[bytes]:
             name = request.path_params["id"]
             return self._answer(lambda reader: _json(found) if (found := reader.one(name)) else _missing(name))
 
-        @get(f"{_PATH}/{{id:str}}/image", sync_to_thread=True)
+        @get(f"{_PATH}/{{id:str}}/image", sync_to_thread=True, opt=needs("read"))
         def show_picture(request: HttpRequest) -> Response[bytes]:
             return self._answer(lambda reader: _picture(reader, request.path_params["id"]))
 

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from cyclopts.types import PositiveFloat, PositiveInt
+from cyclopts.types import NonNegativeFloat, PositiveFloat, PositiveInt
 from cyclopts.validators import Number
 
+from app.settings.access import AccessSettings
 from app.settings.drift import DriftSettings
 from app.settings.environment import environment
 from app.settings.limits import LimitSettings
 from app.settings.listening import ListeningSettings
 from app.settings.recording import RecordingSettings
+from app.settings.transport import TransportSettings
 
 __all__ = ("ModelOptions", "ServerSettings", "SettingsError")
 
@@ -51,10 +53,22 @@ class ModelOptions:
     allow_code: Annotated[bool, environment("CHARIOTEER_ALLOW_CODE")] = False
     """Whether models may be Python classes, whose code then runs in the server with all of its rights."""
 
+    isolate: Annotated[bool, environment("CHARIOTEER_ISOLATE")] = False
+    """Whether every model runs in a process of its own, so that its crash is not the server's."""
+
+    require_manifest: Annotated[bool, environment("CHARIOTEER_REQUIRE_MANIFEST")] = False
+    """Whether only models are loaded whose files are all listed in a model.sha256 of theirs, and are as listed."""
+
+    model_signing_key: Annotated[Path | None, environment("CHARIOTEER_MODEL_SIGNING_KEY")] = None
+    """A file of Ed25519 public keys (PEM): only models are loaded whose model.sha256 is signed with one of them. Needs
+    the extra signatures."""
+
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class ServerSettings(DriftSettings, RecordingSettings, LimitSettings, ListeningSettings):
+class ServerSettings(
+    DriftSettings, RecordingSettings, LimitSettings, AccessSettings, TransportSettings, ListeningSettings
+):
     """How the server runs. Of several bases, the last is the first that people are told of."""
 
     repository_poll_seconds: Annotated[PositiveFloat | None, environment("CHARIOTEER_REPOSITORY_POLL_SECONDS")] = None
@@ -72,6 +86,10 @@ class ServerSettings(DriftSettings, RecordingSettings, LimitSettings, ListeningS
     page_admin: Annotated[bool | None, environment("CHARIOTEER_PAGE_ADMIN")] = None
     """Whether the page may load and unload models; when absent, only in a browser on the same machine, of a server that
     listens on a loopback address."""
+
+    drain_delay: Annotated[NonNegativeFloat, environment("CHARIOTEER_DRAIN_DELAY")] = 0.0
+    """Seconds that a server which is told to stop goes on taking requests while it says that it is not ready, for load
+    balancers to notice."""
 
     drain_timeout: Annotated[PositiveInt, environment("CHARIOTEER_DRAIN_TIMEOUT")] = 30
     """Seconds that requests in flight are given to finish when the server is told to stop."""

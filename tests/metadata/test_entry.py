@@ -170,3 +170,18 @@ def test_no_text_raises(value: bytes | str) -> None:
 def test_numbers_without_measure_are_faults_at_most(kind: str) -> None:
     found = read_metadata([{"key": "a", "type": kind, "value": 10**400}])
     assert len(found.entries) + len(found.faults) == 1
+
+
+@pytest.mark.parametrize("wrapped", [str, str.encode, raw])
+def test_metadata_beyond_a_size_are_one_fault_and_take_no_time(wrapped: Callable[[str], object]) -> None:
+    read = read_metadata(wrapped("[" + "1," * 5_000_000 + "1]"))
+    assert read.entries == ()
+    (fault,) = read.faults
+    assert fault.startswith("metadata: expected at most 1,048,576 bytes, got 10,000,0")
+
+
+def test_entries_beyond_a_number_are_left_out() -> None:
+    items = [{"key": "a", "type": "int", "value": 1}] * 10_001
+    read = read_metadata(items)
+    assert len(read.entries) == 10_000
+    assert read.faults == ["extended_metadata: expected at most 10,000 entries, got 10,001"]

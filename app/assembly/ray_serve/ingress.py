@@ -11,6 +11,7 @@ from app.assembly.models import sources
 from app.assembly.ray_serve.options import RayOptions, model_options, read_choice, server_settings
 from app.assembly.ray_serve.remote import RemoteModel, remote_servable
 from app.assembly.service import Service
+from app.engine.reasons import without_paths
 from app.engine.registry import ModelState, Registration, Registry
 from app.engine.repository import Repository
 from app.engine.servable import Servable
@@ -93,7 +94,8 @@ class Ingress:
             _logger.error("model failed to load", extra={"model": source.name, "reason": str(error)})
             if before is not None and before.servable is not None:
                 return before
-            return Registration(source=source, state=ModelState.UNAVAILABLE, reason=str(error))
+            reason = without_paths(str(error), source)
+            return Registration(source=source, state=ModelState.UNAVAILABLE, reason=reason, detail=str(error))
         return Registration(source=source, state=ModelState.READY, servable=servable)
 
     def _load(self, source: ModelSource) -> Servable:

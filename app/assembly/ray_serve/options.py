@@ -31,6 +31,8 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         score_threshold: findings that score lower are left out, unless request or model say otherwise.
         device: where ONNX Runtime runs models that do not say so, such as ``cuda:0``.
         allow_code: whether models may be Python classes.
+        require_manifest: whether only models are loaded whose files are listed in a model.sha256.
+        model_signing_key: a file of public keys, one of which has to have signed that list.
     """
 
     model: str | None = None
@@ -39,6 +41,8 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     score_threshold: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     device: str | None = None
     allow_code: bool = False
+    require_manifest: bool = False
+    model_signing_key: str | None = None
 
 
 class RayOptions(ModelChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -104,6 +108,8 @@ def model_options(choice: ModelChoice) -> ModelOptions:
         score_threshold=choice.score_threshold,
         device=choice.device,
         allow_code=choice.allow_code,
+        require_manifest=choice.require_manifest,
+        model_signing_key=None if choice.model_signing_key is None else Path(choice.model_signing_key),
     )
 
 

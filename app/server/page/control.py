@@ -16,6 +16,7 @@ from app.engine.registry import Registration
 from app.engine.repository import Repository
 from app.protocols.protocol import HttpRequest, json_response
 from app.protocols.status import http_status
+from app.server.access.http import HttpAccess, needs
 from app.server.loopback import hostname_of, names_loopback
 from tasks.exchange.error import InferenceError
 
@@ -59,11 +60,13 @@ class Control:
     Args:
         repository: whose models are loaded and unloaded.
         admin: whether everybody who reaches the page may; None for only those who reach it under a loopback address.
+        access: who else has to allow it.
     """
 
-    def __init__(self, repository: Repository, admin: bool | None = None) -> None:
+    def __init__(self, repository: Repository, admin: bool | None = None, access: HttpAccess | None = None) -> None:
         self._repository = repository
         self._admin = admin
+        self._access = access or HttpAccess(None)
 
     def refusal(self, headers: Mapping[str, str]) -> str:
         """Why a request with these headers may change nothing, as a sentence; empty when it may.
@@ -86,17 +89,18 @@ class Control:
         """The state of every version, and what changes it."""
         repository = self._repository
 
-        @get(REPOSITORY_PATH)
+        @get(REPOSITORY_PATH, opt=needs("read"))
         async def show_versions(request: HttpRequest) -> Response[bytes]:
             found = [_version(each) for each in await repository.index()]
-            answer = _Answer(admin=not self.refusal(request.headers), versions=found)
+            admin = not self.refusal(request.headers) and self._access.allows(request.scope, "admin")
+            answer = _Answer(admin=admin, versions=found)
             return json_response(msgspec.json.encode(answer))
 
-        @post(f"{REPOSITORY_PATH}/{{name:str}}/load", status_code=200)
+        @post(f"{REPOSITORY_PATH}/{{name:str}}/load", status_code=200, opt=needs("admin"))
         async def load(request: HttpRequest) -> Response[bytes]:
             return await self._change(request, repository.load)
 
-        @post(f"{REPOSITORY_PATH}/{{name:str}}/unload", status_code=200)
+        @post(f"{REPOSITORY_PATH}/{{name:str}}/unload", status_code=200, opt=needs("admin"))
         async def unload(request: HttpRequest) -> Response[bytes]:
             return await self._change(request, repository.unload)
 

@@ -14,6 +14,7 @@ from app.engine.engine import Engine
 from app.engine.history import Readings
 from app.engine.process_usage import CpuMeter, resident_bytes
 from app.protocols.protocol import HttpRequest
+from app.server.access.http import HttpAccess, needs
 from app.server.page.catalogue import make_catalogue
 from app.server.page.control import Control
 from app.server.page.events import Events
@@ -41,6 +42,7 @@ class Page:
         whole: False for the metrics alone, where GRPS has them.
         recorded: whether there are recordings to show.
         drift: the windows that were judged, None where no model is watched for drift.
+        access: who may do what; everybody everything when None.
     """
 
     def __init__(
@@ -53,13 +55,14 @@ class Page:
         whole: bool = True,
         recorded: bool = False,
         drift: "History | None" = None,
+        access: HttpAccess | None = None,
     ) -> None:
         self.events = Events(engine)
         self.reach = reach or Reach()
         self._engine = engine
         self._chariot_protocol = chariot_protocol
         self._whole = whole
-        self._control = Control(engine.repository, admin)
+        self._control = Control(engine.repository, admin, access)
         self._files = read_files()
         self._drift = drift
         optional = [name for name, there in (("recorded", recorded), ("drift", drift is not None)) if there]
@@ -69,8 +72,11 @@ class Page:
 
     def answer(self, request: HttpRequest) -> Response[bytes] | None:
         """The page, for a request to ``/`` from a browser; None for anybody else's."""
-        wanted = self._whole and wants_html(request.headers.get("accept", ""))
-        return respond(self._shell, request) if wanted else None
+        return respond(self._shell, request) if self.is_wanted(request) else None
+
+    def is_wanted(self, request: HttpRequest) -> bool:
+        """Whether a request to ``/`` is a browser's, for the page."""
+        return self._whole and wants_html(request.headers.get("accept", ""))
 
     def stop(self) -> None:
         """Let nobody's open page hold up the end of the server."""
@@ -81,25 +87,25 @@ class Page:
         """Everything but ``/``, which others than browsers ask for too."""
         files, engine, grps_shell = self._files, self._engine, self._shell_of_grps
 
-        @get("/page/{name:str}", sync_to_thread=False)
+        @get("/page/{name:str}", sync_to_thread=False, opt=needs("read"))
         def show_file(request: HttpRequest) -> Response[bytes]:
             file = files.get(request.path_params["name"])
             if file is None:
                 raise NotFoundException
             return respond(file, request)
 
-        @get("/grps/v1/monitor/metrics", sync_to_thread=False)
+        @get("/grps/v1/monitor/metrics", sync_to_thread=False, opt=needs("read"))
         def show_page_of_grps(request: HttpRequest) -> Response[bytes]:
             return respond(grps_shell, request)
 
-        @get("/grps/v1/monitor/series", sync_to_thread=True)
+        @get("/grps/v1/monitor/series", sync_to_thread=True, opt=needs("read"))
         def show_series(request: HttpRequest) -> Response[Any]:
             found = read_series(engine.trends, request.query_params.get("name", ""))
             if found is None:
                 return Response("key not found", media_type="text/html")
             return Response(msgspec.json.encode(found), media_type="application/json;charset=utf-8")
 
-        events = asgi(EVENTS_PATH, copy_scope=True)(self.events)
+        events = asgi(EVENTS_PATH, copy_scope=True, opt=needs("read"))(self.events)
         metrics = [show_file, show_page_of_grps, show_series, events]
         return [*metrics, *self._views, *self._control.handlers, *self.reach.handlers] if self._whole else metrics
 
@@ -107,19 +113,19 @@ class Page:
     def _views(self) -> list[HTTPRouteHandler]:
         """What the views beside the metrics ask for."""
 
-        @get("/page/models.json", sync_to_thread=True)
+        @get("/page/models.json", sync_to_thread=True, opt=needs("read"))
         def show_catalogue() -> Response[bytes]:
             found = make_catalogue(self._engine.registry, self._chariot_protocol, self.reach.ports)
             return Response(msgspec.json.encode(found), media_type="application/json", headers=HEADERS)
 
-        @get("/page/samples/{name:str}", sync_to_thread=True)
+        @get("/page/samples/{name:str}", sync_to_thread=True, opt=needs("read"))
         def show_sample(request: HttpRequest) -> Response[bytes]:
             file = read_sample(request.path_params["name"])
             if file is None:
                 raise NotFoundException
             return respond(file, request)
 
-        @get("/page/drift.json", sync_to_thread=True)
+        @get("/page/drift.json", sync_to_thread=True, opt=needs("read"))
         def show_drift() -> Response[bytes]:
             found = None if self._drift is None else self._drift.windows()
             return Response(msgspec.json.encode(found or {}), media_type="application/json", headers=HEADERS)

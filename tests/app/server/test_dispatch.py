@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from app.engine.engine import Engine
 from app.protocols import protocols_beside
+from app.protocols.permission import Permission
 from app.protocols.protocol import Endpoint, HttpRequest, json_response
 from app.server.asgi import create_app, create_listener_app
 from app.server.dispatch import CollisionError, handlers
@@ -41,6 +42,9 @@ class Verbs:
 
     def error_body(self, error: InferenceError, /) -> bytes:
         return str(error).encode()
+
+    def permission(self, request: HttpRequest, /) -> Permission:
+        return "infer"
 
     def answer(self, engine: Engine, /) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
         async def answer(request: HttpRequest) -> Response[bytes]:

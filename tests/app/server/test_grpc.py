@@ -63,6 +63,7 @@ def test_every_kind_of_error_has_a_status() -> None:
         ErrorKind.DEADLINE_EXCEEDED: "DEADLINE_EXCEEDED",
         ErrorKind.CANCELLED: "CANCELLED",
         ErrorKind.UNAUTHENTICATED: "UNAUTHENTICATED",
+        ErrorKind.PERMISSION_DENIED: "PERMISSION_DENIED",
         ErrorKind.MODEL_FAILED: "INTERNAL",
         ErrorKind.INTERNAL: "INTERNAL",
     }

@@ -24,7 +24,7 @@ from pathlib import Path
 
 class Slow:
     def predict(self, image, parameters):
-        folder = Path(__file__).parent
+        folder = Path(__file__).parent.parent
         with (folder / "began").open("w") as began:
             began.write("x")
         with (folder / "gate").open() as gate:
@@ -44,9 +44,10 @@ REQUEST = message_class("inference.ModelInferRequest")(
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A model that says over one pipe that a call has begun, and ends it when another is opened."""
-    (tmp_path / "model.py").write_text(_MODEL)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.py").write_text(_MODEL)
     settings = {"name": "slow", "task_type": "OBJECT_DETECTION", "implementation": "model:Slow"}
-    (tmp_path / "model-settings.json").write_text(json.dumps(settings))
+    (tmp_path / "model" / "model-settings.json").write_text(json.dumps(settings))
     os.mkfifo(tmp_path / "began")
     os.mkfifo(tmp_path / "gate")
     return tmp_path
@@ -54,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server(folder: Path) -> Iterator[ServerProcess]:
-    with serving("--model", str(folder), "--allow-code", "--workers", "1") as running:
+    with serving("--model", str(folder / "model"), "--allow-code", "--workers", "1") as running:
         yield running
 
 
@@ -115,7 +116,7 @@ def test_a_time_that_is_none_is_refused_with_the_header_named(server: ServerProc
 
 
 def test_whoever_finds_no_place_is_told_when_to_come_back(folder: Path) -> None:
-    arguments = ("--model", str(folder), "--allow-code", "--workers", "1", "--max-waiting", "1")
+    arguments = ("--model", str(folder / "model"), "--allow-code", "--workers", "1", "--max-waiting", "1")
     with serving(*arguments) as server, asked(server, "first") as first:
         (folder / "began").read_text()
         with asked(server, "second") as second:

@@ -538,7 +538,12 @@ def test_where_only_the_metrics_are_shown_nothing_else_is(engine: Engine, path: 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "whole"),
-    [([], True), (["--no-page"], False), (["--host", "0.0.0.0"], False), (["--host", "0.0.0.0", "--page"], True)],
+    [
+        ([], True),
+        (["--no-page"], False),
+        (["--host", "0.0.0.0", "--insecure"], False),
+        (["--host", "0.0.0.0", "--insecure", "--page"], True),
+    ],
 )
 def test_the_page_is_for_this_machine_unless_told_otherwise(arguments: list[str], whole: bool) -> None:
     with serving("--model", "fixtures/models/classifier", *arguments) as server:

@@ -1,0 +1,1 @@
+"""Who may ask: keys, tokens, permissions, rates, and what is written down of it."""

@@ -1,0 +1,181 @@
+"""Who may do what over gRPC."""
+
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, cast
+
+import grpc
+from grpc_reflection.v1alpha import reflection
+
+from app.protocols.caller import CLIENT, REQUEST_ID_HEADER
+from app.protocols.grpc_protocol import PUSHBACK, Call, GrpcProtocol, Handler, address_of_call, metadata_of
+from app.protocols.permission import Permission
+from app.protocols.status import grpc_status
+from app.server.access.access import Access
+from app.server.access.audit import audit
+from app.server.access.identity import AccessError
+from app.server.health import HEALTH
+
+__all__ = ("CallAccess", "audited", "needed_by_calls")
+
+Metadata = Sequence[tuple[str, str | bytes]]
+Details = grpc.HandlerCallDetails
+Continuation = Callable[[Details], Awaitable[Any]]
+
+
+def needed_by_calls(protocols: Sequence[GrpcProtocol]) -> Mapping[str, Permission]:
+    """What every method needs, by its full name as calls have it."""
+    found: dict[str, Permission] = {
+        f"/{HEALTH}/Check": "open",
+        f"/{HEALTH}/Watch": "open",
+        f"/{reflection.SERVICE_NAME}/ServerReflectionInfo": "read",
+    }
+    for each in protocols:
+        for name in each.service.methods_by_name:
+            found[f"/{each.service.full_name}/{name}"] = each.permissions.get(name, "infer")
+    return found
+
+
+def audited(protocol: GrpcProtocol, methods: Mapping[str, Handler]) -> Mapping[str, Handler]:
+    """`methods`, of which those for ``admin`` are written down."""
+    found = dict(methods)
+    for name, permission in protocol.permissions.items():
+        if permission == "admin":
+            found[name] = _audited(protocol, name, methods[name])
+    return found
+
+
+class CallAccess(grpc.aio.ServerInterceptor):
+    """Lets calls in, or does not. What is refused is refused before a message of it is read.
+
+    Args:
+        access: who may do what.
+        protocols: whose methods there are.
+    """
+
+    def __init__(self, access: Access, protocols: Sequence[GrpcProtocol]) -> None:
+        self._access = access
+        self._needed = needed_by_calls(protocols)
+        self._protocols = {each.service.full_name: each for each in protocols}
+
+    async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
+        method: str = handler_call_details.method
+        permission = self._needed.get(method, "admin")
+        handler = await continuation(handler_call_details)
+        if handler is None or permission == "open":
+            return handler
+        metadata = _texts(handler_call_details.invocation_metadata)
+        try:
+            identity = self._access.admit(metadata, permission, what=method)
+        except AccessError as error:
+            return self._refusing(method, permission, error)
+        CLIENT.set(identity.name)
+        return self._metered(handler, metadata, permission, method) if handler.request_streaming else handler
+
+    def _metered(self, handler: Any, metadata: Sequence[tuple[str, str]], permission: Permission, method: str) -> Any:
+        """`handler`, for which each message after the first is a request like any: counted, and of a key still good."""
+        inner = handler.stream_stream
+        if inner is None:
+            return handler
+
+        async def counted(requests: AsyncIterable[Any]) -> AsyncGenerator[Any]:
+            first = True
+            async for each in requests:
+                if not first:
+                    self._access.admit(metadata, permission, what=method)
+                first = False
+                yield each
+
+        async def answer(requests: AsyncIterable[Any], context: Call) -> AsyncGenerator[Any]:
+            try:
+                async with aclosing(counted(requests)) as read, aclosing(inner(read, context)) as answers:
+                    async for each in answers:
+                        yield each
+            except AccessError as error:
+                failure = error
+            else:
+                return
+            await _abort(context, failure)
+
+        made: Any = grpc.stream_stream_rpc_method_handler(
+            cast("Any", answer), handler.request_deserializer, handler.response_serializer
+        )
+        return made
+
+    def _refusing(self, method: str, permission: Permission, error: AccessError) -> Handler:
+        """Answers any call with `error`. Told apart from others by how it reads: only when it wants to."""
+
+        async def refuse(requests: AsyncIterable[bytes], context: Call) -> AsyncGenerator[bytes]:
+            if permission == "admin" and (error.client or error.logged):
+                await self._write_down(method, requests, context, error)
+            await _abort(context, error)
+            yield b""
+
+        return cast("Handler", grpc.stream_stream_rpc_method_handler(cast("Any", refuse)))
+
+    async def _write_down(self, method: str, requests: AsyncIterable[bytes], context: Call, error: AccessError) -> None:
+        service, _, name = method.removeprefix("/").partition("/")
+        protocol, model = self._protocols.get(service), ""
+        if protocol is not None and error.client:
+            async for data in requests:
+                model = protocol.subject(data)
+                break
+        audit(
+            _action(name),
+            model=model,
+            outcome="refused",
+            status=grpc_status(error.kind).name,
+            client=error.client,
+            address=address_of_call(context),
+            request_id=metadata_of(context).get(REQUEST_ID_HEADER, ""),
+        )
+
+
+async def _abort(context: Call, error: AccessError) -> None:
+    if error.retry_after is not None:
+        context.set_trailing_metadata(((PUSHBACK, str(error.retry_after * 1000)),))
+    await context.abort(grpc_status(error.kind), error.message)
+
+
+def _audited(protocol: GrpcProtocol, name: str, handler: Any) -> Handler:
+    inner = handler.unary_unary
+
+    async def answer(data: bytes, context: Call) -> bytes:
+        ended = False
+        try:
+            found = await inner(data, context)
+            ended = True
+            return found
+        finally:
+            status = "OK" if ended else _status_name(context)
+            audit(
+                _action(name),
+                model=protocol.subject(data),
+                outcome="ok" if ended else "failed",
+                status=status,
+                client=CLIENT.get(),
+                address=address_of_call(context),
+                request_id=_request_id(context),
+            )
+
+    return cast("Handler", grpc.unary_unary_rpc_method_handler(cast("Any", answer)))
+
+
+def _status_name(context: Any) -> str:
+    code = context.code()
+    return grpc.StatusCode(code).name if isinstance(code, grpc.StatusCode) else "CANCELLED"
+
+
+def _request_id(context: Any) -> str:
+    """As the sender gave it, or as it was made: then it is in what goes back."""
+    returned: dict[str, str] = dict(context.trailing_metadata() or ())
+    return returned.get(REQUEST_ID_HEADER) or metadata_of(context).get(REQUEST_ID_HEADER, "")
+
+
+def _action(name: str) -> str:
+    """``load`` of RepositoryModelLoad."""
+    return name.removeprefix("RepositoryModel").lower()
+
+
+def _texts(metadata: Metadata | None) -> Sequence[tuple[str, str]]:
+    return [(name, value) for name, value in metadata or () if isinstance(value, str)]

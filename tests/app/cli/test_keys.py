@@ -1,0 +1,91 @@
+"""``charioteer keys``, in this process."""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli.keys import add, list_keys, remove
+from app.server.access.key_file import keys_of
+from app.server.access.keys import Keys
+from app.settings.server import SettingsError
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "keys.json"
+
+
+def test_a_key_is_printed_once_and_works(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add("camera", file=file, permissions=" infer, read,", requests_per_second=5, burst=9, days=30)
+    out, err = capsys.readouterr()
+    assert re.fullmatch(r"charioteer_[\w-]{43}\n", out)
+    key = out.strip()
+    assert err == "This is shown once. camera sends it as Authorization: Bearer <key>, or as X-API-Key\n"
+    assert key not in file.read_text()
+    found = Keys(keys_of(file)).identify(key)
+    assert (found.name, found.permissions) == ("camera", {"infer", "read"})
+    (kept,) = keys_of(file)
+    assert (kept.requests_per_second, kept.burst) == (5, 9)
+    assert kept.not_after is not None
+    assert timedelta(days=29) < kept.not_after - datetime.now(UTC) < timedelta(days=31)
+
+
+def test_a_key_is_for_inferring_unless_it_is_said(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add("camera", file=file)
+    assert json.loads(file.read_text())[0]["permissions"] == ["infer"]
+    capsys.readouterr()
+    list_keys(file=file)
+    shown = capsys.readouterr().out
+    assert "camera" in shown
+    assert json.loads(file.read_text())[0]["sha256"][:12] in shown
+    assert json.loads(file.read_text())[0]["sha256"] not in shown
+
+
+def test_a_key_that_is_over_is_listed_as_such(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add("camera", file=file, days=1)
+    kept = json.loads(file.read_text())
+    file.write_text(json.dumps([{**kept[0], "not_after": "2020-01-01T00:00:00Z"}]))
+    list_keys(file=file)
+    assert "2020-01-01T00:00:00+00:00 (over)" in capsys.readouterr().out
+
+
+def test_a_key_is_removed(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add("camera", file=file)
+    remove("camera", file=file)
+    assert keys_of(file) == []
+    assert json.loads(file.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        (
+            "two words",
+            {},
+            "Expected a name of letters, digits, dots, dashes and underscores, 64 at most, got 'two words'",
+        ),
+        ("", {}, "Expected a name of letters"),
+        ("a" * 65, {}, "Expected a name of letters"),
+        ("jwt:ann", {}, "Expected a name of letters"),
+        (
+            "a",
+            {"permissions": "root"},
+            "--permissions: expected infer, read or admin, with commas between them, got 'root'",
+        ),
+        ("a", {"permissions": ","}, "--permissions: expected infer, read or admin"),
+        ("a", {"permissions": "open"}, "a: expected infer, read or admin, got open"),
+        ("a", {"burst": 2}, "a: burst needs requests_per_second"),
+    ],
+)
+def test_what_cannot_be_is_told_in_a_sentence(
+    file: Path, capsys: pytest.CaptureFixture[str], name: str, given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        add(name, file=file, **given)
+    assert said in str(caught.value)
+    assert capsys.readouterr().out == ""
+    assert not file.exists()

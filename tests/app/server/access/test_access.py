@@ -1,0 +1,89 @@
+"""What settings make of who may do what."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from app.server.access.access import open_access
+from app.server.access.identity import AccessError
+from app.settings.access import AccessSettings
+from app.settings.server import SettingsError
+from tests.app.server.access.issuer import AUDIENCE, ISSUER, key_set_file, token
+from tests.app.server.access.secured import INFER, access_by, key_file
+
+
+def test_without_keys_and_tokens_nobody_is_asked() -> None:
+    assert open_access(AccessSettings(insecure=True), CollectorRegistry()) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"requests_per_second": 1.0}, "--requests-per-second needs --api-keys or --jwks"),
+        ({"burst": 1}, "--burst needs --api-keys or --jwks"),
+        ({"jwt_issuer": "a"}, "--jwt-issuer needs --jwks"),
+        ({"jwt_audience": "a"}, "--jwt-audience needs --jwks"),
+        ({"jwks": Path("a")}, "--jwks needs --jwt-issuer and --jwt-audience"),
+        ({"jwks": Path("a"), "jwt_issuer": "a", "jwt_audience": ""}, "--jwks needs --jwt-issuer and --jwt-audience"),
+        ({"jwks": Path("none"), "jwt_issuer": "a", "jwt_audience": "b"}, "none cannot be read: No such file"),
+        ({"api_keys": Path("none")}, "none cannot be read: No such file"),
+        ({"api_keys": Path("none"), "burst": 1}, "--burst needs --requests-per-second"),
+        ({"api_keys": Path("none"), "jwt_issuer": "a"}, "--jwt-issuer needs --jwks"),
+    ],
+)
+def test_settings_that_do_not_fit_together_are_told_in_a_sentence(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        open_access(AccessSettings(**given), CollectorRegistry())
+    assert said in str(caught.value)
+
+
+def test_what_looks_like_a_token_is_a_key_where_there_are_no_tokens(tmp_path: Path) -> None:
+    with pytest.raises(AccessError) as caught:
+        access_by(tmp_path).identify([("x-api-key", token())])
+    assert caught.value.reason == "unknown"
+
+
+def test_where_there_are_only_tokens_a_key_is_none(tmp_path: Path) -> None:
+    settings = AccessSettings(jwks=key_set_file(tmp_path), jwt_issuer=ISSUER, jwt_audience=AUDIENCE)
+    access = open_access(settings, CollectorRegistry())
+    assert access is not None
+    assert access.identify([("x-api-key", token())]).name == "jwt:ann"
+    with pytest.raises(AccessError, match="Expected a JSON Web Token, got something else"):
+        access.identify([("x-api-key", INFER)])
+
+
+def test_who_may_nothing_of_a_kind_is_refused_and_counted(tmp_path: Path) -> None:
+    metrics = CollectorRegistry()
+    access = access_by(tmp_path, metrics)
+    with pytest.raises(AccessError) as caught:
+        access.admit([("x-api-key", INFER)], "admin", what="GET /", address="a")
+    assert (caught.value.reason, caught.value.client) == ("permission", "camera")
+    assert metrics.get_sample_value("charioteer_access_refused_total", {"reason": "permission"}) == 1
+
+
+def test_the_file_of_keys_is_the_one_given(tmp_path: Path) -> None:
+    path = key_file(tmp_path)
+    access = open_access(AccessSettings(api_keys=path), CollectorRegistry())
+    assert access is not None
+    assert access.identify([("authorization", f"Bearer {INFER}")]).name == "camera"
+
+
+def test_tokens_need_an_extra_and_keys_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jwt", None)
+    monkeypatch.delitem(sys.modules, "app.server.access.tokens", raising=False)
+    tokens = AccessSettings(jwks=key_set_file(tmp_path), jwt_issuer=ISSUER, jwt_audience=AUDIENCE)
+    with pytest.raises(SettingsError, match=r"^--jwks needs the extra jwt, pip install charioteer\[jwt\]"):
+        open_access(tokens, CollectorRegistry())
+    assert open_access(AccessSettings(api_keys=key_file(tmp_path)), CollectorRegistry()) is not None
+
+
+@pytest.mark.slow
+def test_nothing_of_tokens_is_imported_unless_they_are_wanted() -> None:
+    program = (
+        "import sys, app.server.access.http; print([each for each in ('jwt', 'cryptography') if each in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "[]\n"

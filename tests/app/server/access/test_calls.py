@@ -1,0 +1,215 @@
+"""Who is let in over gRPC, and how those are told who are not."""
+
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import structlog
+from prometheus_client import CollectorRegistry
+
+from app.engine.events import InferenceEvent
+from app.protocols import GRPC_PROTOCOLS
+from app.server.access.access import Access, open_access
+from app.server.access.calls import CallAccess
+from app.server.access.key_file import add_key, remove_key
+from app.server.access.keys import Key, Keys, read_keys
+from app.server.access.rates import Rates
+from app.server.access.refusals import Refusals
+from app.server.access.watched_file import WatchedFile
+from app.settings.access import AccessSettings
+from tests.app.server.access.secured import ADMIN, INFER, READ, access_by
+from tests.grpc_server import Metadata, Peer, built, message, serving_grpc
+
+UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
+ECHO = "echo-fp32"
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.events: list[InferenceEvent] = []
+
+    def observe(self, event: InferenceEvent, /) -> None:
+        self.events.append(event)
+
+
+HEARD = Heard()
+
+
+@pytest.fixture(scope="module")
+def peer(tmp_path_factory: pytest.TempPathFactory) -> Generator[Peer]:
+    with peer_of(access_by(tmp_path_factory.mktemp("keys"))) as found:
+        yield found
+
+
+def peer_of(access: Access | None) -> Any:
+    interceptors = [] if access is None else [CallAccess(access, GRPC_PROTOCOLS)]
+    return serving_grpc(built((ECHO,), observers=[HEARD]), interceptors=interceptors)
+
+
+def infer() -> Any:
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 1], "contents": {"fp32_contents": [1.0]}}
+    return message("ModelInferRequest", model_name=ECHO, inputs=[tensor])
+
+
+def bearer(key: str) -> Metadata:
+    return [("authorization", f"Bearer {key}")]
+
+
+@pytest.mark.parametrize("metadata", [bearer(INFER), [("x-api-key", INFER)], [("authorization", f"bearer  {INFER}")]])
+def test_a_key_is_shown_in_the_metadata(peer: Peer, metadata: Metadata) -> None:
+    assert peer.call("ModelInfer", infer(), metadata).model_name == ECHO
+    assert (HEARD.events[-1].caller.client, HEARD.events[-1].caller.address) == ("camera", "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        ([], "Expected a key or a token in Authorization or X-API-Key, got neither"),
+        (bearer("wrong"), "The key is not known here"),
+        (bearer(""), "Expected a key or a token in authorization, got none"),
+        ([*bearer(INFER), *bearer(INFER)], "Expected authorization once, got it 2 times"),
+        ([("authorization", INFER)], "Expected Bearer or Basic in authorization, got something else"),
+        ([("authorization-bin", b"Bearer")], "Expected a key or a token in Authorization or X-API-Key, got neither"),
+    ],
+)
+def test_who_shows_none_is_told_so(peer: Peer, metadata: Any, said: str) -> None:
+    assert peer.refused("ModelInfer", infer(), metadata) == (UNAUTHENTICATED, said)
+
+
+def test_who_may_something_else_is_told_what(peer: Peer) -> None:
+    said = "This needs the permission infer; screen has read"
+    assert peer.refused("ModelInfer", infer(), bearer(READ)) == (DENIED, said)
+
+
+def test_a_message_of_somebody_unknown_is_not_read(peer: Peer) -> None:
+    """One that is too large is refused for who sends it, not for its size."""
+    call = peer.channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+    with pytest.raises(grpc.RpcError) as caught:
+        call(b"\0" * 1_900_000, timeout=30)
+    told: Any = caught.value
+    assert told.code() is UNAUTHENTICATED
+
+
+def test_a_method_that_is_not_there_is_not_there(peer: Peer) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        peer.bytes("/inference.GRPCInferenceService/Nothing", b"")
+    told: Any = caught.value
+    assert told.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_stream_is_asked_before_its_first_message(peer: Peer) -> None:
+    def requests() -> Iterator[Any]:
+        yield infer()
+
+    assert len(list(peer.stream(requests(), bearer(INFER)))) == 1
+    with pytest.raises(grpc.RpcError) as caught:
+        list(peer.stream(requests(), bearer(READ)))
+    told: Any = caught.value
+    assert told.code() is DENIED
+
+
+def described(**more: Any) -> Key:
+    return Key(name="slow", sha256="0" * 64, permissions=("infer",), **more)
+
+
+def test_every_message_of_a_stream_counts_as_a_request(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    add_key(path, "slow", described(requests_per_second=0.01, burst=3))
+    with peer_of(open_access(AccessSettings(api_keys=path), CollectorRegistry())) as peer:
+        answers = peer.stream([infer()] * 5, bearer("slow"))
+        found: list[Any] = []
+        with pytest.raises(grpc.RpcError) as caught:
+            found.extend(answers)
+        told: Any = caught.value
+        assert (len(found), told.code()) == (3, grpc.StatusCode.RESOURCE_EXHAUSTED)
+        status, said = peer.refused("ModelInfer", infer(), bearer("slow"))
+        assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert said == "Expected at most 0.01 requests a second from slow, got more"
+        assert 90_000 <= int(peer.trailing["grpc-retry-pushback-ms"]) <= 100_000
+
+
+def test_a_stream_ends_when_its_key_is_taken_away(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    add_key(path, "slow", described())
+    keys = WatchedFile(path, lambda content: Keys(read_keys(content)), look_every=0)
+    with peer_of(Access(keys, None, Rates(), Refusals(CollectorRegistry()))) as peer:
+        answered = threading.Event()
+
+        def requests() -> Iterator[Any]:
+            yield infer()
+            assert answered.wait(30)
+            remove_key(path, "slow")
+            yield infer()
+
+        answers = peer.stream(requests(), bearer("slow"))
+        assert next(answers).infer_response.model_name == ECHO
+        answered.set()
+        with pytest.raises(grpc.RpcError) as caught:
+            list(answers)
+        told: Any = caught.value
+        assert told.code() is UNAUTHENTICATED
+
+
+LOAD, UNLOAD = "RepositoryModelLoad", "RepositoryModelUnload"
+
+
+def audited(peer: Peer, method: str, data: bytes, metadata: Metadata) -> dict[str, Any]:
+    with structlog.testing.capture_logs() as logs:
+        with suppress(grpc.RpcError):
+            peer.bytes(method, data, metadata)
+        # A refusal leaves before its line is written; what is asked next is answered after it.
+        peer.call("ServerLive")
+    (line,) = [each for each in logs if each["event"] == "audit"]
+    return dict(line)
+
+
+@pytest.mark.parametrize(
+    ("method", "action"),
+    [
+        (f"/inference.GRPCInferenceService/{UNLOAD}", "unload"),
+        (f"/inference.GRPCInferenceService/{LOAD}", "load"),
+        ("/grps.protos.v1.GrpsService/Offline", "offline"),
+        ("/grps.protos.v1.GrpsService/Online", "online"),
+    ],
+)
+def test_what_changes_the_server_is_written_down(peer: Peer, method: str, action: str) -> None:
+    kserve = "inference" in method
+    data = message("RepositoryModelUnloadRequest", model_name=ECHO).SerializeToString() if kserve else b""
+    line = audited(peer, method, data, [*bearer(ADMIN), ("x-request-id", "r-7")])
+    assert line == {
+        "event": "audit",
+        "log_level": "info",
+        "action": action,
+        "model": ECHO if kserve else "",
+        "outcome": "ok",
+        "status": "OK",
+        "client": "operator",
+        "address": "127.0.0.1",
+        "request_id": "r-7",
+    }
+    line = audited(peer, method, data, bearer(INFER))
+    assert (line["outcome"], line["status"], line["client"]) == ("refused", "PERMISSION_DENIED", "camera")
+    assert line["model"] == (ECHO if kserve else "")
+    line = audited(peer, method, data, bearer("wrong"))
+    assert (line["outcome"], line["status"], line["client"]) == ("refused", "UNAUTHENTICATED", "anonymous")
+    # Nothing is read of what somebody unknown sends.
+    assert line["model"] == ""
+
+
+def test_what_fails_is_written_down_too(peer: Peer) -> None:
+    data = message("RepositoryModelUnloadRequest", model_name="none").SerializeToString()
+    line = audited(peer, f"/inference.GRPCInferenceService/{UNLOAD}", data, bearer(ADMIN))
+    assert (line["outcome"], line["status"], line["model"]) == ("failed", "NOT_FOUND", "none")
+    assert line["request_id"]
+    line = audited(peer, f"/inference.GRPCInferenceService/{UNLOAD}", b"\xff", bearer(ADMIN))
+    assert (line["outcome"], line["status"], line["model"]) == ("failed", "INVALID_ARGUMENT", "")
+
+
+def test_without_keys_it_is_written_down_that_somebody_did() -> None:
+    with peer_of(None) as peer:
+        line = audited(peer, "/grps.protos.v1.GrpsService/Online", b"", [])
+        assert (line["outcome"], line["client"]) == ("ok", "anonymous")

@@ -1,0 +1,40 @@
+"""What is told of refusals."""
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from app.server.access.credentials import unauthenticated
+from app.server.access.refusals import Refusals
+
+WHAT = "GET /metrics"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_all_are_counted_and_few_are_logged() -> None:
+    registry, clock = CollectorRegistry(), Clock()
+    refusals = Refusals(registry, clock)
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(1000):
+            refusals.tell(unauthenticated("unknown", "The key is not known here"), what=WHAT, address="10.0.0.1")
+    assert registry.get_sample_value("charioteer_access_refused_total", {"reason": "unknown"}) == 1000
+    assert len(logs) == 10
+    assert logs[0] == {
+        "event": "access refused",
+        "reason": "unknown",
+        "error": "The key is not known here",
+        "what": WHAT,
+        "address": "10.0.0.1",
+        "log_level": "warning",
+    }
+    clock.now = 1.0
+    with structlog.testing.capture_logs() as logs:
+        refusals.tell(unauthenticated("missing", "None"), what=WHAT + "a" * 1000, address="10.0.0.1")
+    assert [each["not_logged"] for each in logs] == [990]
+    assert len(logs[0]["what"]) < 250

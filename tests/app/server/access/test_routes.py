@@ -1,0 +1,239 @@
+"""Every route and every method is for whom it is meant for; a new one is refused until it is in a table here."""
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
+from litestar import Litestar
+from litestar.routes import HTTPRoute
+from litestar.testing import TestClient
+
+from app.protocols import GRPC_PROTOCOLS
+from app.protocols.permission import PERMISSIONS
+from app.server.access.calls import CallAccess, needed_by_calls
+from app.server.page.control import PAGE_HEADER
+from tests.app.server.access.secured import ADMIN as ADMIN_KEY
+from tests.app.server.access.secured import INFER as INFER_KEY
+from tests.app.server.access.secured import READ as READ_KEY
+from tests.app.server.access.secured import access_by, bearer, client_of, secured
+from tests.grpc_server import Peer, built, serving_grpc
+
+OPEN = {
+    "GET /health",
+    "GET /ready",
+    "GET /v2/health/live",
+    "GET /v2/health/ready",
+    "GET /grps/v1/health/live",
+    "POST /grps/v1/health/live",
+    "GET /grps/v1/health/ready",
+    "POST /grps/v1/health/ready",
+    # Says no more than that it lives to those who may not infer.
+    "GET /",
+}
+READ = {
+    "GET /metrics",
+    "GET /schema",
+    "GET /schema/openapi.json",
+    "GET /v2/models/stats",
+    "GET /v2/models/{target:str}/stats",
+    "GET /v2/models/{target:str}/versions/{version:str}/stats",
+    "POST /v2/repository/index",
+    "GET /grps/v1/monitor/metrics",
+    "GET /grps/v1/monitor/series",
+    "GET /inferences",
+    "GET /inferences/{id:str}",
+    "GET /inferences/{id:str}/image",
+    "GET /page/{name:str}",
+    "GET /page/models.json",
+    "GET /page/samples/{name:str}",
+    "GET /page/drift.json",
+    "GET /page/repository",
+    "ANY /page/events",
+}
+ADMIN = {
+    "POST /v2/repository/models/{target:str}/load",
+    "POST /v2/repository/models/{target:str}/unload",
+    "GET /grps/v1/health/online",
+    "POST /grps/v1/health/online",
+    "GET /grps/v1/health/offline",
+    "POST /grps/v1/health/offline",
+    "POST /page/repository/{name:str}/load",
+    "POST /page/repository/{name:str}/unload",
+}
+INFER = {
+    "POST /infer",
+    "GET /v2",
+    "GET /v2/models",
+    "GET /v2/models/{target:str}",
+    "GET /v2/models/{target:str}/ready",
+    "POST /v2/models/{target:str}/infer",
+    "POST /v2/models/{target:str}/generate",
+    "POST /v2/models/{target:str}/generate_stream",
+    "GET /v2/models/{target:str}/versions/{version:str}",
+    "GET /v2/models/{target:str}/versions/{version:str}/ready",
+    "POST /v2/models/{target:str}/versions/{version:str}/infer",
+    "POST /v2/models/{target:str}/versions/{version:str}/generate",
+    "POST /v2/models/{target:str}/versions/{version:str}/generate_stream",
+    "GET /v1/models",
+    "GET /v1/models/{target:str}",
+    "POST /v1/models/{target:str}",
+    "GET /grps/v1/metadata/server",
+    "POST /grps/v1/metadata/server",
+    "POST /grps/v1/metadata/model",
+    "POST /grps/v1/infer/predict",
+    "POST /page/grpc/inference.GRPCInferenceService/ModelInfer",
+    # A port of its own by way of this one, which needs of each request what it needs there.
+    "ANY /page/tensorflow-serving",
+}
+
+CALLS = {
+    "/grpc.health.v1.Health/Check": "open",
+    "/grpc.health.v1.Health/Watch": "open",
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": "read",
+    "/inference.GRPCInferenceService/ServerLive": "open",
+    "/inference.GRPCInferenceService/ServerReady": "open",
+    "/inference.GRPCInferenceService/ModelStatistics": "read",
+    "/inference.GRPCInferenceService/RepositoryIndex": "read",
+    "/inference.GRPCInferenceService/RepositoryModelLoad": "admin",
+    "/inference.GRPCInferenceService/RepositoryModelUnload": "admin",
+    "/inference.GRPCInferenceService/ServerMetadata": "infer",
+    "/inference.GRPCInferenceService/ModelReady": "infer",
+    "/inference.GRPCInferenceService/ModelMetadata": "infer",
+    "/inference.GRPCInferenceService/ModelInfer": "infer",
+    "/inference.GRPCInferenceService/ModelStreamInfer": "infer",
+    "/grps.protos.v1.GrpsService/Predict": "infer",
+    "/grps.protos.v1.GrpsService/PredictStreaming": "infer",
+    "/grps.protos.v1.GrpsService/ServerMetadata": "infer",
+    "/grps.protos.v1.GrpsService/ModelMetadata": "infer",
+    "/grps.protos.v1.GrpsService/CheckLiveness": "open",
+    "/grps.protos.v1.GrpsService/CheckReadiness": "open",
+    "/grps.protos.v1.GrpsService/Online": "admin",
+    "/grps.protos.v1.GrpsService/Offline": "admin",
+}
+
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+KEY_FOR = {"infer": INFER_KEY, "read": READ_KEY, "admin": ADMIN_KEY}
+TABLES = {"open": OPEN, "read": READ, "admin": ADMIN, "infer": INFER}
+CASES = [(each, permission) for permission, table in TABLES.items() for each in sorted(table)]
+NEEDING = [case for case in CASES if case[1] != "open"]
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Litestar:
+    return secured(access_by(tmp_path_factory.mktemp("keys")))
+
+
+@pytest.fixture(scope="module")
+def client(app: Litestar) -> TestClient[Litestar]:
+    return client_of(app)
+
+
+def routes_of(app: Litestar) -> Iterator[str]:
+    for route in app.routes:
+        if isinstance(route, HTTPRoute):
+            for handler in route.route_handlers:
+                yield from (f"{method} {route.path}" for method in handler.http_methods - {"OPTIONS"})
+        else:
+            yield f"ANY {route.path}"
+
+
+def sent(client: TestClient[Litestar], route: str, key: str | None) -> int:
+    """The status of a request for a route."""
+    method, _, path = route.partition(" ")
+    path = path.replace("{version:str}", "1").replace("{id:str}", "1")
+    path = path.replace("{target:str}", "detector:predict" if route == "POST /v1/models/{target:str}" else "detector")
+    path = path.replace("{name:str}", "page.css" if path.startswith("/page/{") else "detector")
+    if path == "/page/tensorflow-serving":
+        path += "/v1/models/detector"
+    headers = {PAGE_HEADER: "http://127.0.0.1:8080", **(bearer(key) if key else {})}
+    return client.request("GET" if method == "ANY" else method, path, headers=headers).status_code
+
+
+def test_every_route_is_in_one_table(app: Litestar) -> None:
+    assert sorted(routes_of(app)) == sorted(each for each, _ in CASES)
+
+
+@pytest.mark.parametrize(("route", "permission"), NEEDING)
+def test_a_route_is_for_those_who_may(client: TestClient[Litestar], route: str, permission: str) -> None:
+    assert sent(client, route, None) == 401
+    assert sent(client, route, "a-key-that-is-none") == 401
+    for other in PERMISSIONS:
+        if other != permission:
+            assert sent(client, route, KEY_FOR[other]) == 403, other
+    # The events have no end.
+    if route != "ANY /page/events":
+        assert sent(client, route, KEY_FOR[permission]) not in (401, 403)
+
+
+@pytest.mark.parametrize("route", sorted(OPEN))
+def test_probes_need_nothing_and_are_not_turned_away_for_a_wrong_key(client: TestClient[Litestar], route: str) -> None:
+    assert sent(client, route, None) == sent(client, route, "a-key-that-is-none")
+    assert sent(client, route, None) in (200, 503)
+
+
+def test_a_route_that_says_nothing_is_for_admins(tmp_path: Path) -> None:
+    from litestar import get
+
+    from app.server.access.http import HttpAccess
+
+    @get("/forgotten", sync_to_thread=False)
+    def forgotten() -> str:
+        return "here"
+
+    app = Litestar([forgotten], guards=[HttpAccess(access_by(tmp_path)).guard], openapi_config=None)
+    with TestClient(app) as client:
+        assert client.get("/forgotten", headers=bearer(INFER_KEY)).status_code != 200
+        assert client.get("/forgotten", headers=bearer(ADMIN_KEY)).text == "here"
+
+
+@pytest.fixture(scope="module")
+def peer(tmp_path_factory: pytest.TempPathFactory) -> Generator[Peer]:
+    interceptor = CallAccess(access_by(tmp_path_factory.mktemp("keys")), GRPC_PROTOCOLS)
+    with serving_grpc(built(("detector",)), interceptors=[interceptor]) as peer:
+        yield peer
+
+
+def status_of(peer: Peer, method: str, key: str | None) -> grpc.StatusCode:
+    metadata = [("authorization", f"Bearer {key}")] if key else []
+    call: Any = peer.channel.unary_unary(method)
+    if method == REFLECTION:
+        call = peer.channel.stream_unary(method)
+    elif "Stream" in method:
+        call = peer.channel.unary_stream(method)
+    try:
+        found: Any = call(iter([b""]) if method == REFLECTION else b"", metadata=metadata, timeout=30)
+        if "Stream" in method:
+            list(found)
+    except grpc.RpcError as error:
+        told: Any = error
+        return told.code()
+    return grpc.StatusCode.OK
+
+
+REFUSED = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
+
+
+@pytest.mark.parametrize(("method", "permission"), sorted(CALLS.items()))
+def test_a_method_is_for_those_who_may(peer: Peer, method: str, permission: str) -> None:
+    if permission == "open":
+        if not method.endswith("Watch"):
+            assert status_of(peer, method, None) is status_of(peer, method, "a-key-that-is-none") is grpc.StatusCode.OK
+        return
+    assert status_of(peer, method, None) is grpc.StatusCode.UNAUTHENTICATED
+    assert status_of(peer, method, "a-key-that-is-none") is grpc.StatusCode.UNAUTHENTICATED
+    for other in PERMISSIONS:
+        if other != permission:
+            assert status_of(peer, method, KEY_FOR[other]) is grpc.StatusCode.PERMISSION_DENIED, other
+    assert status_of(peer, method, KEY_FOR[permission]) not in REFUSED
+
+
+def test_every_method_is_in_the_table(peer: Peer) -> None:
+    assert dict(needed_by_calls(GRPC_PROTOCOLS)) == CALLS
+    asked = ServerReflectionRequest(list_services="").SerializeToString()
+    call = peer.channel.stream_stream(REFLECTION)
+    answers = call(iter([asked]), metadata=[("x-api-key", READ_KEY)], timeout=30)
+    found = ServerReflectionResponse.FromString(next(answers)).list_services_response.service
+    assert {each.name for each in found} == {each.split("/")[1] for each in CALLS}

@@ -1,0 +1,66 @@
+"""The page of a server that asks who comes: the browser asks its user once, and shows the key with all it sends."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from app.server.access.key_file import add_key
+from app.server.access.keys import Key
+from tests.server_process import ROOT, ServerProcess, serving
+
+KEYS = {"key-of-the-owner": ("infer", "read", "admin"), "key-of-the-screen": ("infer", "read")}
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServerProcess]:
+    path: Path = tmp_path_factory.mktemp("keys") / "keys.json"
+    for key, permissions in KEYS.items():
+        add_key(path, key, Key(name=key[11:], sha256="0" * 64, permissions=permissions))  # type: ignore[arg-type]
+    with serving("--model", str(ROOT / "fixtures/models/detector"), "--api-keys", str(path)) as process:
+        yield process
+
+
+@contextmanager
+def shown(browser: Browser, url: str, key: str) -> Generator[tuple[Page, list[str]]]:
+    """The page, opened by somebody who types `key` for a password; and what was refused meanwhile."""
+    context = browser.new_context(http_credentials={"username": "anybody", "password": key})
+    page = context.new_page()
+    refused: list[str] = []
+    page.on("response", lambda each: refused.append(each.url) if each.status in (401, 403) else None)
+    try:
+        page.goto(url)
+        yield page, refused
+    finally:
+        context.close()
+
+
+def test_whoever_has_a_key_sees_tries_and_controls(browser: Browser, server: ServerProcess) -> None:
+    url = server.address
+    with shown(browser, f"{url}/#try?model=detector&sample=scene.jpg", "key-of-the-owner") as (page, refused):
+        expect(page.get_by_text("yellow circle").first).to_be_visible()
+        page.goto(f"{url}/#metrics")
+        # What stands there comes with the events, which have no end.
+        expect(page.get_by_text("detector").first).to_be_visible()
+        page.goto(f"{url}/#request?model=detector&protocol=grpc")
+        page.goto(f"{url}/#models")
+        page.get_by_role("button", name="Load again detector").click()
+        expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
+        assert set(refused) <= {f"{url}/"}
+
+
+def test_who_may_not_load_has_no_buttons(browser: Browser, server: ServerProcess) -> None:
+    with shown(browser, f"{server.address}/#models", "key-of-the-screen") as (page, refused):
+        expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
+        expect(page.get_by_role("button", name="Load again detector")).to_have_count(0)
+        assert set(refused) <= {f"{server.address}/"}
+
+
+def test_without_a_key_there_is_no_page(browser: Browser, server: ServerProcess) -> None:
+    with shown(browser, server.address, "wrong") as (page, refused):
+        expect(page.get_by_text("The key is not known here")).to_be_visible()
+        assert refused
