@@ -1,5 +1,6 @@
 """Which models a service has, and who loads them."""
 
+import gc
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,11 +8,15 @@ from pathlib import Path
 import msgspec
 
 from app.assembly.discovery import discover, model_at, models_in
+from app.assembly.manifest import check_manifest
 from app.engine.description import ModelDescription
 from app.engine.servable import Servable
 from app.runtimes import RUNTIMES
+from app.runtimes.folder import check_folder
+from app.runtimes.isolated import Lost, describe_isolated, load_isolated
 from app.runtimes.python import PythonRuntime
 from app.runtimes.runtime import Runtime
+from app.server.tuning import freeze_garbage, tune_process
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.settings.server import ModelOptions
 
@@ -37,10 +42,17 @@ def sources(options: ModelOptions) -> Sequence[ModelSource]:
         raise ModelError("There are no models: name one with --model, or a folder of them with --model-repository")
     else:
         found = discover(options.model_dir or FIXTURE_MODELS)
-    found = [msgspec.structs.replace(source, allow_code=options.allow_code) for source in found]
+    leave = {
+        "allow_code": options.allow_code,
+        "require_manifest": options.require_manifest,
+        "signing_key": options.model_signing_key,
+    }
+    found = [msgspec.structs.replace(source, **leave) for source in found]
     if options.device is not None:
         devices = tuple(each.strip() for each in options.device.split(","))
         found = [_on_devices(source, devices) for source in found]
+    if options.isolate:
+        found = [_with_settings(source, isolate=True) for source in found]
     if options.score_threshold is None:
         return found
     return [_with_default(source, "score_threshold", options.score_threshold) for source in found]
@@ -52,20 +64,48 @@ def describe(source: ModelSource) -> ModelDescription:
     Raises:
         ModelError: with a sentence for its owner.
     """
-    with _explained(source):
-        return _runtime(source).inspect(source)
+    return describe_isolated(source, _describe_here) if _isolated(source) else _describe_here(source)
 
 
-def load(source: ModelSource) -> Servable:
+def load(source: ModelSource, lost: Lost | None = None) -> Servable:
     """The model at `source`, ready to answer.
+
+    Args:
+        source: the model.
+        lost: told of every process that was lost, of a model that has one of its own.
 
     Raises:
         ModelError: with a sentence for its owner.
     """
-    with _explained(source):
-        servable = _runtime(source).load(source)
+    servable = load_isolated(source, _load_alone, lost) if _isolated(source) else _load_here(source)
     batching = source.settings.batching
     return servable.batched(batching.max_size, batching.max_delay_ms / 1000) if batching.max_size > 1 else servable
+
+
+def _isolated(source: ModelSource) -> bool:
+    settings = source.settings
+    if settings.memory_limit_bytes is not None and not settings.isolate:
+        raise ModelError(f'{source.folder / SETTINGS_FILE}: "memory_limit_bytes" needs "isolate": true')
+    return settings.isolate and source.fault is None
+
+
+def _describe_here(source: ModelSource) -> ModelDescription:
+    with _explained(source), _vetted(source):
+        return _runtime(source).inspect(source)
+
+
+def _load_here(source: ModelSource) -> Servable:
+    with _explained(source), _vetted(source):
+        return _runtime(source).load(source)
+
+
+def _load_alone(source: ModelSource) -> Servable:
+    """The model, in the process that was started for it."""
+    gc.disable()
+    tune_process()
+    servable = _load_here(source)
+    freeze_garbage()
+    return servable
 
 
 @contextmanager
@@ -77,6 +117,19 @@ def _explained(source: ModelSource) -> Generator[None]:
         raise
     except Exception as error:
         raise ModelError(f"{source.folder} cannot be used: {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def _vetted(source: ModelSource) -> Generator[None]:
+    """Nothing of a model is opened before its files were looked at, nor kept when they were not what was loaded."""
+    if source.fault is None:
+        check_folder(source)
+        listed = check_manifest(source)
+        yield
+        if listed is not None:
+            listed.check_unchanged()
+    else:
+        raise ModelError(source.fault)
 
 
 def _runtime(source: ModelSource) -> Runtime:
@@ -103,6 +156,10 @@ def _on_devices(source: ModelSource, devices: tuple[str, ...]) -> ModelSource:
         return source
     settings = msgspec.structs.replace(source.settings, onnxruntime=msgspec.structs.replace(own, devices=devices))
     return msgspec.structs.replace(source, settings=settings)
+
+
+def _with_settings(source: ModelSource, **changes: object) -> ModelSource:
+    return msgspec.structs.replace(source, settings=msgspec.structs.replace(source.settings, **changes))
 
 
 def _with_default(source: ModelSource, name: str, value: object) -> ModelSource:

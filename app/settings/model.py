@@ -1,5 +1,7 @@
 """Settings of one model: ``model-settings.json`` beside its files, every field optional."""
 
+import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -10,6 +12,7 @@ from tasks.exchange.parameters import explained
 from tasks.task import TaskType
 
 __all__ = (
+    "LARGEST_JSON",
     "SETTINGS_FILE",
     "BatchingSettings",
     "ModelError",
@@ -18,6 +21,7 @@ __all__ = (
     "OnnxRuntimeSettings",
     "PreprocessingSettings",
     "TransformersSettings",
+    "read_bounded",
     "read_json_file",
     "read_settings",
 )
@@ -25,6 +29,8 @@ __all__ = (
 T = TypeVar("T")
 
 SETTINGS_FILE = "model-settings.json"
+LARGEST_JSON = 64 * 1024 * 1024
+"""Bytes of a JSON file, or a template, that belongs to a model. The largest in use hold some megabytes."""
 
 Divisor = Annotated[float, msgspec.Meta(gt=0)]
 Side = Annotated[int, msgspec.Meta(ge=1, le=16384)]
@@ -132,8 +138,10 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         instances: so many objects of it are made, each with a thread of its own.
         batching: how inputs of several requests are gathered into one call; not at all when absent.
         max_waiting: so many requests for it may wait for a worker; the next one is refused at once.
-        timeout_seconds: a call of its ``predict`` may take so long.
+        timeout_seconds: a call of its ``predict`` may take so long; of a model that is isolated, any call.
         load_timeout_seconds: making such an object and loading it may take so long.
+        isolate: whether it runs in a process of its own, of whatever runtime it is.
+        memory_limit_bytes: memory that this process may reserve (RLIMIT_DATA of setrlimit(2)).
     """
 
     name: str | None = None
@@ -158,6 +166,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     max_waiting: Annotated[int, msgspec.Meta(ge=0)] | None = None
     timeout_seconds: Seconds = 60.0
     load_timeout_seconds: Seconds = 600.0
+    isolate: bool = False
+    memory_limit_bytes: Annotated[int, msgspec.Meta(ge=256 * 1024 * 1024)] | None = None
 
 
 class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,7 +179,10 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
         folder: where its files lie.
         file: the model file when one was named, by the user or by `uri`; the runtime looks for it when None.
         settings: what its owner declared.
+        root: the model's own folder, where `folder` is one of its versions'.
         allow_code: whether the server's operator lets models run Python code of their own.
+        require_manifest: whether the operator wants every file of it listed with its digest.
+        signing_key: the operator's file of public keys, one of which has to have signed that list.
         fault: why it cannot be served, where that was found out before its files were opened.
     """
 
@@ -178,7 +191,10 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path
     file: Path | None = None
     settings: ModelSettings = ModelSettings()
+    root: Path | None = None
     allow_code: bool = False
+    require_manifest: bool = False
+    signing_key: Path | None = None
     fault: str | None = None
 
 
@@ -209,10 +225,27 @@ def read_json_file(path: Path, kind: type[T]) -> T:
         ModelError: naming the file, and the field that is not understood.
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(read_bounded(path), type=kind)
     except msgspec.ValidationError as error:
         raise ModelError(f"{path}: {explained(error)}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError(f"{path} is not valid JSON: {error}") from None
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def read_bounded(path: Path, most: int = LARGEST_JSON) -> bytes:
+    """The content of a model's file, which is a regular one of no more than `most` bytes.
+
+    Raises:
+        ModelError: for more bytes, and for what is no file: reading a pipe or a device might never end.
+        OSError: when it cannot be read.
+    """
+    # Opening a pipe would wait for whoever writes into it; what was opened is what is looked at.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123  a descriptor
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ModelError(f"{path} is not a file")
+        if status.st_size > most:
+            raise ModelError(f"{path} has {status.st_size:,} bytes, more than {most:,}")
+        return file.read(most)

@@ -11,6 +11,7 @@ import onnxruntime
 
 from benchmarks.serving.accuracy import accuracy
 from benchmarks.serving.difference import difference
+from benchmarks.serving.isolation import isolation
 from benchmarks.serving.overhead import leak, overhead, protocols, start
 from benchmarks.serving.overload import overload
 from benchmarks.serving.peers import peers
@@ -43,6 +44,7 @@ def main() -> None:
         "start": lambda workload: start(workload, rounds),
         "accuracy": lambda workload: accuracy(workload, options.scenes),
         "shortcuts": lambda workload: shortcuts(workload, rounds, requests),
+        "isolation": lambda workload: isolation(workload, rounds, requests),
         "overload": lambda workload: overload(workload, 10, requests),
         "scale": lambda workload: scale(workload, max(1, rounds // 2), requests, _PICTURE),
         "peers": lambda workload: peers(workload, rounds, requests),

@@ -29,6 +29,8 @@ _SECONDS_BETWEEN_LOOKS = 0.25
 _WAITING_FOR_EACH = 32
 """So many requests may wait for each object: a model that is slow is not to fill the server's own waiting room."""
 
+_SECONDS_TO_CANCEL = 1.0
+
 _SECONDS_TO_CLOSE = 30.0
 """A `close` that is a coroutine is cancelled then."""
 
@@ -222,6 +224,7 @@ class Instances:
         self._changed = threading.Condition()
         self._closed = False
         self._waiting = 0
+        self._stuck = f"The model has not returned from a call of more than {seconds:g} s"
 
     @contextmanager
     def lease(self) -> Generator[Lease]:
@@ -236,6 +239,14 @@ class Instances:
             yield lease
         finally:
             lease.end(lambda: self._give_back(instance))
+
+    @property
+    def trouble(self) -> str:
+        """Why a call would be refused: no object has returned in time; empty while one has, or still may."""
+        # One that is being cancelled is late for a moment.
+        if self._free or self._hope() + _SECONDS_TO_CANCEL > time.monotonic():
+            return ""
+        return self._stuck
 
     def close(self) -> None:
         """Take no more calls, and let every thread end behind the call that it is at, closing its object first."""
@@ -263,10 +274,9 @@ class Instances:
                 if self._free:
                     return self._free.pop()
                 now = time.monotonic()
-                hope = max((each.due for each in self._all if each.due > now), default=now)
+                hope = self._hope()
                 if hope <= now:
-                    message = f"The model has not returned from a call of more than {self._seconds:g} s"
-                    raise InferenceError(ErrorKind.MODEL_NOT_READY, message)
+                    raise InferenceError(ErrorKind.MODEL_NOT_READY, self._stuck)
                 if until <= now:
                     message = f"The model was at other calls for {self._seconds:g} s; try again later"
                     raise InferenceError(ErrorKind.OVERLOADED, message)
@@ -274,6 +284,10 @@ class Instances:
                     message = f"{self._waiting} requests wait for the model, and it takes no more; try again later"
                     raise InferenceError(ErrorKind.OVERLOADED, message)
                 self._wait(min(until - now, hope - now, _SECONDS_BETWEEN_LOOKS))
+
+    def _hope(self) -> float:
+        """When the last object that is not late should have returned; a time that is past where all are late."""
+        return max(each.due for each in self._all)
 
     def _check_interest(self) -> None:
         try:

@@ -34,6 +34,11 @@ class PythonModel(Generic[InputT, PredictionT]):
         self._kind = kind
         self._labels = labels
 
+    @property
+    def trouble(self) -> str:
+        """Why it answers nobody: no object of it returns from its call. Empty while one does."""
+        return self._instances.trouble
+
     def __call__(self, inputs: Sequence[InputT], /) -> Sequence[PredictionT]:
         with self._instances.lease() as lease:
             if self._form.batch:

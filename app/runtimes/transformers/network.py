@@ -55,6 +55,17 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return found
 
 
+def _off_the_file(module: Any) -> Any:
+    """`module` with its weights in memory of their own.
+
+    They come mapped from their file, and one that is cut short while it is served, as copying another over it does,
+    would end the process (SIGBUS). One at a time, so that no more than one is there twice.
+    """
+    for each in (*module.parameters(), *module.buffers()):
+        each.data = each.data.clone()
+    return module
+
+
 def load_network(understood: Understood) -> Network:
     """Read the weights; nothing but safetensors, every weight of the architecture, in its shape.
 
@@ -81,7 +92,7 @@ def load_network(understood: Understood) -> Network:
         raise ModelError(f"{folder}: the weights cannot be loaded: {first_line(error)}") from error
     _check_report(report, str(folder))
     try:
-        module = module.eval().to(device)
+        module = _off_the_file(module.eval()) if device == "cpu" else module.eval().to(device)
     except Exception as error:
         raise ModelError(f"{folder}: it cannot be put on {device}: {first_line(error)}") from error
     if settings.compile:

@@ -1,0 +1,183 @@
+"""Isolated models in a server as its operator runs it."""
+
+import json
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import grpc
+import httpx
+import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+
+from app.protocols.pb import message_class
+from tests.app.runtimes.isolated.test_processes import CODE, SEGV, eventually, runs
+from tests.app.runtimes.python.folders import write
+from tests.pictures import base64_text
+from tests.server_process import ROOT, ServerProcess, serving
+
+MODELS = ROOT / "fixtures" / "models"
+SCENE = (ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()
+PICTURE = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [base64_text(SCENE)]}
+PLAIN, ISOLATED = "plain-", "alone-"
+
+pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def repository(folder: Path, *names: str, **settings: object) -> Generator[ServerProcess]:
+    """A server of each of these fixtures twice, once in a process of its own."""
+    for name in names:
+        for prefix, isolate in ((PLAIN, False), (ISOLATED, True)):
+            shutil.copytree(MODELS / name, folder / f"{prefix}{name}")
+            text = json.dumps({"isolate": isolate, **settings})
+            (folder / f"{prefix}{name}" / "model-settings.json").write_text(text)
+    with serving("--model-repository", str(folder), "--allow-code") as server:
+        assert server.address
+        yield server
+
+
+def children(server: ServerProcess) -> dict[str, int]:
+    """The processes of a server's models by their names, as `ps` shows them."""
+    found: dict[str, int] = {}
+    for task in Path(f"/proc/{server.process.pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found[Path(f"/proc/{child}/comm").read_text().strip()] = int(child)
+    return found
+
+
+def asked(server: ServerProcess, model: str, path: str, body: dict[str, Any]) -> bytes:
+    """What a model answers, without its name."""
+    response = httpx.post(f"{server.address}{path.format(model)}", json=body, timeout=60)
+    assert response.status_code == 200, response.text
+    return response.content.replace(model.encode(), b"")
+
+
+def infer(server: ServerProcess, model: str, value: int) -> httpx.Response:
+    """Have a model look at a picture of one grey."""
+    tensor = {"name": "image", "shape": [8, 8, 3], "datatype": "UINT8", "data": [value] * (8 * 8 * 3)}
+    return httpx.post(f"{server.address}/v2/models/{model}/infer", json={"inputs": [tensor]}, timeout=60)
+
+
+def test_answers_are_the_same_byte_for_byte(tmp_path: Path) -> None:
+    instances = {"instances": [{"image": {"b64": base64_text(SCENE)}}]}
+    said = {"text_input": "What is this?", "image": base64_text(SCENE), "parameters": {"max_new_tokens": 6}}
+    numbers = {"inputs": [{"name": "x", "shape": [3], "datatype": "FP32", "data": [1, 2, 3]}]}
+    pictures = {"inputs": [{**PICTURE, "parameters": {"score_threshold": 0.1}}, {**PICTURE, "name": "second"}]}
+    explained = {**instances, "parameters": {"samples": 20, "grid": 4, "seed": 1}}
+    requests: list[tuple[str, str, dict[str, Any]]] = [
+        ("detector", "/v2/models/{}/infer", pictures),
+        ("detector", "/v2/models/m-{}/infer", pictures),
+        ("detector", "/v1/models/{}:predict", instances),
+        ("detector", "/v1/models/{}:explain", explained),
+        ("segmenter", "/v2/models/{}/infer", pictures),
+        ("vlm", "/v2/models/{}/generate", said),
+        ("vlm", "/v2/models/{}/generate_stream", said),
+        ("half_plus_two", "/v2/models/{}/infer", numbers),
+    ]
+    with repository(tmp_path, "detector", "segmenter", "vlm", "half_plus_two") as server:
+        assert len(children(server)) == 4
+        for name, path, body in requests:
+            plain, alone = (asked(server, f"{prefix}{name}", path, {**body, "id": "1"}) for prefix in (PLAIN, ISOLATED))
+            assert alone == plain, path
+        with grpc.insecure_channel(server.grpc_address) as channel:
+            plain, alone = (_over_grpc(channel, f"{prefix}detector") for prefix in (PLAIN, ISOLATED))
+            assert alone == plain
+
+
+def _over_grpc(channel: grpc.Channel, model: str) -> bytes:
+    tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [SCENE]}}
+    request = message_class("inference.ModelInferRequest")(model_name=model, id="1", inputs=[tensor])
+    ask = cast("Any", channel).unary_unary("/inference.GRPCInferenceService/ModelInfer")
+    answer = message_class("inference.ModelInferResponse").FromString(ask(request.SerializeToString(), timeout=60))
+    assert answer.model_name == model
+    answer.model_name = ""
+    return answer.SerializeToString(deterministic=True)
+
+
+def test_a_crash_under_load_costs_another_model_nothing(tmp_path: Path) -> None:
+    write(tmp_path / "mortal", CODE, isolate=True)
+    with repository(tmp_path, "classifier") as server:
+        first = children(server)["mortal/1"]
+        over = threading.Event()
+
+        def go_on(model: str) -> list[int]:
+            statuses: list[int] = []
+            while not over.is_set():
+                statuses.append(infer(server, model, 0).status_code)
+            return statuses
+
+        with ThreadPoolExecutor(3) as senders:
+            others = [senders.submit(go_on, f"{prefix}classifier") for prefix in (PLAIN, ISOLATED)]
+            own = senders.submit(go_on, "mortal")
+            assert infer(server, "mortal", SEGV).status_code == 503
+            refused = httpx.get(f"{server.address}/v2/health/ready")
+            assert (refused.status_code, "signal 11" in refused.text) == (503, True)
+            assert _health(server) == HealthCheckResponse.NOT_SERVING
+            index = httpx.post(f"{server.address}/v2/repository/index", json={}).json()
+            (entry,) = [each for each in index if each["name"] == "mortal"]
+            assert (entry["state"], "is started again" in entry["reason"]) == ("UNAVAILABLE", True)
+            eventually(lambda: httpx.get(f"{server.address}/v2/health/ready").status_code == 200)
+            assert _health(server) == HealthCheckResponse.SERVING
+            over.set()
+            for each in others:
+                assert set(each.result()) == {200}
+                assert len(each.result()) > 5
+            assert set(own.result()) == {200, 503}
+        assert infer(server, "mortal", 0).status_code == 200
+        assert not runs(first)
+        metrics = httpx.get(f"{server.address}/metrics").text
+        assert 'charioteer_model_restarts_total{cause="signal 11, SIGSEGV",model="mortal",version="1"} 1.0' in metrics
+
+
+def _health(server: ServerProcess) -> int:
+    with grpc.insecure_channel(server.grpc_address) as channel:
+        check = cast("Any", channel).unary_unary("/grpc.health.v1.Health/Check")
+        return HealthCheckResponse.FromString(check(HealthCheckRequest().SerializeToString(), timeout=60)).status
+
+
+def test_unloading_and_loading_anew_end_the_process_before(tmp_path: Path) -> None:
+    with repository(tmp_path, "classifier") as server:
+        name = f"{ISOLATED}classifier"
+        (first,) = children(server).values()
+        assert httpx.post(f"{server.address}/v2/repository/models/{name}/load", timeout=60).status_code == 200
+        eventually(lambda: not runs(first))
+        (second,) = children(server).values()
+        assert httpx.post(f"{server.address}/v2/repository/models/{name}/unload").status_code == 200
+        eventually(lambda: not runs(second))
+        assert infer(server, f"{PLAIN}classifier", 0).status_code == 200
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_the_server(tmp_path: Path, number: signal.Signals) -> None:
+    write(tmp_path / "m", CODE)
+    with serving("--model", str(tmp_path / "m"), "--allow-code", "--isolate") as server:
+        assert server.address
+        (child,) = children(server).values()
+        assert runs(child)
+        server.process.send_signal(number)
+        assert server.wait() == (0 if number is not signal.SIGKILL else -signal.SIGKILL)
+        eventually(lambda: not runs(child))
+
+
+def test_the_server_ends_in_time_with_a_model_that_hangs(tmp_path: Path) -> None:
+    hanging = "import pathlib, ctypes\nclass Model:\n    def predict(self, image):\n"
+    hanging += "        pathlib.Path(__file__).with_name('reached').touch()\n        ctypes.PyDLL(None).sleep(1000)\n"
+    write(tmp_path / "m", hanging, isolate=True)
+    with serving("--model", str(tmp_path / "m"), "--allow-code", "--drain-timeout", "1") as server:
+        assert server.address
+        (child,) = children(server).values()
+        with ThreadPoolExecutor(1) as sender:
+            asking = sender.submit(infer, server, "m", 0)
+            eventually((tmp_path / "m" / "reached").is_file)
+            began = time.monotonic()
+            assert server.stop() == 0
+            assert time.monotonic() - began < 6
+            assert asking.exception() is not None or asking.result().status_code == 503
+        assert not runs(child)
