@@ -65,3 +65,14 @@ def test_every_model_setting_is_documented(kind: type[msgspec.Struct]) -> None:
 def test_the_readme_names_every_protocol_and_task_type() -> None:
     assert [each.name for each in PROTOCOLS if each.name not in README] == []
     assert [each for each in TaskType if f"`{each}`" not in README] == []
+
+
+def test_every_promise_is_held_by_a_test() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (ROOT / "docs" / "security.md").read_text())
+    assert len(named) > 50
+    missing = [
+        (path, name)
+        for path, name in named
+        if not (ROOT / path).is_file() or f"def {name}" not in (ROOT / path).read_text()
+    ]
+    assert missing == []
