@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.exchange.error import InferenceError, invalid
+from tasks.exchange.error import InferenceError, brief, invalid
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
@@ -108,14 +108,14 @@ def _checked(tensor: InputTensor, spec: TensorSpec, path: str) -> NDArray[Any]:
         wanted in (-1, size) for size, wanted in zip(tensor.shape, spec.shape, strict=True)
     )
     if not fits:
-        message = f"Expected the shape {list(spec.shape)} for {spec.name!r}, got {list(tensor.shape)}"
+        message = f"Expected the shape {list(spec.shape)} for {spec.name!r}, got {brief(list(tensor.shape))}"
         raise invalid(message, f"{path}.shape")
     return _elements(tensor, path) if isinstance(tensor, BytesTensor) else tensor.data
 
 
 def _elements(tensor: BytesTensor, path: str) -> NDArray[Any]:
     if math.prod(tensor.shape) != len(tensor.elements) or any(size < 0 for size in tensor.shape):
-        message = f"Expected a shape for the {len(tensor.elements)} elements in data, got {list(tensor.shape)}"
+        message = f"Expected a shape for the {len(tensor.elements)} elements in data, got {brief(list(tensor.shape))}"
         raise invalid(message, f"{path}.shape")
     array = np.empty(len(tensor.elements), object)
     for index, element in enumerate(tensor.elements):

@@ -17,9 +17,10 @@ from tasks.exchange.error import brief, invalid
 from tasks.exchange.limits import beyond
 from tasks.exchange.tensor import Datatype, Element, Tensor
 
-__all__ = ("SniffedElement", "pack", "split_body", "unpack_bytes", "unpack_numbers")
+__all__ = ("SniffedElement", "check_shape", "pack", "split_body", "unpack_bytes", "unpack_numbers")
 
 _LENGTH = struct.Struct("<I")
+_MOST_DIMENSIONS = 32
 
 
 class SniffedElement:
@@ -68,8 +69,20 @@ def split_body(body: bytes, header_length: str | None) -> tuple[bytes | None, me
     return (None if length == 0 else body[:length]), view[length:]
 
 
+def check_shape(shape: Sequence[int], path: str) -> None:
+    """Refuse a shape that no array has, before its sizes are multiplied: a long one has a product of megabytes.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the field.
+    """
+    if len(shape) > _MOST_DIMENSIONS:
+        raise invalid(f"Expected at most {_MOST_DIMENSIONS} dimensions, got {len(shape)}", path)
+    if any(size < 0 for size in shape):
+        raise invalid(f"Expected sizes of 0 or more, got {brief(list(shape))}", path)
+
+
 def unpack_numbers(data: memoryview | bytes, datatype: Datatype, shape: Sequence[int], path: str) -> NDArray[Any]:
-    """An array over `data` itself, nothing copied.
+    """An array over `data` itself, nothing copied; `check_shape` has seen the shape.
 
     Raises:
         InferenceError: INVALID_REQUEST when the size does not fit the shape.

@@ -11,7 +11,7 @@ from app.protocols.bytes_elements import StringElement, string_elements
 from app.protocols.json_body import read_json
 from app.protocols.json_parameters import read_parameters_object
 from app.protocols.json_tensors import numeric_tensor, read_datatype
-from app.protocols.kserve_v2.binary import SniffedElement, pack, split_body, unpack_bytes, unpack_numbers
+from app.protocols.kserve_v2.binary import SniffedElement, check_shape, pack, split_body, unpack_bytes, unpack_numbers
 from app.protocols.kserve_v2.rendering import RequestedOutput, Wanted, render, wanted_outputs
 from app.protocols.kserve_v2.wire import WireInput, WireOutput, WireRequest, WireRequestedOutput, WireResponse
 from app.protocols.nested_rows import flattened
@@ -137,8 +137,7 @@ def _tensor(
 ) -> tuple[InputTensor, int]:
     """One input, and where in the binary part the next one begins."""
     datatype = read_datatype(wire.datatype, f"{path}.datatype")
-    if any(size < 0 for size in wire.shape):
-        raise invalid(f"Expected sizes of 0 or more, got {wire.shape}", f"{path}.shape")
+    check_shape(wire.shape, f"{path}.shape")
     parameters = dict(read_parameters_object(wire.parameters, f"{path}.parameters"))
     size = parameters.pop(_BINARY_SIZE, None)
     if (size is None) == isinstance(wire.data, msgspec.UnsetType):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from app.engine.servable import Servable
 from app.engine.streaming import Piece
 from app.protocols.json_tensors import read_datatype
-from app.protocols.kserve_v2.binary import SniffedElement, pack, unpack_bytes, unpack_numbers
+from app.protocols.kserve_v2.binary import SniffedElement, check_shape, pack, unpack_bytes, unpack_numbers
 from app.protocols.kserve_v2.rendering import RequestedOutput, Wanted, render, wanted_outputs
 from app.protocols.message_bounds import check_message
 from app.protocols.pb import message_class
@@ -193,8 +193,7 @@ def _input(message: Any, raw: bytes | None, index: int) -> InputTensor:
     name: str = message.name
     datatype = read_datatype(message.datatype, f"{path}.datatype")
     shape = tuple(message.shape)
-    if any(size < 0 for size in shape):
-        raise invalid(f"Expected sizes of 0 or more, got {brief(list(shape))}", f"{path}.shape")
+    check_shape(shape, f"{path}.shape")
     parameters = _parameters(message.parameters, f"{path}.parameters")
     if raw is None:
         return _typed(message, datatype, shape, parameters, path)

@@ -208,6 +208,11 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "overflowing empty shape": ({"inputs": [bare("FP32", [0, 2**62, 2**62])]}, "inputs[0].shape"),
     "too many dimensions": ({"inputs": [typed("FP32", [1.0], [1] * 70)]}, "inputs[0].shape"),
+    "sizes without an end": ({"inputs": [typed("FP32", [1.0], [2**62] * 300)]}, "inputs[0].shape"),
+    "sizes without an end, raw": (
+        {"inputs": [bare("FP32", [2**62] * 300)], "raw_input_contents": [BLOCK]},
+        "inputs[0].shape",
+    ),
     "BYTES past the end": (
         {"inputs": [bare("BYTES", [1])], "raw_input_contents": [b"\xff\xff\xff\xffa"]},
         "raw_input_contents[0]",

@@ -1,0 +1,1 @@
+"""Mutators: pure functions of what is sent and a source of chance."""
