@@ -140,4 +140,8 @@ async def call_ended(context: Call, caller: Caller, failure: Exception) -> bytes
     details = str(failure).encode(errors="replace")
     if len(details) > _LONGEST_DETAILS:
         details = details[:_LONGEST_DETAILS] + b"..."
-    return await context.abort(grpc_status(failure.kind), details.decode(errors="ignore"))
+    try:
+        return await context.abort(grpc_status(failure.kind), details.decode(errors="ignore"))
+    except grpc.aio.InternalError:
+        # The sender left at this moment, and nobody is there to be told. gRPC would log it as a fault of the method.
+        raise asyncio.CancelledError from None

@@ -1,6 +1,6 @@
 """What an HTTP protocol offers the server."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -17,7 +17,9 @@ __all__ = (
     "HttpProtocol",
     "HttpRequest",
     "Method",
+    "Operation",
     "PrefixOwner",
+    "QueryParameter",
     "json_response",
 )
 
@@ -30,36 +32,60 @@ INFER_FAILURES = (400, 404, 413, 429, 500, 503)
 """How an inference can be refused (`app.protocols.status`), or fail."""
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One thing a protocol serves.
+class QueryParameter(msgspec.Struct, frozen=True, kw_only=True):
+    """A parameter in the query of an address.
+
+    Attributes:
+        name: as it is written there.
+        summary: what it says.
+        schema: what it may be, as JSON Schema has it.
+    """
+
+    name: str
+    summary: str
+    schema: Mapping[str, object] = msgspec.field(default_factory=lambda: {"type": "string"})
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What is said of one thing that the server does.
 
     Attributes:
         method: HTTP's.
         path: in Litestar's notation; a parameter called `target` is the segment that names a model.
         verb: what stands behind the target and a colon, as in ``/v1/models/<target>:predict``; None where nothing does.
-        handle: answers a request, with bytes or a stream of them, or raises an `InferenceError`, to which the server
-            gives its protocol's shape.
         summary: what it does, for the service's own description (OpenAPI).
+        query: what the query of its address may have.
         body: the type of a JSON body, None where there is none or it is not JSON.
-        answer: the type of a JSON answer, None where it is any object.
+        answer: the type of a JSON answer, None where it is any object, and bytes where it is not JSON.
         refusal: the type of a refusal's body, None where it is ``{"error": "..."}``.
         media_types: of bodies that are not JSON.
         failures: the statuses of its refusals.
         permission: what its sender has to be allowed.
-        claims: whether a target is this protocol's, for paths on which several protocols meet.
     """
 
     method: Method
     path: str
     verb: str | None = None
-    handle: Callable[[HttpRequest], Awaitable[Response[Any]]]
     summary: str = ""
+    query: Sequence[QueryParameter] = ()
     body: Any = None
     answer: Any = None
     refusal: Any = None
     media_types: Sequence[str] = ()
     failures: Sequence[int] = ()
     permission: Permission = "infer"
+
+
+class Endpoint(Operation, frozen=True, kw_only=True, eq=False):
+    """One thing a protocol serves.
+
+    Attributes:
+        handle: answers a request, with bytes or a stream of them, or raises an `InferenceError`, to which the server
+            gives its protocol's shape.
+        claims: whether a target is this protocol's, for paths on which several protocols meet.
+    """
+
+    handle: Callable[[HttpRequest], Awaitable[Response[Any]]]
     claims: Callable[[str], bool] | None = None
 
 

@@ -4,10 +4,10 @@ import io
 import re
 import struct
 
-import PIL.ExifTags
 import PIL.Image
 
-from tasks.exchange.error import invalid
+from tasks.exchange.error import InferenceError, invalid
+from tasks.vision.tiff_tags import tags
 
 __all__ = ("PNG_SIGNATURE", "image_size", "upright_size")
 
@@ -20,10 +20,15 @@ _STANDALONE_MARKERS = frozenset({0x01, *range(0xD0, 0xDA)})
 _FILL = re.compile(rb"\xff+")
 _MOST_SEGMENTS = 4096
 _EXIF_WITHIN = 64 * 1024
+_EXIF = b"Exif\0\0"
+_ORIENTATION = 0x0112
 _FORMATS = ("AVIF", "BMP", "DIB", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 _GIF_STARTS = (b"GIF87a", b"GIF89a")
-_PPM_START = re.compile(rb"P[0-9a-zA-Z][ \t\r\n#]")
+_PPM_START = re.compile(rb"P[0-9a-zA-Z]\s")
 _PPM_HEADER = 64 * 1024
+_PPM_SPACE = rb"(?:\s|(?<=\s)#[^\r\n]*[\r\n])++"
+_PPM_SIZE = re.compile(rb"P[1-6fF]" + _PPM_SPACE + rb"\d+" + _PPM_SPACE + rb"\d+\s")
+"""Pillow and OpenCV do not agree on a comment that begins within a number, nor on the size then."""
 _TURNED = frozenset({5, 6, 7, 8})
 """EXIF orientations that exchange width and height."""
 # SOF0-SOF15 without DHT (C4), JPG (C8) and DAC (CC): ITU-T T.81 table B.1.
@@ -48,23 +53,25 @@ def image_size(data: bytes) -> tuple[int, int]:
         width, height = struct.unpack_from("<HH", data, 6)
         return width, height
     # Pillow reads the comments in the header of a portable pixmap byte by byte.
-    shown = data[:_PPM_HEADER] if _PPM_START.match(data) else data
+    shown = data
+    if _PPM_START.match(data):
+        shown = data[:_PPM_HEADER]
+        if not _PPM_SIZE.match(shown):
+            raise _unknown(data)
     try:
         with PIL.Image.open(io.BytesIO(shown), formats=_FORMATS) as image:
             return image.size
     except Exception:  # noqa: BLE001  Pillow's plugins raise whatever their parser met; each means the same to a sender
-        raise invalid(f"Expected an encoded image (JPEG, PNG, WebP, BMP, TIFF, GIF), got {_described(data)}") from None
+        raise _unknown(data) from None
 
 
 def upright_size(data: bytes, width: int, height: int) -> tuple[int, int]:
     """Width and height of a JPEG once its EXIF orientation is applied; the header says them before that."""
-    if b"Exif\0\0" not in data[:_EXIF_WITHIN]:
+    at = data.find(_EXIF, 0, _EXIF_WITHIN)
+    if at < 4 or data[at - 4 : at - 2] != b"\xff\xe1":
         return width, height
-    try:
-        with PIL.Image.open(io.BytesIO(data), formats=("JPEG",)) as image:
-            orientation = image.getexif().get(PIL.ExifTags.Base.Orientation)
-    except Exception:  # noqa: BLE001  as above; a decoder that reads no orientation applies none
-        return width, height
+    (length,) = struct.unpack_from(">H", data, at - 2)
+    orientation = tags(data[at + len(_EXIF) : at - 2 + length]).get(_ORIENTATION)
     return (height, width) if orientation in _TURNED else (width, height)
 
 
@@ -86,6 +93,10 @@ def _jpeg_size(data: bytes) -> tuple[int, int]:
         else:
             position += 2 + struct.unpack_from(">H", data, position + 2)[0]
     raise invalid("The image is a JPEG without a frame header: its data is truncated or damaged")
+
+
+def _unknown(data: bytes) -> InferenceError:
+    return invalid(f"Expected an encoded image (JPEG, PNG, WebP, BMP, TIFF, GIF), got {_described(data)}")
 
 
 def _described(data: bytes) -> str:

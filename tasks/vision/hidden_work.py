@@ -1,5 +1,6 @@
 """Work in an encoded image that its size does not tell of: a small file can keep a decoder busy for minutes."""
 
+import re
 import struct
 import zlib
 
@@ -7,10 +8,14 @@ from tasks.exchange.error import invalid
 from tasks.exchange.limits import beyond
 from tasks.vision.header import PNG_SIGNATURE
 
-__all__ = ("check_png", "check_scans", "unfolds_to")
+__all__ = ("check_chunks", "check_png", "check_scans", "unfolds_to", "without_texts")
 
 _JPEG_START = b"\xff\xd8\xff"
-_SCAN = b"\xff\xda"
+_MARKER = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])", re.DOTALL)
+"""Any bytes may stand before a marker, fill bytes among them; a decoder passes over them (ITU-T T.81, B.1.1.2)."""
+
+_LOWEST_SEGMENT = 0xC0
+_START, _END, _SCAN = 0xD8, 0xD9, 0xDA
 _SEQUENTIAL = frozenset({0xC0, 0xC1})
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _MOST_SEGMENTS = 4096
@@ -24,6 +29,10 @@ _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 """Adam7: where each pass begins, in x and y, and its steps."""
 
+_TEXTS = (b"zTXt", b"iTXt", b"iCCP")
+"""The chunks of a PNG that are compressed and no pixels: a decoder unfolds them, a thousand times, and nobody looks."""
+
+_MOST_CHUNKS = 65_536
 _BLOCK = 1 << 20
 _SLACK = 1 << 20
 
@@ -32,16 +41,72 @@ def check_scans(data: bytes, most: int) -> None:
     """Refuse a JPEG that tells its pixels in more than `most` scans: each of them may go over the whole picture.
 
     Raises:
-        InferenceError: TOO_LARGE.
+        InferenceError: TOO_LARGE; INVALID_REQUEST for one of thousands of segments.
     """
-    at = _first_scan(data)
-    for _ in range(most):
-        if at < 0:
+    if not data.startswith(_JPEG_START):
+        return
+    position, scans, frame, components = 2, 0, 0, 0
+    for _ in range(_MOST_SEGMENTS):
+        found = _MARKER.search(data, position)
+        if found is None or (marker := found[1][0]) == _END or found.end() + 8 > len(data):
             return
-        # Behind a scan's header, FF is followed by 00 or by a marker.
-        at = data.find(_SCAN, at + 2)
-    if at >= 0:
-        raise beyond(most, "scans in a JPEG")
+        position = found.end()
+        if marker < _LOWEST_SEGMENT or marker == _START:
+            continue
+        if marker in _FRAMES:
+            frame, components = marker, data[position + 7]
+        elif marker == _SCAN:
+            # A decoder reads nothing behind a sequential scan of all components.
+            if frame in _SEQUENTIAL and data[position + 2] >= components:
+                return
+            scans += 1
+            if scans > most:
+                raise beyond(most, "scans in a JPEG")
+        position += max(2, struct.unpack_from(">H", data, position)[0])
+    raise invalid(f"The image is a JPEG of more than {_MOST_SEGMENTS:,} segments")
+
+
+def without_texts(data: bytes) -> bytes:
+    """A PNG without its compressed texts and profile, which no pixel depends on; any other image as it is.
+
+    Raises:
+        InferenceError: INVALID_REQUEST for one that is made of too many pieces.
+    """
+    if not data.startswith(PNG_SIGNATURE) or not any(kind in data for kind in _TEXTS):
+        return data
+    view, kept = memoryview(data), list[memoryview]()
+    begin, position = 0, len(PNG_SIGNATURE)
+    for _ in range(_MOST_CHUNKS):
+        if position + 8 > len(data):
+            return b"".join([*kept, view[begin:]])
+        length, kind = struct.unpack_from(">I4s", data, position)
+        after = position + 12 + length
+        if kind in _TEXTS:
+            kept.append(view[begin:position])
+            begin = after
+        position = after
+    raise invalid(f"The image is a PNG of more than {_MOST_CHUNKS:,} chunks")
+
+
+def check_chunks(data: bytes) -> None:
+    """Refuse a PNG with a chunk that ends behind the file: a decoder makes room for what it says, up to four gigabytes.
+
+    Raises:
+        InferenceError: INVALID_REQUEST, for one that is made of too many pieces too.
+    """
+    if not data.startswith(PNG_SIGNATURE):
+        return
+    position = len(PNG_SIGNATURE)
+    for _ in range(_MOST_CHUNKS):
+        if position + 8 > len(data):
+            return
+        length, kind = struct.unpack_from(">I4s", data, position)
+        position += 12 + length
+        if position - 4 > len(data):
+            raise invalid("The image cannot be decoded: it is a PNG with a chunk that ends behind the file")
+        if kind == b"IEND":
+            return
+    raise invalid(f"The image is a PNG of more than {_MOST_CHUNKS:,} chunks")
 
 
 def unfolds_to(data: bytes) -> int:
@@ -86,26 +151,3 @@ def _raw_size(data: bytes) -> int:
         if columns > 0 and rows > 0:
             size += rows * (1 + -(-columns * bits // 8))
     return size
-
-
-def _first_scan(data: bytes) -> int:
-    """Where the first scan of a JPEG begins; -1 where it is the only one, or there is none."""
-    if not data.startswith(_JPEG_START):
-        return -1
-    position, frame, components = 2, 0, 0
-    for _ in range(_MOST_SEGMENTS):
-        if position + 10 > len(data) or data[position] != 0xFF:
-            return -1
-        marker = data[position + 1]
-        if marker == 0xFF:
-            position += 1
-        elif marker == 0xDA:
-            # A decoder reads nothing behind a sequential scan of all components.
-            return -1 if frame in _SEQUENTIAL and data[position + 4] >= components else position
-        elif marker == 0x01 or 0xD0 <= marker <= 0xD9:
-            position += 2
-        else:
-            if marker in _FRAMES:
-                frame, components = marker, data[position + 9]
-            position += 2 + struct.unpack_from(">H", data, position + 2)[0]
-    return -1

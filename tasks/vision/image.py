@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tasks.exchange.error import ErrorKind, InferenceError, brief, invalid
 from tasks.exchange.tensor import Datatype, Tensor
 from tasks.vision.header import image_size
+from tasks.vision.hidden_work import check_chunks, without_texts
 
 __all__ = ("Image", "check_size", "decode_image", "images_from_tensor", "raw_size")
 
@@ -79,6 +80,8 @@ def decode_image(data: bytes, shrink: int = 1) -> Image:
     pixels: Any = None
     if shrink > 1 and data.startswith(_JPEG_START):
         return _shrunk(data, shrink)
+    check_chunks(data)
+    data = without_texts(data)
     with contextlib.suppress(cv2.error):
         pixels = _tiff_with_alpha(data)
         if pixels is None:

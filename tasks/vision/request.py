@@ -10,9 +10,11 @@ from tasks.exchange.request import InferenceRequest
 from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
 from tasks.task import InputGroup
 from tasks.vision.header import image_size, upright_size
+from tasks.vision.hidden_room import hidden_room
 from tasks.vision.hidden_work import check_png, check_scans, unfolds_to
 from tasks.vision.image import Image, check_size, decode_image, images_from_tensor, raw_size
 from tasks.vision.selection import SelectionParameters, check_own_classes, check_told_classes
+from tasks.vision.tiff_tags import check_tags
 
 __all__ = ("IMAGE_INPUT", "PixelBudget", "check_count", "image_groups", "read_images")
 
@@ -21,6 +23,8 @@ IMAGE_INPUT = TensorSpec(name="image", datatype=Datatype.BYTES, shape=(-1,))
 
 _FRACTIONS = (8, 4, 2)
 _BYTES_PER_PIXEL = 4
+_USUAL_ROOM = 3
+"""So many times its pixels an image may take without being charged for it: alpha, a thumbnail, tiles that overhang."""
 
 ItemT = TypeVar("ItemT")
 ParametersT = TypeVar("ParametersT", bound=SelectionParameters)
@@ -45,25 +49,35 @@ class PixelBudget:
             InferenceError: TOO_LARGE when one of them, or all of the request's, are more than may be decoded.
         """
         check_size(width, height, self._limits.max_pixels, self._limits.max_image_side)
-        self._left -= width * height * count
-        if self._left < 0:
-            most = self._limits.max_request_pixels
-            message = f"Expected images of at most {most:,} pixels in one request, got more with this one"
-            raise InferenceError(ErrorKind.TOO_LARGE, message)
+        self._take(width * height * count)
 
-    def check_hidden(self, data: bytes) -> None:
-        """Refuse an encoded image that costs much more than its size tells.
+    def check_hidden(self, data: bytes, width: int, height: int) -> None:
+        """Refuse an encoded image that costs much more than its size tells, and charge for what it hides.
 
         Raises:
-            InferenceError: TOO_LARGE for a JPEG of too many scans; INVALID_REQUEST for a PNG of more data than pixels.
+            InferenceError: TOO_LARGE for a JPEG of too many scans, or for an image that is decoded in the room of a far
+                larger one; INVALID_REQUEST for a PNG of more data than pixels, and a TIFF of more tags than data.
         """
         check_scans(data, self._limits.max_image_scans)
+        check_tags(data)
+        hidden, most = hidden_room(data) - _USUAL_ROOM * width * height, self._limits.max_pixels
+        if hidden > most:
+            message = f"Expected an image of at most {most:,} pixels, got {width}x{height} that hides {hidden:,} more"
+            raise InferenceError(ErrorKind.TOO_LARGE, message)
+        self._take(max(0, hidden))
         # To look inside a PNG is to unfold it once more. Whoever sends a few has no need for that.
         work = unfolds_to(data)
         if work <= self._unfolding:
             self._unfolding -= work
         else:
             check_png(data)
+
+    def _take(self, pixels: int) -> None:
+        self._left -= pixels
+        if self._left < 0:
+            most = self._limits.max_request_pixels
+            message = f"Expected images of at most {most:,} pixels in one request, got more with this one"
+            raise InferenceError(ErrorKind.TOO_LARGE, message)
 
     def shrink(self, data: bytes, width: int, height: int) -> int:
         """The fraction of its sides at which an encoded image may be decoded: 1, 2, 4 or 8."""
@@ -130,7 +144,7 @@ def read_images(tensor: InputTensor, budget: PixelBudget, path: str) -> list[Ima
             data = element.binary()
             size = image_size(data)
             budget.spend(*size)
-            budget.check_hidden(data)
+            budget.check_hidden(data, *size)
             images.append(decode_image(data, budget.shrink(data, *size)))
         except InferenceError as error:
             raise error.under(f"{path}.data[{index}]") from None

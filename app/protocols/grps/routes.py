@@ -21,7 +21,7 @@ from app.protocols.grps.messages import GrpsMessage
 from app.protocols.grps.wire import WireMessage, WireRefusal
 from app.protocols.media_type import media_type_of
 from app.protocols.permission import Permission
-from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, Method, json_response
+from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, Method, QueryParameter, json_response
 from app.protocols.request_body import body_of
 from metadata.entry import PARAMETER as METADATA
 from tasks.exchange.error import InferenceError, brief, invalid
@@ -34,7 +34,12 @@ _JSON = "application/json"
 _BINARY = "application/octet-stream"
 # Caches and proxies are to hand every part on at once.
 _UNBUFFERED = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-_CONTROLS = frozenset({"model", "streaming", "return-ndarray"})
+_QUERY = (
+    QueryParameter(name="model", summary="The model; the only one, or the default, when absent"),
+    QueryParameter(name="streaming", summary="Whether to answer piece by piece", schema={"type": "boolean"}),
+    QueryParameter(name="return-ndarray", summary="Whether to answer with a tensor", schema={"type": "boolean"}),
+)
+_CONTROLS = frozenset(each.name for each in _QUERY)
 
 Handle = Callable[[HttpRequest], Awaitable[Response[Any]]]
 
@@ -83,7 +88,11 @@ class Grps:
             for method in methods
         ]
         found.append(self._endpoint("POST", "metadata/model", model_metadata, "One model, in YAML", (400, 404, 413)))
-        found.append(self._endpoint("POST", "infer/predict", predict, "Infer with a model", INFER_FAILURES, (_BINARY,)))
+        found.append(
+            self._endpoint(
+                "POST", "infer/predict", predict, "Infer with a model", INFER_FAILURES, (_BINARY,), query=_QUERY
+            )
+        )
         return found
 
     def error_body(self, error: InferenceError, /) -> bytes:
@@ -101,12 +110,14 @@ class Grps:
         failures: Sequence[int],
         media_types: Sequence[str] = (),
         permission: Permission = "infer",
+        query: Sequence[QueryParameter] = (),
     ) -> Endpoint:
         return Endpoint(
             method=method,
             path=f"{self.prefix}/{path}",
             handle=handle,
             summary=summary,
+            query=query,
             body=WireMessage if method == "POST" else None,
             answer=WireMessage,
             refusal=WireRefusal,

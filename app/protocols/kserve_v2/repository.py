@@ -44,7 +44,8 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
     async def load(request: HttpRequest) -> Response[bytes]:
         name = request.path_params["target"]
         body = await body_of(request, engine)
-        check_loaded_as_it_lies(read_json(body, _LoadRequest).parameters if body.strip() else {})
+        wanted = read_json(body, _LoadRequest, limits=engine.limits) if body.strip() else _LoadRequest()
+        check_loaded_as_it_lies(wanted.parameters)
         await engine.repository.load(name)
         return json_response(msgspec.json.encode({"name": name, "load": True}))
 

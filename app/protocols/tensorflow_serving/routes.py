@@ -102,10 +102,11 @@ class TensorFlowServing:
         return document_text("error", string_text(str(error)))
 
     def permission(self, request: HttpRequest, /) -> Permission:
-        if request.method == "OPTIONS":
-            # Browsers ask it before they send a key.
-            return "open"
-        return "read" if _path_of(request).partition("?")[0] == METRICS_PATH else "infer"
+        if _path_of(request).partition("?")[0] == METRICS_PATH:
+            # Whatever the method: all of them are answered with the metrics.
+            return "read"
+        # Browsers ask for the methods before they send a key.
+        return "open" if request.method == "OPTIONS" else "infer"
 
     def answer(self, engine: Engine, /) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
         metrics = RequestMetrics(engine.registry.knows)

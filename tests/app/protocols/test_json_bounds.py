@@ -1,6 +1,7 @@
 """How much JSON a body may be: at each bound, and one above, whatever texts look like."""
 
 import json
+import time
 from typing import Any, cast
 
 import pytest
@@ -41,6 +42,9 @@ def refusal(body: bytes, limits: Limits = LIMITS) -> InferenceError | None:
         b'["abcdefghijkl\\":1"]',
         b'["abcdefgh", {"a" : 1}]',
         b"[],[],[]",
+        b'[1.234567, ":"]',
+        b'[1.234567, " : "]',
+        b'{"ab": 1.234567, "c": " \t: "}',
     ],
 )
 def test_what_is_at_a_bound_is_read(body: bytes) -> None:
@@ -100,6 +104,43 @@ def test_depth_and_members_are_counted_as_a_parser_counts_them(value: object) ->
     if members(value):
         assert refusal(body, Limits(max_entries=members(value) - 1)) is not None
     assert refusal(body, free) is None
+
+
+def longest_name(value: object) -> int:
+    names = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return max([*(len(name.encode()) for name in names), *map(longest_name, inner(cast("object", value)))], default=0)
+
+
+NAMED = st.dictionaries(
+    st.text(alphabet='a"\\:\n\x00é漢😀', max_size=9), st.text(alphabet='":, a', max_size=4), max_size=9
+)
+
+
+@given(NAMED | st.lists(NAMED, max_size=60), st.booleans(), st.sampled_from([(",", ":"), (" , ", " \n:\t")]))
+def test_names_are_as_long_as_they_are_read(value: object, escaped: bool, separators: tuple[str, str]) -> None:
+    body = json.dumps(value, ensure_ascii=escaped, separators=separators).encode()
+    longest = longest_name(value)
+    assert refusal(body, Limits(max_name_length=max(1, longest))) is None
+    if longest > 1:
+        error = refusal(body, Limits(max_name_length=longest - 1))
+        assert error is not None
+        assert error.message.startswith(f"Expected at most {longest - 1:,} bytes in the name of a member, got ")
+
+
+def test_a_long_name_behind_many_short_ones_is_found() -> None:
+    body = json.dumps([{"ab": ":"}] * 200 + [{"abcdefgh": 1}]).encode()
+    error = refusal(body, Limits(max_name_length=7))
+    assert error is not None
+    assert error.message == "Expected at most 7 bytes in the name of a member, got 8"
+    assert refusal(body, Limits(max_name_length=8)) is None
+
+
+@pytest.mark.slow
+def test_millions_of_colons_and_spaces_are_looked_at_in_a_moment() -> None:
+    for body in (b'["' + b":" * 20_000_000, b'"' + b" " * 20_000_000 + b":" * 200, b'1":' * 7_000_000):
+        began = time.perf_counter()
+        refusal(body, Limits(max_name_length=1))
+        assert time.perf_counter() - began < 5
 
 
 @given(st.binary(max_size=300))

@@ -132,6 +132,16 @@ def test_a_load_of_a_body_that_is_none(client: Client, body: bytes) -> None:
     assert client.post(LOAD.format("other"), content=body).status_code == 400
 
 
+def test_the_body_of_a_load_is_bounded_as_others_are(client: Client) -> None:
+    for body, said in (
+        (b'{"parameters": {"x": %s}}' % (b"[" * 200 + b"]" * 200), "Expected JSON nested 100 deep at most"),
+        (b'{"parameters": {"%s": 1}}' % (b"n" * 1025), "Expected at most 1,024 bytes in the name of a member"),
+    ):
+        response = client.post(LOAD.format("half"), content=body)
+        assert response.status_code in (400, 413)
+        assert said in response.json()["error"]
+
+
 @pytest.mark.parametrize("name", ["nobody", "..", "%2e%2e", "..%2f..%2fetc", "%00"])
 @pytest.mark.parametrize("path", [LOAD, UNLOAD])
 def test_models_that_are_not_there(client: Client, path: str, name: str) -> None:

@@ -92,6 +92,41 @@ def test_what_the_parser_takes_was_counted(data: bytes, of: Any) -> None:
         assert refusal(data, Limits(max_entries=counted - 1, max_elements=1), of)
 
 
+PLACED: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "name": st.text(max_size=2),
+        "shape": st.lists(st.integers(-1, 2**40), max_size=4),
+        "contents": st.fixed_dictionaries(
+            {},
+            optional={
+                "int64_contents": st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=6),
+                "bool_contents": st.lists(st.booleans(), min_size=1, max_size=6),
+                "fp32_contents": st.lists(st.just(1.0), min_size=1, max_size=6),
+                "bytes_contents": st.lists(st.binary(max_size=3), min_size=1, max_size=6),
+            },
+        ),
+    }
+)
+
+
+@given(st.lists(PLACED, min_size=1, max_size=5), st.lists(st.binary(max_size=4), max_size=5))
+def test_fields_and_numbers_are_counted_as_they_are_written(inputs: list[dict[str, Any]], raw: list[bytes]) -> None:
+    fields, numbers = len(raw), 0
+    for each in inputs:
+        contents = each["contents"]
+        texts = contents.get("bytes_contents", [])
+        packed = [each["shape"], *(contents[name] for name in contents if name != "bytes_contents")]
+        fields += 2 + bool(each["name"]) + len(texts) + sum(map(bool, packed))
+        numbers += sum(map(len, packed))
+    data = Request(inputs=inputs, raw_input_contents=raw).SerializeToString()
+    assert refusal(data, Limits(max_entries=fields, max_elements=max(1, numbers))) == ""
+    # One fewer of the other makes sure that it is looked at.
+    if numbers > 1:
+        assert refusal(data, Limits(max_entries=fields, max_elements=numbers - 1)) != ""
+    if fields > 1 and len(data) > numbers + 1:
+        assert refusal(data, Limits(max_entries=fields - 1, max_elements=numbers + 1)) != ""
+
+
 def test_both_services_look_before_they_parse() -> None:
     bomb = within(INPUTS, b"") * 200_000
     with pytest.raises(InferenceError, match="at most 100,000 fields"):

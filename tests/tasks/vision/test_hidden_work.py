@@ -16,7 +16,7 @@ from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.limits import Limits
 from tasks.exchange.tensor import BytesTensor
 from tasks.vision.header import image_size, upright_size
-from tasks.vision.hidden_work import check_png, check_scans, unfolds_to
+from tasks.vision.hidden_work import check_chunks, check_png, check_scans, unfolds_to, without_texts
 from tasks.vision.image import decode_image
 from tasks.vision.request import PixelBudget, read_images
 from tests.pictures import encoded, rectangle
@@ -88,6 +88,37 @@ def test_a_thumbnail_before_the_picture_is_none_of_its_scans() -> None:
     check_scans(PROGRESSIVE[:2] + thumbnail + PROGRESSIVE[2:], SCANS)
 
 
+@pytest.mark.parametrize(
+    "between", [b"\0", b"\0\xff\0", b"\xff\1", b"\xff\xd0", b"\xff\xfe\0\2" * 300, b"\xff\xfe\0\0"]
+)
+def test_nothing_before_a_marker_hides_the_scans_behind_it(between: bytes) -> None:
+    scan = PROGRESSIVE.index(b"\xff\xda")
+    for at in (scan, PROGRESSIVE.rfind(b"\xff\xda")):
+        with pytest.raises(InferenceError, match="scans in a JPEG"):
+            check_scans(PROGRESSIVE[:at] + between + PROGRESSIVE[at:], SCANS - 1)
+
+
+def test_a_jpeg_of_thousands_of_segments_is_refused() -> None:
+    scan = PROGRESSIVE.index(b"\xff\xda")
+    comments = PROGRESSIVE[:scan] + b"\xff\xfe\0\2" * 5000 + PROGRESSIVE[scan:]
+    assert refused(comments).message == "The image is a JPEG of more than 4,096 segments"
+    began = time.perf_counter()
+    assert refused(PROGRESSIVE[:scan] + b"\xff\xd0" * 10_000_000, max_image_scans=1).kind is ErrorKind.INVALID_REQUEST
+    assert time.perf_counter() - began < 5
+
+
+def test_what_is_behind_a_picture_is_none_of_its_scans() -> None:
+    # Phones put films behind their pictures, and second pictures.
+    check_scans(PROGRESSIVE + b"\xff\xda" * 1000, SCANS)
+    read(PROGRESSIVE + np.random.default_rng(0).integers(0, 256, 8_000_000, np.uint8).tobytes())
+
+
+def test_a_comment_between_scans_is_none_of_them() -> None:
+    last = PROGRESSIVE.rfind(b"\xff\xda")
+    comment = b"\xff\xfe" + struct.pack(">H", 2 + 300) + b"\xff\xda" * 150
+    check_scans(PROGRESSIVE[:last] + comment + PROGRESSIVE[last:], SCANS)
+
+
 @pytest.mark.parametrize("cut", range(0, len(PROGRESSIVE), 97))
 def test_a_jpeg_that_is_cut_short_is_left_to_the_decoder(cut: int) -> None:
     check_scans(PROGRESSIVE[:cut], SCANS)
@@ -153,6 +184,42 @@ def test_a_png_that_unfolds_to_a_thousand_times_its_size_takes_a_moment() -> Non
     assert time.perf_counter() - began < 1
 
 
+def with_texts(data: bytes, text: bytes, count: int) -> bytes:
+    return data[:33] + text * count + data[33:]
+
+
+TEXT = chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(7_000_000), 9))
+
+
+def test_texts_and_profiles_in_a_png_are_not_unfolded() -> None:
+    picture = encoded(NOISE, "PNG")
+    international = chunk(b"iTXt", b"a\0\1\0\0\0" + zlib.compress(bytes(7_000_000), 9))
+    profile = chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(7_000_000), 9))
+    for text in (TEXT, international, profile):
+        assert without_texts(with_texts(picture, text, 3)) == picture
+        assert without_texts(picture + text) == picture
+        assert np.array_equal(decode_image(with_texts(picture, text, 1)).pixels, decode_image(picture).pixels)
+    began = time.perf_counter()
+    read(with_texts(picture, TEXT, 50))
+    assert time.perf_counter() - began < 1
+    assert without_texts(jpeg() + TEXT) == jpeg() + TEXT
+    assert "more than 65,536 chunks" in refused(with_texts(picture, chunk(b"zTXt", b""), 70_000)).message
+
+
+@pytest.mark.parametrize("cut", [8, 20, 34, 60, 900, 3000])
+def test_texts_in_a_png_that_is_cut_short_change_nothing(cut: int) -> None:
+    picture = with_texts(encoded(NOISE, "PNG"), chunk(b"zTXt", b"a\0\0" + zlib.compress(b"text")), 1)
+    without_texts(picture[:cut])
+
+
+def test_an_orientation_in_a_png_beside_texts_is_applied() -> None:
+    exif, file = PIL.Image.Exif(), io.BytesIO()
+    exif[0x0112] = 6
+    PIL.Image.fromarray(NOISE).save(file, "PNG", exif=exif, icc_profile=bytes(128))
+    assert b"iCCP" in file.getvalue()
+    assert decode_image(file.getvalue()).pixels.shape == (60, 40, 3)
+
+
 @pytest.mark.parametrize("side", [(41, 1), (1, 41)])
 def test_sides_are_bounded(side: tuple[int, int]) -> None:
     picture = encoded(np.zeros((side[1], side[0], 3), np.uint8))
@@ -178,6 +245,34 @@ def test_comments_in_a_portable_pixmap_are_read_as_far_as_headers_go() -> None:
     with pytest.raises(InferenceError, match="Expected an encoded image"):
         image_size(b"P6\n2 3\n#" + b"a" * 20_000_000 + b"\n255\n" + bytes(18))
     assert time.perf_counter() - began < 0.5
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"P4 8#32000 \n 8 \n", b"P4\n8 8#32000\n ", b"P5 # a\n#b\n8#32000 255\n 8 255\n", b"Pf 8#x 30000 -1\n 8 -1\n"],
+)
+def test_a_comment_within_a_number_of_a_portable_pixmap_is_refused(header: bytes) -> None:
+    with pytest.raises(InferenceError, match="Expected an encoded image"):
+        image_size(header + bytes(32_000))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"P6 2 3 255\n", b"P6\n#a\n#b\r2 #c\n\t3\n255\n", b"P6 #\n2\n3 # height\n255\n"],
+    ids=["plain", "comments", "more"],
+)
+def test_comments_between_numbers_of_a_portable_pixmap_are_passed_over(header: bytes) -> None:
+    data = header + bytes(18)
+    assert image_size(data) == (2, 3)
+    assert decode_image(data).pixels.shape == (3, 2, 3)
+
+
+def test_exif_data_in_many_segments_are_read_once() -> None:
+    segment = b"\xff\xe1\xff\xffExif\0\0" + bytes(65_535 - 8)
+    data = jpeg()[:2] + segment * 300 + jpeg()[2:]
+    began = time.perf_counter()
+    assert upright_size(data, 60, 40) == (60, 40)
+    assert time.perf_counter() - began < 0.1
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -213,3 +308,15 @@ def test_a_turned_picture_is_shrunk_as_it_will_stand(orientation: int, seen: tup
     (image,) = read_images(tensor, PixelBudget(limits), "inputs[0]")
     assert asked == [seen]
     assert (image.width, image.height) == seen
+
+
+@pytest.mark.parametrize("length", [2**32 - 1, 2**31, 1000])
+def test_a_chunk_that_ends_behind_the_file_gets_no_room(length: int) -> None:
+    start = encoded(rectangle())[:33]
+    with pytest.raises(InferenceError, match="ends behind the file"):
+        decode_image(start + struct.pack(">I4s", length, b"IDAT") + b"a" * 60)
+
+
+def test_whatever_stands_behind_the_end_of_a_png_is_not_read() -> None:
+    check_chunks(encoded(rectangle()) + b"\xff" * 40)
+    check_chunks(b"no PNG")

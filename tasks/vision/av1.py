@@ -1,0 +1,184 @@
+"""How large the frames in an AVIF file are: its header may say anything, decoders scale what they find to that.
+
+The file is made of boxes (ISO/IEC 14496-12 and 23008-12), the frames of open bitstream units (AV1, 5.3 to 5.5).
+"""
+
+import struct
+from collections.abc import Iterator
+
+from tasks.exchange.error import invalid
+from tasks.vision.file_boxes import Span, boxes, boxes_under
+
+__all__ = ("av1_pixels",)
+
+_MOST_PARTS = 4096
+_SEQUENCE_HEADER = 1
+_HIGHEST_UNTIERED_LEVEL = 7
+_LONGEST_UVLC = 32
+_SAMPLE_TABLE = (b"moov", b"trak", b"mdia", b"minf", b"stbl")
+_LOCATED_SINCE = 2
+"""The version of an `infe` box from which on it tells a type."""
+
+
+def av1_pixels(data: bytes) -> int:
+    """Pixels of all frames that show the first picture of an AVIF file: its tiles, its alpha, its thumbnails.
+
+    Raises:
+        InferenceError: INVALID_REQUEST for a file of more parts than a decoder should follow.
+    """
+    found = 0
+    try:
+        for meta, end in boxes_under(data, (b"meta",)):
+            found += sum(_largest(item) for item in _items(data, (meta + 4, end)))
+        for table in boxes_under(data, _SAMPLE_TABLE):
+            begin = next(_first_offsets(data, table), None)
+            found += _largest(data[begin : begin + _first_size(data, table)]) if begin is not None else 0
+    except (struct.error, IndexError):
+        # What is cut short is left to the decoder.
+        return found
+    return found
+
+
+def _items(data: bytes, meta: Span) -> Iterator[bytes]:
+    """The bytes of each item of frames."""
+    frames = {number for inner in boxes_under(data, (b"iinf",), meta) for number in _frame_items(data, inner)}
+    inside = next(boxes_under(data, (b"idat",), meta), (0, 0))
+    room = 4 * len(data)
+    for begin, end in boxes_under(data, (b"iloc",), meta):
+        for number, own, spans in _locations(data[begin:end]):
+            if number not in frames:
+                continue
+            offset, limit = inside if own else (0, len(data))
+            parts = [data[offset + at : min(offset + at + length, limit) if length else limit] for at, length in spans]
+            room -= sum(map(len, parts))
+            if room < 0:
+                raise invalid("The image is an AVIF whose parts point to the same bytes again and again")
+            yield b"".join(parts)
+
+
+def _frame_items(data: bytes, iinf: Span) -> Iterator[int]:
+    begin, end = iinf
+    version = data[begin]
+    for kind, (at, _) in boxes(data, begin + (8 if version else 6), end):
+        if kind == b"infe" and data[at] >= _LOCATED_SINCE:
+            number, _, what = struct.unpack_from(">HH4s" if data[at] == _LOCATED_SINCE else ">IH4s", data, at + 4)
+            if what == b"av01":
+                yield number
+
+
+def _locations(iloc: bytes) -> Iterator[tuple[int, bool, list[Span]]]:
+    """Number of an item, whether it lies within the `meta` box, and offset and length of its pieces."""
+    version, sizes, more = iloc[0], iloc[4], iloc[5]
+    at, left = 6, _MOST_PARTS
+
+    def read(size: int) -> int:
+        nonlocal at
+        if at + size > len(iloc):
+            raise IndexError
+        at += size
+        return int.from_bytes(iloc[at - size : at], "big")
+
+    wide = 4 if version == 2 else 2
+    for _ in range(read(wide)):
+        number = read(wide)
+        own = bool(version and read(2) & 15)
+        read(2)
+        base = read(more >> 4)
+        spans: list[Span] = []
+        for _ in range(read(2)):
+            left -= 1
+            if left < 0:
+                raise invalid(f"The image is an AVIF of more than {_MOST_PARTS} parts")
+            read(more & 15 if version else 0)
+            offset = base + read(sizes >> 4)
+            spans.append((offset, read(sizes & 15)))
+        yield number, own, spans
+
+
+def _first_offsets(data: bytes, table: Span) -> Iterator[int]:
+    for kind, (at, _) in boxes(data, *table):
+        if kind in (b"stco", b"co64"):
+            yield struct.unpack_from(">I" if kind == b"stco" else ">Q", data, at + 8)[0]
+
+
+def _first_size(data: bytes, table: Span) -> int:
+    for at, _ in boxes_under(data, (b"stsz",), table):
+        same, _, first = struct.unpack_from(">III", data, at + 4)
+        return same or first
+    return len(data)
+
+
+def _largest(sample: bytes) -> int:
+    """Pixels of the largest frame that is announced in a sample."""
+    at = largest = 0
+    for _ in range(_MOST_PARTS):
+        if at >= len(sample) or sample[at] & 0x80:
+            return largest
+        kind, extended, sized = sample[at] >> 3 & 15, sample[at] >> 2 & 1, sample[at] >> 1 & 1
+        at += 1 + extended
+        length, at = _leb128(sample, at) if sized else (len(sample) - at, at)
+        if kind == _SEQUENCE_HEADER:
+            largest = max(largest, _announced(_Bits(sample[at : at + length])))
+        at += length
+    raise invalid(f"The image is an AVIF of more than {_MOST_PARTS} parts")
+
+
+def _leb128(sample: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for index in range(8):
+        byte = sample[at + index]
+        value |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            return value, at + index + 1
+    raise IndexError
+
+
+class _Bits:
+    def __init__(self, data: bytes) -> None:
+        self._value = int.from_bytes(data[:256], "big")
+        self._left = 8 * len(data[:256])
+
+    def __call__(self, count: int) -> int:
+        self._left -= count
+        if self._left < 0:
+            raise IndexError
+        return self._value >> self._left & (1 << count) - 1
+
+
+def _announced(read: _Bits) -> int:
+    """Pixels of the largest frame by a sequence header (5.5.1)."""
+    read(4)
+    if read(1):
+        read(5)
+    else:
+        _pass_over_timing(read)
+    across, down = read(4) + 1, read(4) + 1
+    return (read(across) + 1) * (read(down) + 1)
+
+
+def _pass_over_timing(read: _Bits) -> None:
+    delay = 0
+    if read(1):
+        read(64)
+        if read(1):
+            _pass_over_uvlc(read)
+        if read(1):
+            delay = read(5) + 1
+            read(42)
+    delayed = read(1)
+    for _ in range(read(5) + 1):
+        read(12)
+        if read(5) > _HIGHEST_UNTIERED_LEVEL:
+            read(1)
+        if delay and read(1):
+            read(2 * delay + 1)
+        if delayed and read(1):
+            read(4)
+
+
+def _pass_over_uvlc(read: _Bits) -> None:
+    zeros = 0
+    while not read(1):
+        zeros += 1
+    if zeros < _LONGEST_UVLC:
+        read(zeros)
