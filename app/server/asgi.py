@@ -21,7 +21,7 @@ from app.server.dispatch import handlers
 from app.server.errors import ErrorHandlers, routing_errors
 from app.server.head import AnsweringHead
 from app.server.inferences import Inferences
-from app.server.openapi import describe_service
+from app.server.openapi import OWN_OPERATIONS, describe_service
 from app.server.page.page import EVENTS_PATH, Page
 
 __all__ = ("create_app", "create_listener_app")
@@ -109,7 +109,9 @@ def create_app(
 
     @get(["/schema", "/schema/openapi.json"], sync_to_thread=True, opt=needs("read"))
     def show_schema() -> dict[str, Any]:
-        return describe_service({each: each.endpoints(engine) for each in (*protocols, *listeners)}, listeners)
+        told = {each.name: each.endpoints(engine) for each in (*protocols, *listeners)}
+        own = [*OWN_OPERATIONS, *(inferences.operations if inferences else ())]
+        return describe_service({**told, "charioteer": own}, listeners, secured=access.asks)
 
     served = [*handlers(protocols, engine, access), alive, show_metrics, show_schema, *(page.handlers if page else ())]
     served += inferences.handlers if inferences else ()

@@ -38,7 +38,7 @@ def without_cross_site(app: ASGIApp, *, local: bool = False, origins: Collection
     Args:
         app: what is asked otherwise.
         local: whether browsers have no reason to come by a name that is not this machine's.
-        origins: whose pages may ask all the same, as browsers write them.
+        origins: whose pages may ask all the same, as browsers write them, though not with somebody's password.
     """
     welcome = {each.encode() for each in origins}
     refused = (_answer(_MESSAGE), _answer(_REBOUND))
@@ -46,7 +46,7 @@ def without_cross_site(app: ASGIApp, *, local: bool = False, origins: Collection
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and (local or scope["method"] not in _SAFE):
             headers = dict(scope["headers"])
-            listed = headers.get(b"origin") in welcome
+            listed = headers.get(b"origin") in welcome and not _shows_password(headers)
             cross_site = scope["method"] not in _SAFE and not listed and _is_foreign(headers)
             if cross_site or (local and _is_rebound(scope["path"], headers)):
                 start, body = refused[0 if cross_site else 1]
@@ -78,6 +78,11 @@ def _is_foreign(headers: Headers) -> bool:
     # A proxy may have put its own name into Host. In a simple request, no page can set the other header.
     names = (headers.get(b"host", b""), headers.get(b"x-forwarded-host", b"").partition(b",")[0])
     return _bare(origin.partition(b"://")[2]) not in {_bare(each) for each in names if each}
+
+
+def _shows_password(headers: Headers) -> bool:
+    """Whether it comes with a password, which browsers keep and send along: a page that may ask shows a key itself."""
+    return headers.get(b"authorization", b"").strip()[:5].lower() == b"basic"
 
 
 def _is_rebound(path: str, headers: Headers) -> bool:

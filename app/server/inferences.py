@@ -1,14 +1,14 @@
 """Recorded inferences over HTTP: pages of them, one, and its picture."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
 
-from app.protocols.protocol import HttpRequest
+from app.protocols.protocol import HttpRequest, Operation, QueryParameter
 from app.protocols.status import http_status
 from app.recording.query import QueryText, read_cursor, read_query
 from app.server.access.http import needs
@@ -23,23 +23,41 @@ __all__ = ("Inferences",)
 _PATH = "/inferences"
 _MOST = 500
 _USUAL = 50
-_TEXTS = (
-    "since",
-    "until",
-    "model",
-    "protocol",
-    "task-type",
-    "request-id",
-    "base-id",
-    "label",
-    "error",
-    "digest",
-    "near",
-    "box",
-    "polygon",
-)
-_SCORES = ("min-score", "max-score")
+_TEXTS = {
+    "since": "from this moment on: 2026-11-05, 2026-11-05T12:30:00Z, or how long ago, such as 2h or 7d",
+    "until": "before this moment",
+    "model": "of this model",
+    "protocol": "over this protocol",
+    "task-type": "of models of this task type",
+    "request-id": "of this request",
+    "base-id": "of this base id of Chariot's",
+    "label": "in which this label was found",
+    "error": "that failed so; any for whatever failed, none for what did not",
+    "digest": "of the picture with this SHA-256",
+    "near": "taken near: latitude,longitude,kilometres",
+    "box": "taken within: south,west,north,east",
+    "polygon": "taken within: lat,lon lat,lon ..., or GeoJSON",
+}
+_SCORES = {"min-score": "found with this score or a better one", "max-score": "found with this score or none better"}
 _PAGING = ("limit", "after")
+_PARAMETERS = (
+    *(QueryParameter(name=name, summary=f"Those {summary}") for name, summary in _TEXTS.items()),
+    *(
+        QueryParameter(name=name, summary=f"Those {summary}", schema={"type": "number", "minimum": 0, "maximum": 1})
+        for name, summary in _SCORES.items()
+    ),
+    QueryParameter(
+        name="where",
+        summary='Those whose metadata are so, such as camera = "north" and altitude > 100',
+        schema={"type": "array", "items": {"type": "string"}},
+    ),
+    QueryParameter(
+        name="limit",
+        summary="So many at most",
+        schema={"type": "integer", "minimum": 1, "maximum": _MOST, "default": _USUAL},
+    ),
+    QueryParameter(name="after", summary="Those behind this place: what next was in the page before"),
+)
 
 # What a sender sent is shown as a picture, and as nothing else.
 _PICTURE_HEADERS = {
@@ -92,6 +110,26 @@ class Inferences:
             return self._answer(lambda reader: _picture(reader, request.path_params["id"]))
 
         return [show_page, show_one, show_picture]
+
+    @property
+    def operations(self) -> Sequence[Operation]:
+        """The same, described."""
+        from app.recording.inference import RecordedInference
+
+        page = msgspec.defstruct("InferencePage", [("inferences", list[RecordedInference]), ("next", str | None)])
+        one, both = f"{_PATH}/{{id:str}}", (400, 404)
+        summary = "Recorded inferences, the newest first"
+        return (
+            _operation(path=_PATH, summary=summary, query=_PARAMETERS, answer=page, failures=both),
+            _operation(path=one, summary="One recorded inference", answer=RecordedInference, failures=both),
+            _operation(
+                path=f"{one}/image",
+                summary="The picture of one recorded inference",
+                answer=bytes,
+                media_types=_MEDIA_TYPES,
+                failures=both,
+            ),
+        )
 
     def close(self) -> None:
         """Let go of the store."""
@@ -182,6 +220,13 @@ _STARTS = {
     b"GIF8": "image/gif",
     b"BM": "image/bmp",
 }
+
+
+_MEDIA_TYPES = (*_STARTS.values(), "image/webp", "image/avif", "application/octet-stream")
+
+
+def _operation(**said: Any) -> Operation:
+    return Operation(method="GET", permission="read", **said)
 
 
 def _missing(name: str) -> Response[bytes]:

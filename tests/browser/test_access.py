@@ -1,5 +1,7 @@
 """The page of a server that asks who comes: the browser asks its user once, and shows the key with all it sends."""
 
+import shutil
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +11,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from app.server.access.key_file import add_key
 from app.server.access.keys import Key
+from tests.browser.test_request_view import choose, pasted, run_python, run_shell
+from tests.clients.environments import python_with
 from tests.server_process import ROOT, ServerProcess, serving
 
 KEYS = {"key-of-the-owner": ("infer", "read", "admin"), "key-of-the-screen": ("infer", "read")}
@@ -58,6 +62,22 @@ def test_who_may_not_load_has_no_buttons(browser: Browser, server: ServerProcess
         expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
         expect(page.get_by_role("button", name="Load again detector")).to_have_count(0)
         assert set(refused) <= {f"{server.address}/"}
+
+
+def test_what_is_pasted_takes_the_key_of_whoever_pastes_it(
+    browser: Browser, server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(ROOT / "fixtures/images/scene.jpg", tmp_path)
+    monkeypatch.setenv("API_KEY", "key-of-the-screen")
+    with shown(browser, f"{server.address}/#request?model=detector&sample=scene.jpg", "key-of-the-owner") as (page, _):
+        for protocol in ("chariot", "grps", "tfs", "grpc"):
+            choose(page, protocol)
+            command, program = pasted(page, "curl") if protocol != "grpc" else "", pasted(page, "Python")
+            assert "key-of" not in command + program
+            if command:
+                assert "yellow circle" in run_shell(command, tmp_path)
+            python = python_with("tritonclient") if protocol == "grpc" else sys.executable
+            assert "yellow circle" in run_python(program, tmp_path, python)
 
 
 def test_without_a_key_there_is_no_page(browser: Browser, server: ServerProcess) -> None:

@@ -166,7 +166,9 @@ def test_a_server_that_is_gone_is_a_sentence(browser: Browser, tmp_path: Path) -
         page.screenshot(path=tmp_path / "gone.png")
 
 
-@pytest.mark.parametrize("options", [("--no-page-admin",), ("--host", "0.0.0.0", "--insecure", "--page")], ids=["off", "elsewhere"])
+@pytest.mark.parametrize(
+    "options", [("--no-page-admin",), ("--host", "0.0.0.0", "--insecure", "--page")], ids=["off", "elsewhere"]
+)
 def test_who_may_not_has_no_buttons(browser: Browser, options: tuple[str, ...]) -> None:
     with (
         serving("--model", str(MODELS / "half_plus_two"), *options) as process,

@@ -1,5 +1,6 @@
 """The service does what it says of itself at /schema."""
 
+from collections.abc import Iterator
 from itertools import cycle
 from typing import Any
 
@@ -7,9 +8,17 @@ import pytest
 import schemathesis
 import schemathesis.checks
 from hypothesis import HealthCheck, settings
+from prometheus_client import CollectorRegistry
 
+from app.recording.address import read_address
+from app.recording.query_reader import Reader
+from app.recording.sqlite_store import SqliteStore
+from app.server.asgi import create_app
+from app.server.inferences import Inferences
+from tests.app.recording.kept import EVERYTHING, NAMES
 from tests.chariot import Client
 from tests.conftest import build_app
+from tests.grpc_server import MAX_REQUEST_BYTES, built
 
 APP = build_app(("classifier", "detector", "teller"), "chariot-v2-kserve")
 SCHEMA: Any = schemathesis.openapi.from_asgi("/schema", APP)
@@ -39,6 +48,40 @@ def test_every_endpoint_answers_as_it_is_described(case: Any) -> None:
     # What is not implemented is no fault of the server's: KServe says so of a model that has no explainer.
     checks = [each for each in CHECKS if response.status_code != 501 or each is not LIBRARY.not_a_server_error]
     case.validate_response(response, checks=checks)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The description of recordings, over a store of some."""
+    folder = tmp_path_factory.mktemp("recorded")
+    store = SqliteStore(folder / "store.db")
+    store.open()
+    store.write(EVERYTHING)
+    store.close()
+    inferences = Inferences(lambda: Reader(read_address(str(folder / "store.db")), folder))
+    app = create_app(built(("detector",)), [], CollectorRegistry(), MAX_REQUEST_BYTES, inferences=inferences)
+    yield schemathesis.openapi.from_asgi("/schema", app)
+    inferences.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "parts", "query"),
+    [
+        ("/inferences", {}, {}),
+        ("/inferences", {}, {"limit": 1, "label": "car", "min-score": 0.5, "where": ["frame = 3"]}),
+        ("/inferences", {}, {"limit": 501}),
+        ("/inferences", {}, {"box": "1"}),
+        *(("/inferences/{id}", {"id": each}, {}) for each in [*NAMES, "nothing"]),
+        ("/inferences/{id}/image", {"id": "unsure"}, {}),
+        ("/", {}, {}),
+        ("/metrics", {}, {}),
+    ],
+)
+def test_recordings_are_as_they_are_described(
+    recorded: Any, path: str, parts: dict[str, str], query: dict[str, Any]
+) -> None:
+    case = recorded[path]["GET"].Case(path_parameters=parts, query=query)
+    case.validate_response(case.call(), checks=CHECKS)
 
 
 @pytest.mark.parametrize("path", ["/schema", "/schema/openapi.json"])

@@ -37,6 +37,8 @@ def test_the_choice_of_models_is_apart_from_the_rest() -> None:
         ({"replicas": 2}, "argument: Object contains unknown field `replicas`; known are"),
         ({"score_threshold": 2}, "argument: Expected `float` <= 1.0 - at `$.score_threshold`"),
         ({"multiplexed": -1}, "argument: Expected `int` >= 0 - at `$.multiplexed`"),
+        ({"settings": {"portt": 1}}, "settings.portt: Expected one of api_keys, "),
+        ({"settings": {"tls_client_ca": "ca.pem"}}, "settings.tls_client_ca: Ray's own proxy takes the connections"),
         ({"ingress": "many"}, "argument: Expected `object`, got `str` - at `$.ingress`"),
     ],
 )

@@ -67,6 +67,9 @@ def many_models_share_a_deployment_and_every_protocol_answers(ray: Ray) -> None:
     assert refused.status_code == 400
     unknown = httpx.post(f"{ray.address}/v2/models/none/infer", json=NUMBERS, timeout=60)
     assert unknown.status_code == 404
+    # Of a browser that another site's page has send it.
+    foreign = {"Origin": "https://evil.example", "Content-Type": "text/plain"}
+    assert httpx.post(f"{ray.address}/grps/v1/health/online", headers=foreign, timeout=60).status_code == 403
 
 
 def another_threshold_and_another_model_are_taken_up_without_a_pause(ray: Ray, folder: Path) -> None:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from litestar import Litestar
+from litestar.types import ASGIApp
 
 from app.assembly.models import sources
 from app.assembly.ray_serve.options import RayOptions, model_options, read_choice, server_settings
@@ -15,6 +15,8 @@ from app.engine.reasons import without_paths
 from app.engine.registry import ModelState, Registration, Registry
 from app.engine.repository import Repository
 from app.engine.servable import Servable
+from app.server.access.exposure import cors_origins
+from app.server.cross_site import without_cross_site
 from app.server.log_output import configure_logging
 from app.server.tuning import tune_process
 from app.settings.model import ModelError, ModelSource
@@ -41,6 +43,7 @@ class Ingress:
         settings = server_settings(options.settings)
         configure_logging(settings.log_format)
         self._options = options
+        self._origins = cors_origins(settings)
         self._handles = handles
         self._sources: Sequence[ModelSource] = ()
         self._turn = asyncio.Lock()
@@ -49,8 +52,8 @@ class Ingress:
         # What clients load by the repository's paths comes from the replicas as well.
         self._service.engine.repository = Repository(registry, lambda: self._sources, self._load)
 
-    def __serve_build_asgi_app__(self) -> Litestar:
-        return self._service.app
+    def __serve_build_asgi_app__(self) -> ASGIApp:
+        return without_cross_site(self._service.app, origins=self._origins)
 
     async def reconfigure(self, user_config: Mapping[str, object]) -> None:
         """Serve what `user_config` names. A model that changed goes on answering as it was until the new one is loaded.

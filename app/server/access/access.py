@@ -74,9 +74,20 @@ class Access:
         Raises:
             AccessError: UNAUTHENTICATED, PERMISSION_DENIED, or OVERLOADED. It has been counted and logged.
         """
-        identity = None
         try:
-            identity = self.identify(headers)
+            return self.judge(headers, permission, charged=charged)
+        except AccessError as error:
+            self.tell(error, headers, what=what, address=address)
+            raise
+
+    def judge(self, headers: Sequence[tuple[str, str]], permission: Permission, *, charged: bool = True) -> Identity:
+        """As `admit`, but what is refused is neither counted nor logged: `tell` has to follow.
+
+        Raises:
+            AccessError: UNAUTHENTICATED, PERMISSION_DENIED, or OVERLOADED.
+        """
+        identity = self.identify(headers)
+        try:
             if permission not in identity.permissions:
                 has = ", ".join(each for each in PERMISSIONS if each in identity.permissions) or "none"
                 message = f"This needs the permission {permission}; {identity.name} has {has}"
@@ -84,11 +95,21 @@ class Access:
             if charged and permission in _CHARGED:
                 self._rates.charge(identity)
         except AccessError as error:
-            error.client = identity.name if identity else ""
-            request_id = given_id(dict(headers).get(REQUEST_ID_HEADER)) or ""
-            self._refusals.tell(error, what=what, address=address, request_id=request_id)
+            error.client = identity.name
             raise
         return identity
+
+    def tell(self, error: AccessError, headers: Sequence[tuple[str, str]], *, what: str, address: str) -> None:
+        """Count and log a refusal.
+
+        Args:
+            error: why; it knows afterwards whether it was logged.
+            headers: of the request, or gRPC's metadata.
+            what: was asked for.
+            address: where it came from.
+        """
+        request_id = given_id(dict(headers).get(REQUEST_ID_HEADER)) or ""
+        self._refusals.tell(error, what=what, address=address, request_id=request_id)
 
     def identify(self, headers: Sequence[tuple[str, str]]) -> Identity:
         """Who sends `headers`.

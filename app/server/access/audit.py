@@ -7,6 +7,7 @@ from litestar.types import Message, Scope
 
 from app.engine.ids import request_id as made_request_id
 from app.protocols.caller import CLIENT, REQUEST_ID_HEADER, address_of, given_request_id, return_header, returned_header
+from tasks.exchange.error import shortened
 
 __all__ = ("ANONYMOUS", "audit", "audit_response", "is_administration", "is_one_of_too_many")
 
@@ -16,6 +17,8 @@ ANONYMOUS = "anonymous"
 _MARK = "charioteer_administration"
 _REFUSED = frozenset({401, 403, 429})
 _LEAST_ERROR = 400
+_LONGEST = 200
+"""Characters of what a sender wrote: a path may be one long name."""
 
 
 def audit(
@@ -36,12 +39,12 @@ def audit(
     log.info(
         "audit",
         action=action,
-        model=model,
+        model=shortened(model, _LONGEST),
         outcome=outcome,
         status=status,
         client=client or ANONYMOUS,
         address=address,
-        request_id=request_id,
+        request_id=shortened(request_id, _LONGEST),
     )
 
 

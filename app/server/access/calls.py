@@ -66,9 +66,9 @@ class CallAccess(grpc.aio.ServerInterceptor):
             return handler
         metadata = _texts(handler_call_details.invocation_metadata)
         try:
-            identity = self._access.admit(metadata, permission, what=method)
+            identity = self._access.judge(metadata, permission)
         except AccessError as error:
-            return self._refusing(method, permission, error)
+            return self._refusing(method, permission, error, metadata)
         CLIENT.set(identity.name)
         return self._metered(handler, metadata, permission, method) if handler.request_streaming else handler
 
@@ -78,17 +78,18 @@ class CallAccess(grpc.aio.ServerInterceptor):
         if inner is None:
             return handler
 
-        async def counted(requests: AsyncIterable[Any]) -> AsyncGenerator[Any]:
+        async def counted(requests: AsyncIterable[Any], address: str) -> AsyncGenerator[Any]:
             first = True
             async for each in requests:
                 if not first:
-                    self._access.admit(metadata, permission, what=method)
+                    self._access.admit(metadata, permission, what=method, address=address)
                 first = False
                 yield each
 
         async def answer(requests: AsyncIterable[Any], context: Call) -> AsyncGenerator[Any]:
             try:
-                async with aclosing(counted(requests)) as read, aclosing(inner(read, context)) as answers:
+                address = address_of_call(context)
+                async with aclosing(counted(requests, address)) as read, aclosing(inner(read, context)) as answers:
                     async for each in answers:
                         yield each
             except AccessError as error:
@@ -102,10 +103,14 @@ class CallAccess(grpc.aio.ServerInterceptor):
         )
         return made
 
-    def _refusing(self, method: str, permission: Permission, error: AccessError) -> Handler:
+    def _refusing(
+        self, method: str, permission: Permission, error: AccessError, metadata: Sequence[tuple[str, str]]
+    ) -> Handler:
         """Answers any call with `error`. Told apart from others by how it reads: only when it wants to."""
 
         async def refuse(requests: AsyncIterable[bytes], context: Call) -> AsyncGenerator[bytes]:
+            # Not before: only here it is known where the call comes from.
+            self._access.tell(error, metadata, what=method, address=address_of_call(context))
             if permission == "admin" and (error.client or error.logged):
                 await self._write_down(method, requests, context, error)
             await _abort(context, error)

@@ -78,21 +78,18 @@ class HttpAccess:
             return
         if permission == "admin":
             is_administration(scope)
-            if _may_be_a_picture(scope):
-                message = "This is not changed by what a page of another site can have a browser get; send it with POST"
-                raise AccessError(ErrorKind.PERMISSION_DENIED, "permission", message)
-        if self._access is None:
-            return
+        if self._access is not None:
+            self._let_in(self._access, scope, permission, charged)
+        # Only then: what is refused to somebody who is not known is written down seldom.
+        if permission == "admin" and _may_be_a_picture(scope):
+            message = "This is not changed by what a page of another site can have a browser get; send it with POST"
+            raise AccessError(ErrorKind.PERMISSION_DENIED, "permission", message)
+
+    def _let_in(self, access: Access, scope: Scope, permission: Permission, charged: bool) -> None:
         plain: Any = scope
         what = f"{plain.get('method', '')} {scope['path']}"
         try:
-            identity = self._access.admit(
-                _shown(scope),
-                permission,
-                what=what,
-                address=address_of(scope),
-                charged=charged,
-            )
+            identity = access.admit(_shown(scope), permission, what=what, address=address_of(scope), charged=charged)
         except AccessError as error:
             CLIENT.set(error.client)
             if not error.client and not error.logged:
@@ -101,6 +98,11 @@ class HttpAccess:
             raise
         CLIENT.set(identity.name)
         scope["state"][_IDENTITY] = identity
+
+    @property
+    def asks(self) -> bool:
+        """Whether callers have to show who they are."""
+        return self._access is not None
 
     def allows(self, scope: Scope, permission: Permission) -> bool:
         """Whether who sent a request may have `permission` as well."""

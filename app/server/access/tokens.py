@@ -143,7 +143,7 @@ class Tokens:
     def _read(self, token: str) -> Mapping[str, Any]:
         try:
             key = self._key_of(jwt.get_unverified_header(token))
-            return jwt.decode(
+            claims = jwt.decode(
                 token,
                 key.key,
                 algorithms=list(key.algorithms),
@@ -152,6 +152,10 @@ class Tokens:
                 leeway=_LEEWAY,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
+            if not claims["sub"]:
+                # Whoever has none would be one caller.
+                raise _not_taken("its sub is empty")
+            return claims
         except AccessError:
             raise
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:

@@ -83,19 +83,24 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         ports: of what listens beside the main port, by name; None for what does not.
         samples: pictures to try a model with.
         models: every version of every model, by name, the latest version first.
+        asks: whether callers have to show a key.
     """
 
     version: str
+    asks: bool
     chariot_protocol: str
     ports: Mapping[str, int | None]
     samples: Sequence[Sample]
     models: Sequence[Entry]
 
 
-def make_catalogue(registry: Registry, chariot_protocol: str, ports: Mapping[str, int | None]) -> Catalogue:
+def make_catalogue(
+    registry: Registry, chariot_protocol: str, ports: Mapping[str, int | None], *, asks: bool = False
+) -> Catalogue:
     """What is known now."""
     return Catalogue(
         version=__version__,
+        asks=asks,
         chariot_protocol=chariot_protocol,
         ports=ports,
         samples=samples(),

@@ -62,6 +62,7 @@ class Page:
         self._engine = engine
         self._chariot_protocol = chariot_protocol
         self._whole = whole
+        self._access = access or HttpAccess(None)
         self._control = Control(engine.repository, admin, access)
         self._files = read_files()
         self._drift = drift
@@ -115,7 +116,9 @@ class Page:
 
         @get("/page/models.json", sync_to_thread=True, opt=needs("read"))
         def show_catalogue() -> Response[bytes]:
-            found = make_catalogue(self._engine.registry, self._chariot_protocol, self.reach.ports)
+            found = make_catalogue(
+                self._engine.registry, self._chariot_protocol, self.reach.ports, asks=self._access.asks
+            )
             return Response(msgspec.json.encode(found), media_type="application/json", headers=HEADERS)
 
         @get("/page/samples/{name:str}", sync_to_thread=True, opt=needs("read"))

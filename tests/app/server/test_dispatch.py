@@ -62,7 +62,10 @@ def test_a_path_is_served_by_its_verb() -> None:
             assert refused.status_code == 404
             assert refused.text == "Expected the name of a model and :drive or :park behind it"
         described = client.get("/schema").json()["paths"]
-        assert set(described) == {"/v1/things/{target}:drive", "/v1/things/{target}:park"}
+        assert {each for each in described if "things" in each} == {
+            "/v1/things/{target}:drive",
+            "/v1/things/{target}:park",
+        }
 
 
 def test_two_protocols_with_one_path_and_verb_are_refused_by_name() -> None:

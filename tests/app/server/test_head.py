@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
-from litestar import Litestar
+from litestar import Litestar, get
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
 from app.protocols import LISTENERS, protocols_beside
 from app.server.asgi import create_app, create_listener_app
+from app.server.head import AnsweringHead
 from tests.conformance.served import ECHOES
 from tests.grpc_server import built
 
@@ -55,12 +56,21 @@ def test_readiness_that_is_off_is_off_for_head_too() -> None:
         assert client.head("/health").status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/inferences", "/page/events"])
-def test_what_may_never_end_is_not_begun(client: TestClient[Litestar], path: str) -> None:
-    assert client.head(path).status_code in (404, 405)
+@pytest.mark.parametrize("path", ["/inferences", "//inferences", "/page/events", "//page/events", "/page//events"])
+def test_what_may_never_end_is_not_begun(path: str) -> None:
+    @get(["/inferences", "/page/events", "/metrics"], sync_to_thread=False)
+    def answer() -> str:
+        return "begun"
+
+    with TestClient(AnsweringHead([answer], openapi_config=None)) as client:
+        assert client.get(f"http://testserver.local{path}").text == "begun"
+        assert client.head(f"http://testserver.local{path}").status_code == 405
+        assert client.head("http://testserver.local//metrics").status_code == 200
 
 
-def test_a_protocol_on_a_port_of_its_own_answers_head() -> None:
+def test_a_protocol_on_a_port_of_its_own_says_itself_what_becomes_of_head() -> None:
     with TestClient(create_listener_app(built((MODEL,)), LISTENERS[0], 2**20)) as client:
+        assert client.get(f"/v1/models/{MODEL}").status_code == 200
+        # As TensorFlow Serving does.
         answered = client.head(f"/v1/models/{MODEL}")
-        assert (answered.status_code, answered.content) == (200, b"")
+        assert (answered.status_code, answered.content) == (400, b"")

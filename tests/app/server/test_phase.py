@@ -25,7 +25,16 @@ def ends(where: str, moved: Callable[[float], int] = lambda _: 0, settings: Tran
 
 @pytest.mark.parametrize(
     ("where", "seconds"),
-    [("silent", 10), ("headers", 10), ("unread", 10), ("body", 30), ("answer", 20), ("idle", 75), ("lingering", 2)],
+    [
+        ("silent", 75),
+        ("headers", 10),
+        ("body", 30),
+        ("unread", 30),
+        ("answer", 20),
+        ("idle", 75),
+        ("lingering", 2),
+        ("closing", 1),
+    ],
 )
 def test_every_phase_ends(where: str, seconds: float) -> None:
     assert ends(where) == seconds
@@ -35,7 +44,7 @@ def test_the_servers_own_turn_has_no_end() -> None:
     assert ends("") == 10_000
 
 
-@pytest.mark.parametrize(("where", "window"), [("body", 30), ("answer", 20)])
+@pytest.mark.parametrize(("where", "window"), [("body", 30), ("unread", 30), ("answer", 20)])
 def test_bytes_have_to_come_at_the_lowest_rate(where: str, window: int) -> None:
     assert ends(where, lambda now: round(100 * now)) == 10_000
     assert ends(where, lambda now: round(99 * now)) == window

@@ -2,13 +2,17 @@
 
 import logging
 import ssl
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic
+from typing import Any
 
 import pytest
+import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -121,6 +125,54 @@ def test_a_large_body_and_a_large_answer_go_through(server: Served, authority: A
         while piece := connection.recv(1_000_000):
             received += len(piece)
     assert received > 67_000_000
+
+
+def test_who_never_says_goodbye_is_not_waited_for(files: tuple[Path, Path], authority: Authority) -> None:
+    settings = TransportSettings(keep_alive_timeout=0.5)
+    with served(settings, Certificates(*files)) as server, secured(server, authority.context()) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert connection.recv(65536)
+        began = monotonic()
+        while server.counted("charioteer_connections"):
+            pass
+        assert monotonic() - began < 15
+        assert server.counted("charioteer_connections_ended_total", reason="idle") == 1
+
+
+def test_who_is_connected_does_not_keep_a_server_that_stops(files: tuple[Path, Path], authority: Authority) -> None:
+    with served(None, Certificates(*files)) as server, secured(server, authority.context()) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert connection.recv(65536)
+        began = monotonic()
+        server.stop()
+        while server.counted("charioteer_connections"):
+            pass
+        assert monotonic() - began < 15
+
+
+class Impatient(uvloop.Loop):
+    """Gives whoever is to agree that TLS is over a second, where the original gives 30."""
+
+    async def connect_accepted_socket(
+        self, *args: Any, ssl_shutdown_timeout: float | None = None, **options: Any
+    ) -> Any:
+        patience = 1.0 if ssl_shutdown_timeout is None else ssl_shutdown_timeout
+        return await super().connect_accepted_socket(*args, ssl_shutdown_timeout=patience, **options)
+
+
+@pytest.mark.slow
+def test_the_end_of_a_large_answer_is_waited_for(files: tuple[Path, Path], authority: Authority) -> None:
+    with (
+        served(None, Certificates(*files), loop=Impatient) as server,
+        secured(server, authority.context()) as connection,
+    ):
+        connection.sendall(b"GET /much HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        received, pause = 0, threading.Event()
+        while piece := connection.recv(65536):
+            received += len(piece)
+            if received < 1_000_000:
+                pause.wait(0.05)
+    assert received > 64_000_000
 
 
 def test_certificates_are_demanded_where_an_authority_of_clients_is_named(

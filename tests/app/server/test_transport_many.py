@@ -4,6 +4,7 @@ import re
 import socket
 import sys
 from contextlib import ExitStack, closing
+from http.client import HTTPSConnection
 from pathlib import Path
 from time import perf_counter
 
@@ -11,6 +12,7 @@ import httpx
 import pytest
 
 from app.server.connections import raise_file_limit
+from tests.authority import Authority
 from tests.chariot import image_input
 from tests.server_process import serving
 
@@ -20,6 +22,10 @@ _MOST = 10_000
 _OTHER_FILES = 1024
 _OWN = 10
 _KILOBYTES_EACH = 32
+_OVER_TLS = 200
+_KILOBYTES_OVER_TLS = 200
+_MOST_KILOBYTES_OVER_TLS = 1500
+_MUCH = 600_000
 _REQUEST = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
@@ -49,6 +55,33 @@ def test_ten_thousand_idle_connections_cost_little_and_keep_nobody_waiting() -> 
         assert each_kilobytes < _KILOBYTES_EACH
         assert among < 10 * alone + 100
         assert server.stop() == 0
+
+
+def test_what_a_connection_over_tls_keeps_is_bounded(tmp_path: Path) -> None:
+    """Its buffers grow to the largest piece that came at once, and stay. The figures are printed."""
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("server")
+    options = ("--no-grpc", "--no-tensorflow-serving", "--tls-cert", str(cert), "--tls-key", str(key))
+    context = authority.context()
+    with serving(*options) as server, ExitStack() as kept:
+        port = int(server.address.rpartition(":")[2])
+        before = _resident(server.process.pid)
+        connections = [
+            kept.enter_context(closing(HTTPSConnection("127.0.0.1", port, timeout=60, context=context)))
+            for _ in range(_OVER_TLS)
+        ]
+        each_kilobytes: list[float] = []
+        for body in (b"", b" " * _MUCH):
+            for each in connections:
+                each.request("POST", "/absent", body)
+                response = each.getresponse()
+                response.read()
+                assert response.status == 404
+            each_kilobytes.append((_resident(server.process.pid) - before) / _OVER_TLS)
+        idle, most = each_kilobytes
+        sys.stdout.write(f"{_OVER_TLS} connections over TLS of {idle:.0f} kB, of {most:.0f} kB behind much\n")
+        assert idle < _KILOBYTES_OVER_TLS
+        assert most < _MOST_KILOBYTES_OVER_TLS
 
 
 def _milliseconds(http: httpx.Client) -> float:

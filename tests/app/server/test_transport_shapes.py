@@ -95,6 +95,12 @@ def test_a_target_that_is_a_host_alone_has_the_root_as_its_path(server: Served) 
     assert (body["path"], body["headers"]["host"]) == ("/", "b")
 
 
+@pytest.mark.parametrize(("target", "host"), [(b"http://[::1]:8/x", "[::1]:8"), (b"http://[::1]/x", "[::1]")])
+def test_a_target_in_absolute_form_may_have_an_address_of_ipv6(server: Served, target: bytes, host: str) -> None:
+    sent = b"GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % target
+    assert answers(server.exchange(sent))[0][1]["headers"]["host"] == host
+
+
 def test_http_1_0_needs_no_host(server: Served) -> None:
     assert answers(server.exchange(b"GET / HTTP/1.0\r\n\r\n"))[0][0] == 200
 

@@ -96,6 +96,25 @@ def test_who_takes_an_answer_as_fast_as_it_may_gets_all_of_it(server: Served) ->
     assert received > 64_000_000
 
 
+def test_who_was_answered_early_may_send_the_rest_as_any_body(server: Served) -> None:
+    pause = threading.Event()
+    with closing(server.connect()) as connection:
+        connection.sendall(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 600000\r\n\r\n")
+        for _ in range(30):
+            connection.sendall(b"x" * 20_000)
+            pause.wait(0.1)
+        connection.sendall(GET + b"Connection: close\r\n\r\n")
+        assert [status for status, _ in answers(everything(connection))] == [200, 200]
+
+
+def test_who_connects_ahead_is_kept_as_who_has_asked_already() -> None:
+    settings = TransportSettings(header_timeout=0.5)
+    with served(settings) as server, closing(server.connect()) as connection:
+        assert not server.left.wait(3)
+        connection.sendall(GET + b"Connection: close\r\n\r\n")
+        assert answers(everything(connection))[0][0] == 200
+
+
 def test_a_server_that_is_busy_keeps_who_waits() -> None:
     with served(SETTINGS) as server, closing(server.connect()) as connection:
         connection.sendall(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")

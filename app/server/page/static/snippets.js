@@ -2,6 +2,9 @@
 
 import { Picture, addressOf, bodyText } from "./protocols.js";
 
+// Where the server asks who comes, the key is with whoever pastes this; the page has none to give away.
+const KEY = "API_KEY";
+
 // What a terminal would act on, what ends a line and so a here-document, and what turns the order of what is read.
 const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
@@ -22,6 +25,7 @@ function fileOf(name) {
 export function curl(written, { root, catalogue, data }) {
   const url = quoted(addressOf(written, root, catalogue));
   const headers = Object.entries(written.headers).map(([name, value]) => `-H ${quoted(`${name}: ${value}`)}`);
+  if (catalogue.asks) headers.push(`-H "X-API-Key: $${KEY}"`);
   const command = [`curl -s ${url}`, ...headers].join(" \\\n  ");
   if (written.raw !== null) return `${command} \\\n  --data-binary @- < ${quoted(fileOf(data[written.raw].name))}`;
   const picture = (index) => `$(base64 < ${quoted(fileOf(data[index].name))} | tr -d '\\n')`;
@@ -35,12 +39,16 @@ export function python(written, { root, catalogue, data }) {
   if (written.port === "grpc") return pythonGrpc(written, { root, catalogue, data });
   const url = addressOf(written, root, catalogue);
   const headers = literal(written.headers, data, 0);
+  const system = catalogue.asks ? ["import os"] : [];
+  const shown = catalogue.asks ? [`request.add_header("X-API-Key", os.environ["${KEY}"])`] : [];
   if (written.raw !== null) {
     return [
+      ...system,
       "from urllib.request import Request, urlopen",
       "",
       `body = open(${string(data[written.raw].name)}, "rb").read()`,
       `request = Request(${string(url)}, body, ${headers})`,
+      ...shown,
       "print(urlopen(request).read().decode())",
     ].join("\n");
   }
@@ -48,19 +56,25 @@ export function python(written, { root, catalogue, data }) {
   return [
     ...(data.some((each) => each.blob) ? ["import base64"] : []),
     "import json",
+    ...system,
     "from urllib.request import Request, urlopen",
     "",
     ...reader(data),
     `body = ${literal(many ?? written.body, data, 0)}`,
     many ? `text = "\\n".join(json.dumps(each) for each in body)` : "text = json.dumps(body)",
     `request = Request(${string(url)}, text.encode(), ${headers})`,
+    ...shown,
     "print(urlopen(request).read().decode())",
   ].join("\n");
 }
 
 function pythonGrpc(written, { root, catalogue, data }) {
+  const address = string(addressOf(written, root, catalogue));
+  const secure = `grpc.secure_channel(${address}, grpc.ssl_channel_credentials(), unlimited)`;
+  const shown = catalogue.asks ? `, metadata=[("x-api-key", os.environ["${KEY}"])]` : "";
   return [
     ...(data.some((each) => each.blob) ? ["import base64"] : []),
+    ...(catalogue.asks ? ["import os"] : []),
     "import grpc",
     "from google.protobuf.json_format import ParseDict",
     "from tritonclient.grpc import InferResult, service_pb2, service_pb2_grpc",
@@ -68,9 +82,9 @@ function pythonGrpc(written, { root, catalogue, data }) {
     ...reader(data),
     `body = ${literal(written.body, data, 0)}`,
     'unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]',
-    `channel = grpc.insecure_channel(${string(addressOf(written, root, catalogue))}, unlimited)`,
+    `channel = ${root.protocol === "https:" ? secure : `grpc.insecure_channel(${address}, unlimited)`}`,
     "stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)",
-    "answer = stub.ModelInfer(ParseDict(body, service_pb2.ModelInferRequest()))",
+    `answer = stub.ModelInfer(ParseDict(body, service_pb2.ModelInferRequest())${shown})`,
     "for output in answer.outputs:",
     "    print(output.name, InferResult(answer).as_numpy(output.name))",
   ].join("\n");

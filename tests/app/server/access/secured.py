@@ -63,6 +63,7 @@ def secured(
     *,
     metrics: CollectorRegistry | None = None,
     origins: Sequence[str] = (),
+    dialect: str | None = None,
 ) -> Litestar:
     """The application with everything on its main port, TensorFlow Serving's by way of the page."""
     engine = engine or built(("detector",))
@@ -74,7 +75,7 @@ def secured(
     )
     page = Page(engine, True, reach=Reach(calls, beside), access=asked)
     inferences = Inferences(None, "Nothing is recorded here")
-    protocols = protocols_beside(ServerSettings().chariot_protocol)
+    protocols = protocols_beside(dialect or ServerSettings().chariot_protocol)
     metrics = metrics or CollectorRegistry()
     return create_app(
         engine,

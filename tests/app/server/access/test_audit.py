@@ -142,6 +142,9 @@ def test_strangers_fill_no_disk(tmp_path: Path) -> None:
     with structlog.testing.capture_logs() as logs:
         for _ in range(50):
             assert client.post("/grps/v1/health/offline", headers={"X-Request-ID": "r-9"}).status_code == 401
+            # Neither with what browsers send of a picture's address on another page.
+            for picture in ({"Sec-Fetch-Site": "cross-site"}, {"Authorization": "Basic eA=="}):
+                assert client.get("/grps/v1/health/offline", headers=picture).status_code == 401
         for _ in range(20):
             assert client.post("/grps/v1/health/offline", headers=bearer(READ)).status_code == 403
     audits = [each["client"] for each in logs if each["event"] == "audit"]
@@ -149,3 +152,13 @@ def test_strangers_fill_no_disk(tmp_path: Path) -> None:
     assert audits.count("screen") == 20
     assert 10 <= audits.count("anonymous") <= len(refusals) < 40
     assert refusals[0]["request_id"] == "r-9"
+
+
+def test_a_name_of_any_length_makes_no_long_line(client: TestClient[Litestar]) -> None:
+    with structlog.testing.capture_logs() as logs:
+        path = f"/v2/repository/models/{'n' * 30_000}/unload"
+        assert client.post(path, headers={**bearer(INFER), "X-Request-ID": "i" * 1000}).status_code == 403
+    (line,) = [each for each in logs if each["event"] == "audit"]
+    assert line["model"].startswith("nnn")
+    assert line["request_id"].startswith("iii")
+    assert len(str(line)) < 1000

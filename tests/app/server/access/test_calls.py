@@ -80,6 +80,16 @@ def test_who_shows_none_is_told_so(peer: Peer, metadata: Any, said: str) -> None
     assert peer.refused("ModelInfer", infer(), metadata) == (UNAUTHENTICATED, said)
 
 
+def test_who_is_refused_is_logged_with_where_they_came_from(peer: Peer) -> None:
+    with structlog.testing.capture_logs() as logs:
+        peer.refused("ModelInfer", infer(), [*bearer("wrong"), ("x-request-id", "r-5")])
+        # The line may be written after the refusal has left.
+        peer.call("ServerLive")
+    (line,) = logs
+    assert (line["event"], line["reason"], line["address"]) == ("access refused", "unknown", "127.0.0.1")
+    assert (line["what"], line["request_id"]) == ("/inference.GRPCInferenceService/ModelInfer", "r-5")
+
+
 def test_who_may_something_else_is_told_what(peer: Peer) -> None:
     said = "This needs the permission infer; screen has read"
     assert peer.refused("ModelInfer", infer(), bearer(READ)) == (DENIED, said)

@@ -135,6 +135,10 @@ def test_the_port_of_tensorflow_serving_asks_as_well(tmp_path: Path) -> None:
         assert client.get("/monitoring/prometheus/metrics", headers=bearer(INFER)).status_code == 403
         assert client.get("/monitoring/prometheus/metrics", headers=bearer(READ)).status_code == 200
         assert client.post("/v1/models/detector:predict", headers=bearer(READ)).status_code == 403
+        # A preflight is answered to everybody; the metrics are not, whatever the method.
+        assert client.options("/v1/models/detector", headers={"Origin": "https://app.example"}).status_code == 200
+        for method in ("OPTIONS", "HEAD", "POST", "PUT", "DELETE"):
+            assert client.request(method, "/monitoring/prometheus/metrics").status_code == 401, method
 
 
 def limited(folder: Path, **settings: Any) -> Access:

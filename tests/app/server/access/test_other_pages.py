@@ -46,6 +46,15 @@ def test_pages_of_listed_origins_may_ask_and_read(shared: TestClient[ASGIApp]) -
     assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, LISTED)
 
 
+def test_a_listed_origin_does_nothing_with_the_password_that_a_browser_keeps(shared: TestClient[ASGIApp]) -> None:
+    path, kept = "/grps/v1/health/online", ("anybody", ALL)
+    for headers in ({"Origin": LISTED, "Sec-Fetch-Site": "cross-site"}, {"Origin": LISTED}):
+        assert shared.post(path, headers=headers, auth=kept).status_code == 403
+        assert shared.post(path, headers={**headers, **bearer(ALL)}).status_code == 200
+    own = {"Origin": "http://127.0.0.1:8080", "Sec-Fetch-Site": "same-origin"}
+    assert shared.post(path, headers=own, auth=kept).status_code == 200
+
+
 def test_pages_of_others_may_not(shared: TestClient[ASGIApp]) -> None:
     wish = {"Origin": OTHER, "Access-Control-Request-Method": "POST"}
     assert "access-control-allow-origin" not in shared.options(INFERENCE, headers=wish).headers

@@ -174,6 +174,15 @@ def test_probes_need_nothing_and_are_not_turned_away_for_a_wrong_key(client: Tes
     assert sent(client, route, None) in (200, 503)
 
 
+def test_chariots_other_protocol_is_for_those_who_may(tmp_path: Path) -> None:
+    app = secured(access_by(tmp_path), dialect="chariot-v2")
+    assert set(routes_of(app)) <= {each for each, _ in CASES}
+    client = client_of(app)
+    for route in ("POST /infer", "POST /v2/models/{target:str}/infer"):
+        assert [sent(client, route, key) for key in (None, READ_KEY, ADMIN_KEY)] == [401, 403, 403]
+        assert sent(client, route, INFER_KEY) not in (401, 403)
+
+
 def test_a_route_that_says_nothing_is_for_admins(tmp_path: Path) -> None:
     from litestar import get
 

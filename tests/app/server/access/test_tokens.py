@@ -92,6 +92,7 @@ def test_clocks_may_differ_a_little(tokens: Tokens) -> None:
         ({"aud": "another"}, "it is for another audience"),
         ({"aud": []}, "it lacks one of exp, iss, aud and sub"),
         ({"aud": "charioteer2"}, "it is for another audience"),
+        ({"sub": ""}, "its sub is empty"),
         ({"sub": 7}, "it is no JSON Web Token"),
         ({"exp": "tomorrow"}, "it is no JSON Web Token"),
     ],
@@ -144,6 +145,12 @@ def test_a_public_key_is_no_secret_of_hmac(tokens: Tokens, kid: str) -> None:
     signature = hmac.digest(secret, head.encode(), hashlib.sha256)
     shown = f"{head}.{forged({}, {}, signature).split('.')[2]}"
     assert refused(tokens, shown) == "its algorithm is not one that its key is for"
+
+
+@pytest.mark.parametrize("header", [{"crit": ["exp2"], "exp2": 1}, {"crit": ["b64"], "b64": False}, {"crit": []}])
+def test_an_extension_that_is_critical_is_not_passed_over(tokens: Tokens, header: dict[str, Any]) -> None:
+    with pytest.raises(AccessError, match="it is no JSON Web Token"):
+        tokens.identify(token(**header))
 
 
 def test_a_key_is_good_for_the_algorithm_that_it_names(tokens: Tokens) -> None:

@@ -1,0 +1,54 @@
+"""What gRPC's connections are made of, without their calls."""
+
+import asyncio
+import tempfile
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from app.protocols import GRPC_PROTOCOLS
+from app.server.grpc import GrpcServer
+from app.server.grpc_connections import connection_options
+from app.server.tls import Certificates
+from app.settings.transport import TransportSettings
+from tests.authority import Authority
+from tests.grpc_server import MAX_REQUEST_BYTES, built
+
+
+@pytest.mark.parametrize(("seconds", "milliseconds"), [(0.5, 500), (0.0001, 1), (1e9, 86_400_000), (inf, 86_400_000)])
+def test_a_time_of_any_length_is_one_that_its_core_can_count(seconds: float, milliseconds: int) -> None:
+    options = dict(connection_options(TransportSettings(handshake_timeout=seconds)))
+    assert options["grpc.server_handshake_timeout_ms"] == milliseconds
+
+
+@pytest.mark.parametrize("length", [1, 120])
+def test_it_listens_with_a_certificate_wherever_temporary_files_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    # pytest's own folder may be too long already.
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        folder = Path(short) / ("x" * length)
+        folder.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+
+        async def run() -> tuple[int, str]:
+            server = GrpcServer(
+                built(()),
+                GRPC_PROTOCOLS,
+                host="127.0.0.1",
+                port=0,
+                max_request_bytes=MAX_REQUEST_BYTES,
+                drain_timeout=1,
+                certificates=Certificates(*Authority(tmp_path).issue("server")),
+            )
+            await server.start()
+            found = server.port, server.inside
+            await server.stop()
+            return found
+
+        port, inside = asyncio.run(run())
+        assert port > 0
+        # The page reaches it there; with too long a name it does without.
+        assert inside.startswith(f"unix:{folder}") == (length == 1)
+        assert not list(folder.iterdir())
