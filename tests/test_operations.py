@@ -27,6 +27,7 @@ _FAMILIES = {
 }
 """What makes a metric, and what Prometheus puts behind its name."""
 
+_OF_PROMETHEUS = {"up"}
 _OF_THE_PROCESS = {"process_start_time_seconds", "process_resident_memory_bytes", "process_open_fds", "process_max_fds"}
 _LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 _SAID_OTHERWISE = {
@@ -136,8 +137,8 @@ def test_an_alert_is_whole_and_is_explained(alert: dict[str, Any]) -> None:
 @pytest.mark.parametrize("alert", ALERTS, ids=[each["alert"] for each in ALERTS])
 def test_an_alert_asks_for_metrics_that_there_are(alert: dict[str, Any]) -> None:
     expression = alert["expr"]
-    named = set(re.findall(r"\b(?:charioteer|process)_[a-z_]+\b", expression)) - {"charioteer"}
-    known = metrics() | _OF_THE_PROCESS
+    named = set(re.findall(r"\b(?:(?:charioteer|process)_[a-z_]+|up)\b", expression))
+    known = metrics() | _OF_THE_PROCESS | _OF_PROMETHEUS
     known |= {f"{name}_bucket" for name in known}
     assert named
     assert named - known == set()

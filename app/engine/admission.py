@@ -3,7 +3,8 @@
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -145,6 +146,15 @@ class Admission:
                 self._clients[client] = left
             else:
                 del self._clients[client]
+
+    @contextmanager
+    def joined(self, caller: Caller) -> Generator[None]:
+        """As `join`, and as `part` at the end."""
+        self.join(caller)
+        try:
+            yield
+        finally:
+            self.part(caller)
 
     def _take(self, caller: Caller, model: str, deadline: float | None) -> None:
         expected = self._expected_wait(model)

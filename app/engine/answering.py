@@ -72,6 +72,15 @@ class Answering:
         self._open.add(story)
         return story
 
+    def refused(
+        self, caller: Caller, error: InferenceError, model_name: str, *, explanation: bool = False
+    ) -> InferenceError:
+        """Tell of a request that was refused before it was read; gives `error` back, to be raised."""
+        story = self.begun(caller, model_name, explanation=explanation)
+        story.error = error
+        self.tell(story)
+        return error
+
     def abandon(self, error: InferenceError) -> None:
         """Tell of all requests that are not told yet that they ended with `error`, whatever their workers still do."""
         for story in tuple(self._open):

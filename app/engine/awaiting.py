@@ -10,7 +10,7 @@ from app.engine.interest import stopping
 from app.engine.story import Story
 from tasks.exchange.error import InferenceError
 
-__all__ = ("awaited", "watched")
+__all__ = ("awaited", "kept", "watched")
 
 T = TypeVar("T")
 
@@ -52,6 +52,17 @@ async def awaited(work: "Future[T]", story: Story, tell: Callable[[Story], None]
         raise
     finally:
         waiting.release()
+
+
+async def kept(story: Story) -> None:
+    """Wait until an inference is kept.
+
+    Raises:
+        InferenceError: when it cannot be.
+    """
+    if story.kept is not None:
+        # A sender who leaves now cancels the waiting, not the keeping.
+        await asyncio.shield(asyncio.wrap_future(story.kept))
 
 
 class _Waiting(Generic[T]):

@@ -3,24 +3,25 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import AbstractContextManager, aclosing
 from functools import partial
 from typing import TypeVar
 
-from app.engine.admission import RETRY_AFTER, Admission, Bounds
+from app.engine.admission import Admission, Bounds
 from app.engine.answering import Answering, Explanations
-from app.engine.awaiting import awaited, watched
+from app.engine.awaiting import awaited, kept
 from app.engine.events import Addition, Caller, InferenceObserver, Keeper
 from app.engine.explain import ExplanationWorkers
-from app.engine.interest import late, stopping
-from app.engine.registry import Registration
+from app.engine.interest import stopping
+from app.engine.pump import pumped
+from app.engine.readiness import Readiness
 from app.engine.repository import Repository
 from app.engine.statistics import Statistics
 from app.engine.story import Story
-from app.engine.streaming import Piece, Pump
+from app.engine.streaming import Piece
 from app.engine.trends import Trends
 from app.engine.workers import Workers
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.exchange.error import InferenceError
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceResponse
@@ -31,11 +32,10 @@ WireT = TypeVar("WireT")
 PartT = TypeVar("PartT")
 
 _BOUNDS = Bounds()
-_OFFLINE = "The server was taken offline by its operator"
 _LOOK = 0.01
 
 
-class Engine:
+class Engine(Readiness):
     """Answers inference requests with the registry's models.
 
     Args:
@@ -49,9 +49,6 @@ class Engine:
         clock: tells the trends the time, in seconds from any beginning.
         additions: what else is said about answers.
         keeper: keeps every inference; no answer leaves, or ends, before it is kept.
-
-    Attributes:
-        online: False while the server's operator wants load balancers to send requests elsewhere.
     """
 
     def __init__(
@@ -66,15 +63,12 @@ class Engine:
         additions: Sequence[Addition] = (),
         keeper: Keeper | None = None,
     ) -> None:
+        super().__init__(repository.registry, keeper)
         self.repository = repository
-        self.registry = repository.registry
         self.limits = limits
         self.statistics = Statistics()
         self.trends = Trends(self.registry.knows, clock)
-        self.online = True
-        self._retired = False
         self._ending = False
-        self._keeper = keeper
         counting = (self.statistics, self.trends)
         self._answering = Answering(self.registry, limits, observers, counting, additions, keeper)
         self._workers = Workers(workers, "inference")
@@ -86,31 +80,6 @@ class Engine:
             several=lambda: self.registry.several,
             expected_wait=self._workers.expected_wait,
         )
-
-    @property
-    def unready(self) -> str:
-        """Why load balancers should send nothing here, empty when they may. What comes is answered all the same."""
-        return self.withheld or self.registry.unready
-
-    @property
-    def withheld(self) -> str:
-        """Why load balancers should send nothing here whatever the models could do; empty when they may."""
-        if self._retired:
-            return str(stopping())
-        if not self.online:
-            return _OFFLINE
-        return self._keeper.refusing if self._keeper is not None else ""
-
-    def ready(self, name: str, version: str | None = None) -> Registration:
-        """The registration that answers for a model, if load balancers may send it requests.
-
-        Raises:
-            InferenceError: MODEL_NOT_FOUND, or MODEL_NOT_READY with the reason.
-        """
-        registration = self.registry.find(name, version)
-        if withheld := self.withheld:
-            raise InferenceError(ErrorKind.MODEL_NOT_READY, withheld)
-        return registration
 
     @property
     def busy(self) -> bool:
@@ -156,7 +125,7 @@ class Engine:
         # The place is kept until the worker is done, even when the sender has gone: the worker is what is scarce.
         work.add_done_callback(lambda _: self._admission.leave(turn, caller))
         answer = await awaited(work, story, self._answering.tell, self._is_cut)
-        await _kept(story)
+        await kept(story)
         return answer
 
     async def stream(
@@ -240,58 +209,31 @@ class Engine:
             InferenceError: whatever went wrong; UNSUPPORTED for a model whose answers cannot be explained, OVERLOADED
                 when too many explanations wait.
         """
-        story = self._answering.begun(caller, model_name, explanation=True)
         try:
-            story.interest.deadline = self._admission.deadline(caller)
+            deadline = self._admission.deadline(caller)
             self._admission.join(caller)
         except InferenceError as error:
-            story.error = error
-            self._answering.tell(story)
-            raise
-
-        def dropped() -> None:
-            story.interest.leave()
-            story.error = story.interest.loss
-            self._answering.tell(story)
-
+            raise self._answering.refused(caller, error, model_name, explanation=True) from None
+        story = self._answering.begun(caller, model_name, deadline, explanation=True)
+        job = partial(self._answering.explain, story, decode, encode)
         try:
-            async with asyncio.timeout(story.interest.left):
-                answer = await self._explanations.run(
-                    lambda go_on: self._answering.explain(story, decode, encode, go_on), dropped
-                )
-        except (InferenceError, TimeoutError) as raised:
-            if isinstance(raised, TimeoutError):
-                story.interest.expire()
-            error = raised if isinstance(raised, InferenceError) else story.interest.loss or late()
-            if error.kind is ErrorKind.OVERLOADED:
-                caller.returned[RETRY_AFTER] = str(self._explanations.expected_wait)
-            story.error = story.error or error
-            self._answering.tell(story)
-            raise error from None
+            answer = await self._explanations.run_for(story, job, self._answering.tell)
         finally:
             self._admission.part(caller)
-        await _kept(story)
+        await kept(story)
         return answer
 
-    @contextmanager
-    def counted(self, caller: Caller) -> Generator[None]:
+    def counted(self, caller: Caller) -> AbstractContextManager[None]:
         """A stream of a client's, for as long as it is open; each request of it counts besides.
 
         Raises:
-            InferenceError: OVERLOADED when the client has enough in hand.
+            InferenceError: OVERLOADED, on entering, when the client has enough in hand.
         """
-        self._admission.join(caller)
-        try:
-            yield
-        finally:
-            self._admission.part(caller)
+        return self._admission.joined(caller)
 
     def refused(self, caller: Caller, error: InferenceError, model_name: str = "") -> InferenceError:
         """Tell observers of a request that was refused before it was read; gives `error` back, to be raised."""
-        story = self._answering.begun(caller, model_name)
-        story.error = error
-        self._answering.tell(story)
-        return error
+        return self._answering.refused(caller, error, model_name)
 
     def infer(self, request: InferenceRequest) -> InferenceResponse:
         """Answer one neutral request in the calling thread, observing nothing: the in-process way in.
@@ -301,16 +243,13 @@ class Engine:
         """
         return self._answering.answer(request)
 
-    def retire(self) -> None:
-        """The server is about to stop: load balancers are to send nothing more. What comes is answered all the same."""
-        self._retired = True
-
     def hurry(self) -> None:
         """The server stops: have explanations make do with the samples that they have.
 
         Requests over HTTP that are cancelled from now on are answered MODEL_NOT_READY.
         """
-        self._retired = self._ending = True
+        self.retire()
+        self._ending = True
         self._explanations.hurry()
 
     def close(self) -> None:
@@ -340,7 +279,7 @@ class Engine:
             raise self.refused(caller, error, model_name) from None
         return self._answering.begun(caller, model_name, deadline), turn
 
-    async def _pumped(
+    def _pumped(
         self, story: Story, turn: str, source: Generator[PartT], *, whole: bool = False
     ) -> AsyncGenerator[PartT]:
         def ended(error: InferenceError | None) -> None:
@@ -350,32 +289,8 @@ class Engine:
             finally:
                 self._admission.leave(turn, story.caller)
 
-        pump = Pump(source, partial(self._workers.submit_for, turn), ended, story.interest, whole=whole)
-        pump.start()
-        try:
-            with watched(story, pump.lose):
-                while (part := await pump.take()) is not None:
-                    yield part
-                await _kept(story)
-        except asyncio.CancelledError:
-            if not self._is_cut(story):
-                raise
-            story.interest.cut()
-            raise stopping() from None
-        finally:
-            await pump.leave()
+        return pumped(source, partial(self._workers.submit_for, turn), ended, story, self._is_cut, whole=whole)
 
     def _is_cut(self, story: Story) -> bool:
         """Whether a call that is cancelled is so because the server stops: over HTTP nothing else cancels one."""
         return self._ending and story.caller.gone is not None
-
-
-async def _kept(story: Story) -> None:
-    """Wait until an inference is kept.
-
-    Raises:
-        InferenceError: when it cannot be.
-    """
-    if story.kept is not None:
-        # A sender who leaves now cancels the waiting, not the keeping.
-        await asyncio.shield(asyncio.wrap_future(story.kept))

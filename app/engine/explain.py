@@ -12,9 +12,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from app.engine.admission import RETRY_AFTER
 from app.engine.answered import Answered, Timings
-from app.engine.interest import stopping
+from app.engine.interest import late, stopping
 from app.engine.servable import Servable
+from app.engine.story import Story
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.limits import Limits
 from tasks.exchange.parameters import read_parameters
@@ -152,6 +154,37 @@ class ExplanationWorkers:
     def taken(self) -> int:
         """Jobs that run or wait."""
         return self._taken
+
+    async def run_for(self, story: Story, job: Callable[[Callable[[], bool]], T], tell: Callable[[Story], None]) -> T:
+        """Run `job`, which answers a request and tells its story, for as long as its sender waits.
+
+        Args:
+            story: of the request.
+            job: as for `run`.
+            tell: tells the story, once, of a job that did not run to its end.
+
+        Raises:
+            InferenceError: what `job` raised; OVERLOADED, with how long to wait in the headers of the response,
+                DEADLINE_EXCEEDED, or MODEL_NOT_READY when the server is stopping.
+        """
+
+        def dropped() -> None:
+            story.interest.leave()
+            story.error = story.interest.loss
+            tell(story)
+
+        try:
+            async with asyncio.timeout(story.interest.left):
+                return await self.run(job, dropped)
+        except (InferenceError, TimeoutError) as raised:
+            if isinstance(raised, TimeoutError):
+                story.interest.expire()
+            error = raised if isinstance(raised, InferenceError) else story.interest.loss or late()
+            if error.kind is ErrorKind.OVERLOADED:
+                story.caller.returned[RETRY_AFTER] = str(self.expected_wait)
+            story.error = story.error or error
+            tell(story)
+            raise error from None
 
     async def run(self, job: Callable[[Callable[[], bool]], T], dropped: Callable[[], None]) -> T:
         """Run `job`, which is given a function that tells whether to go on: not when nobody waits for it any more.

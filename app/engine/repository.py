@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from weakref import WeakValueDictionary
@@ -138,14 +138,13 @@ class Repository:
             prints.pop(name, None)
             if name in before:
                 prints[name] = before[name]
-        for name in [name for name, found_now in prints.items() if before.get(name) != found_now]:
-            self._follow(name, self.load)
-        for name in before.keys() - prints.keys():
-            if self.registry.knows(name):
-                self._follow(name, self.unload)
-        await self._followed()
+        changed = [name for name, found_now in prints.items() if before.get(name) != found_now]
+        gone = [name for name in before.keys() - prints.keys() if self.registry.knows(name)]
+        begun = {name: self._follow(name, self.load) for name in changed}
+        begun |= {name: self._follow(name, self.unload) for name in gone}
+        await self._followed(begun)
 
-    def _follow(self, name: str, change: Callable[[str], Awaitable[None]]) -> None:
+    def _follow(self, name: str, change: Callable[[str], Awaitable[None]]) -> asyncio.Task[None]:
         async def follow() -> None:
             try:
                 await change(name)
@@ -154,14 +153,15 @@ class Repository:
             finally:
                 del self._following[name]
 
-        self._following[name] = asyncio.create_task(follow())
+        self._following[name] = task = asyncio.create_task(follow())
+        return task
 
-    async def _followed(self) -> None:
-        """Wait for all changes, but not for ever."""
-        if not self._following:
+    async def _followed(self, begun: Mapping[str, asyncio.Task[None]]) -> None:
+        """Wait for changes, but not for ever, and for none twice: one that hangs is not to slow down every look."""
+        if not begun:
             return
-        _, late = await asyncio.wait(self._following.values(), timeout=self._patience)
-        for name in [name for name, task in self._following.items() if task in late]:
+        _, late = await asyncio.wait(begun.values(), timeout=self._patience)
+        for name in [name for name, task in begun.items() if task in late]:
             _logger.warning("model takes long to load", extra={"model": name, "seconds": self._patience})
 
     @asynccontextmanager

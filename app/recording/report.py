@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from app.recording.store import StoreError
+from app.recording.store import StoreError, StoreFault
 
 __all__ = ("BEHIND", "STOPPING", "UNWRITABLE", "Report")
 
@@ -52,6 +52,11 @@ class Report:
         self._failures = Counter(
             "charioteer_recording_failures", "Times that the store failed.", ("fault",), registry=registry
         )
+        # A series that begins with what is to be noticed has not increased, to Prometheus.
+        for reason in (BEHIND, STOPPING, UNWRITABLE, *StoreFault):
+            self._dropped.labels(reason)
+        for fault in StoreFault:
+            self._failures.labels(fault.value)
         self._up = Gauge(
             "charioteer_recording_up", "1 while the store does what it should, 0 since it failed.", registry=registry
         )

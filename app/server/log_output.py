@@ -1,16 +1,16 @@
 """How log lines look, and where they go."""
 
 import logging
-import os
 import sys
 from collections.abc import MutableMapping
 from functools import partial
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 import structlog
 
 from app.server.log_lines import Handed, LogLines
+from app.server.standard_files import log_file, never_wait, occupy
 
 __all__ = ("configure_logging",)
 
@@ -21,8 +21,9 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> None:
     Args:
         log_format: None means for people when standard error is a terminal.
     """
-    _occupy_standard_files()
-    lines = LogLines(_standard_error())
+    occupy()
+    lines = LogLines(log_file())
+    never_wait()
     chosen = log_format or ("console" if sys.stderr.isatty() else "json")
     shared: list[Any] = [
         structlog.stdlib.add_log_level,
@@ -53,29 +54,6 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> None:
         logger_factory=factory,
         cache_logger_on_first_use=True,
     )
-
-
-def _occupy_standard_files() -> None:
-    """Open whatever of standard input, output and error is closed, on nothing.
-
-    Otherwise the next file or connection takes their place, and gets what libraries write to standard error.
-    """
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
-    if cast("Any", sys.stderr) is None:
-        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115  a descriptor, open as long as the process is
-
-
-def _standard_error() -> BinaryIO:
-    """Standard error without a buffer, whose lock nobody can be left holding when the interpreter ends."""
-    try:
-        number = sys.stderr.fileno()
-    except (OSError, ValueError):
-        return sys.stderr.buffer
-    return open(number, "wb", buffering=0, closefd=False)
 
 
 def _given(logger: LogLines, *_: object) -> LogLines:

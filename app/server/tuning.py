@@ -30,8 +30,8 @@ def tune_process() -> None:
         error_stream = ctypes.c_void_p.in_dll(library, "stderr")
     except (OSError, AttributeError, ValueError):
         return
-    # libpng and libjpeg write what they think of an image in pieces, between which a log line would go unread. The buffer
-    # is never freed: the stream outlives the interpreter.
+    # libpng and libjpeg write what they think of an image in pieces, between which a log line would go unread. The
+    # buffer is never freed: the stream outlives the interpreter.
     library.malloc.restype = ctypes.c_void_p
     buffer = ctypes.c_void_p(library.malloc(ctypes.c_size_t(_LINE_BYTES)))
     library.setvbuf(error_stream, buffer, _IOLBF, ctypes.c_size_t(_LINE_BYTES))

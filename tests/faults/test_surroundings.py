@@ -14,12 +14,14 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import httpx
 import pytest
 
+from tests.chariot import image_input
 from tests.faults.gated import BODY, until
+from tests.pictures import base64_text, encoded, rectangle
 from tests.server_process import ROOT, serving
 
 pytestmark = pytest.mark.slow
@@ -103,12 +105,19 @@ def test_whoever_reads_the_log_may_stop_reading() -> None:
             heavy["inputs"][0]["parameters"]["metadata"] = metadata
             assert [infer(client, json.dumps(heavy)) for _ in range(20)] == [200] * 20
             assert [infer(client, "{") for _ in range(50)] == [400] * 50
+            # Of each of these libjpeg itself says something there.
+            assert [infer(client, json.dumps(_damaged())) for _ in range(20)] == [400] * 20
             assert infer(client) == 200
         began = time.monotonic()
         server.terminate()
         assert server.wait(30) == 0
         assert time.monotonic() - began < 10
         server.stderr.close()
+
+
+def _damaged() -> dict[str, Any]:
+    picture = encoded(rectangle(), "JPEG")
+    return {"inputs": [image_input(base64_text(picture[:200] + b"\xff\x00\x12" + picture[230:-100]))]}
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])

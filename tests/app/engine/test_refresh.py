@@ -105,7 +105,9 @@ def test_a_change_that_cannot_be_loaded_leaves_the_old_model_serving(root: Path)
     asyncio.run(run())
 
 
-def test_a_model_that_hangs_while_it_is_loaded_does_not_keep_the_others_from_being_followed(root: Path) -> None:
+def test_a_model_that_hangs_while_it_is_loaded_does_not_keep_the_others_from_being_followed(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     let_go = threading.Event()
 
     def hanging(source: ModelSource) -> Servable:
@@ -125,6 +127,8 @@ def test_a_model_that_hangs_while_it_is_loaded_does_not_keep_the_others_from_bei
         (root / "segmenter" / "model").write_text("new")
         await repository.refresh()
         assert states(repository) == {"detector": "READY", "segmenter": "READY"}
+        late = [vars(each)["model"] for each in caplog.records if each.getMessage() == "model takes long to load"]
+        assert late == ["detector"], "it is waited for once, and not with every look"
         (root / "detector" / "model").write_text("mended at last")
         let_go.set()
         while repository.following:

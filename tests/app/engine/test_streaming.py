@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from contextlib import aclosing
 
 import pytest
@@ -14,6 +14,8 @@ from app.protocols.bytes_elements import BinaryElement
 from tasks.exchange.error import ErrorKind, InferenceError, invalid
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.tensor import BytesTensor
+from tasks.image_text_to_text import PromptedImage
+from tasks.task import TextPiece
 from tests.pictures import encoded, rectangle
 from tests.speaker import Gate, Seen, Speaker, speaking
 
@@ -251,6 +253,31 @@ def test_a_stream_that_waits_for_a_worker_can_be_left() -> None:
     assert decoded == []
     assert not engine.busy
     assert [event.outcome for event in seen.events] == [ErrorKind.CANCELLED, None]
+
+
+@pytest.mark.parametrize("read", [1, ROOM])
+def test_whatever_a_model_raises_when_its_stream_is_closed_the_request_ends(
+    read: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Obstinate(Speaker):
+        def stream(self, inputs: Sequence[PromptedImage], /) -> Generator[TextPiece]:
+            try:
+                yield from super().stream(inputs)
+            finally:
+                raise SystemExit(3)
+
+    async def left() -> None:
+        async with aclosing(engine.stream(CALLER, "speaker", request)) as pieces:
+            for _ in range(read):
+                await anext(pieces)
+        while engine.busy:
+            await asyncio.sleep(0)
+
+    seen = Seen()
+    engine = speaking(Obstinate(*"a" * 1000), seen, workers=1)
+    asyncio.run(asyncio.wait_for(left(), 30))
+    assert [event.outcome for event in seen.events] == [None]
+    assert [each.getMessage() for each in caplog.records] == ["a stream could not be closed"]
 
 
 @pytest.mark.parametrize("queued", [True, False])

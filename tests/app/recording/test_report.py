@@ -5,13 +5,23 @@ import logging
 import pytest
 from prometheus_client import CollectorRegistry
 
-from app.recording.report import BEHIND, Report
+from app.recording.report import BEHIND, STOPPING, UNWRITABLE, Report
+from app.recording.store import StoreFault
 
 
 def test_a_store_is_up_until_it_fails() -> None:
     metrics = CollectorRegistry()
     Report(metrics, "a store")
     assert metrics.get_sample_value("charioteer_recording_up") == 1
+
+
+@pytest.mark.parametrize("reason", [BEHIND, STOPPING, UNWRITABLE, *StoreFault])
+def test_every_reason_is_counted_from_nought_so_that_the_first_loss_is_an_increase(reason: str) -> None:
+    metrics = CollectorRegistry()
+    report = Report(metrics, "a store")
+    assert metrics.get_sample_value("charioteer_recording_dropped_total", {"reason": reason}) == 0
+    report.dropped(reason, 3)
+    assert metrics.get_sample_value("charioteer_recording_dropped_total", {"reason": reason}) == 3
 
 
 def test_a_store_that_is_behind_is_told_once_however_often_it_commits(caplog: pytest.LogCaptureFixture) -> None:
