@@ -30,7 +30,7 @@ _OWN_FILES = (PurePosixPath(MANIFEST_FILE), PurePosixPath(SIGNATURE_FILE))
 _LARGEST_LIST = 16 * 1024 * 1024
 _LARGEST_KEYS = 1024 * 1024
 _SIGNATURE_BYTES = 64
-_LINE = re.compile(r"(?P<digest>[0-9a-f]{64}) [ *](?:\./)?(?P<place>[^/].*)")
+_LINE = re.compile(r"(?P<digest>[0-9a-fA-F]{64}) [ *](?:\./)?(?P<place>[^/].*?)\r?")
 _KEY = re.compile(rb"-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY-----", re.DOTALL)
 
 
@@ -68,6 +68,11 @@ def check_manifest(source: ModelSource) -> Listed | None:
     if not manifest.is_file():
         if source.require_manifest or source.signing_key is not None:
             raise ModelError(f"{folder} has no {MANIFEST_FILE}, and models without one are not loaded here")
+        if (source.folder / MANIFEST_FILE).is_file():
+            # Whoever made it counts on it.
+            raise ModelError(
+                f"{source.folder / MANIFEST_FILE} is not looked at; the list lies above versions, {manifest}"
+            )
         return None
     content = _read(manifest, _LARGEST_LIST)
     if source.signing_key is not None:
@@ -138,7 +143,7 @@ def _parsed(manifest: Path, content: bytes) -> Mapping[PurePosixPath, str]:
         place = PurePosixPath(fits["place"])
         if place in found:
             raise ModelError(f"{manifest}, line {number}: {place} is listed twice")
-        found[place] = fits["digest"]
+        found[place] = fits["digest"].lower()
     return found
 
 

@@ -20,7 +20,7 @@ from app.server.tuning import freeze_garbage, tune_process
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.settings.server import ModelOptions
 
-__all__ = ("FIXTURE_MODELS", "describe", "load", "sources")
+__all__ = ("FIXTURE_MODELS", "describe", "folders_of_links", "load", "sources")
 
 FIXTURE_MODELS = Path(__file__).parents[2] / "fixtures" / "models"
 """The models that this repository trains for its tests, served when no other is named."""
@@ -46,6 +46,7 @@ def sources(options: ModelOptions) -> Sequence[ModelSource]:
         "allow_code": options.allow_code,
         "require_manifest": options.require_manifest,
         "signing_key": options.model_signing_key,
+        "links": folders_of_links(options.model_links),
     }
     found = [msgspec.structs.replace(source, **leave) for source in found]
     if options.device is not None:
@@ -56,6 +57,19 @@ def sources(options: ModelOptions) -> Sequence[ModelSource]:
     if options.score_threshold is None:
         return found
     return [_with_default(source, "score_threshold", options.score_threshold) for source in found]
+
+
+def folders_of_links(option: str | None) -> tuple[Path, ...]:
+    """The folders that `--model-links` names.
+
+    Raises:
+        ModelError: for what is no folder.
+    """
+    found = tuple(Path(each.strip()) for each in (option or "").split(",") if each.strip())
+    for each in found:
+        if not each.is_dir():
+            raise ModelError(f"--model-links: {each} is not a folder")
+    return found
 
 
 def describe(source: ModelSource) -> ModelDescription:

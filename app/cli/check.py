@@ -38,6 +38,7 @@ def check(
     image: ExistingFile | None = None,
     allow_code: Annotated[bool, Parameter(env_var="CHARIOTEER_ALLOW_CODE", negative="")] = False,
     require_manifest: Annotated[bool, Parameter(env_var="CHARIOTEER_REQUIRE_MANIFEST", negative="")] = False,
+    model_links: Annotated[str | None, Parameter(env_var="CHARIOTEER_MODEL_LINKS")] = None,
     model_signing_key: Annotated[ExistingFile | None, Parameter(env_var="CHARIOTEER_MODEL_SIGNING_KEY")] = None,
 ) -> None:
     """Say how a model is understood, and what was guessed, and try it on one image or text.
@@ -49,14 +50,20 @@ def check(
         image: What to try it on; a picture of a few shapes otherwise.
         allow_code: Whether models may be Python classes, whose code then runs here.
         require_manifest: Whether only models can be served whose files are all listed in a model.sha256.
+        model_links: Folders, with commas between them, that links in models' folders may lead to.
         model_signing_key: A file of public keys (PEM), one of which has to have signed that list.
     """
     from app.assembly.discovery import discover
-    from app.assembly.models import load
+    from app.assembly.models import folders_of_links, load
 
     picture = image.read_bytes() if image else shapes()
     printed, failures = console(), 0
-    leave = {"allow_code": allow_code, "require_manifest": require_manifest, "signing_key": model_signing_key}
+    leave = {
+        "allow_code": allow_code,
+        "require_manifest": require_manifest,
+        "signing_key": model_signing_key,
+        "links": folders_of_links(model_links),
+    }
     for source in discover(path):
         try:
             servable = load(msgspec.structs.replace(source, **leave))

@@ -1,9 +1,9 @@
 """The files of a model's folder, looked at before anything reads them: what they are, and where links lead.
 
 A folder of a model may itself be a link, which its operator made. What lies in it may come from anybody: a link in it
-is followed only to files of the same folder, or to the blobs of the Hugging Face cache that the folder is a snapshot
-of. What cannot be reached, as lost+found or a link to nothing, is passed over: the model's framework cannot read it
-either.
+is followed only to files of the same folder, to the stores that keep such folders' files for them (blobs of the Hugging
+Face cache, git-annex, DVC), and to where the operator says. What cannot be reached, as lost+found or a link to nothing,
+is passed over: the model's framework cannot read it either.
 """
 
 import os
@@ -26,6 +26,9 @@ __all__ = (
     "is_lone",
 )
 
+_STORES = (".git/annex/objects", ".dvc/cache")
+"""Where git-annex and DVC keep the files of the folders below, whose places links take."""
+_MOST_LINKS = 40
 _MOST_ENTRIES = 100_000
 _DEEPEST = 32
 _LARGEST_TOKENIZER = 256 * 1024 * 1024
@@ -132,10 +135,19 @@ def confined(path: Path, source: ModelSource) -> Path:
 
 
 def _allowed_roots(source: ModelSource) -> Sequence[Path]:
-    """The folders that a model's files may lie in, links followed."""
-    folders = [source.folder.resolve(), *([source.root.resolve()] if source.root is not None else ())]
-    blobs = [each.parent.parent / "blobs" for each in folders if each.parent.name == "snapshots"]
-    return [*folders, *(each for each in blobs if each.is_dir() and not each.is_symlink())]
+    """The folders that a model's files may lie in: as they are called, and with links followed."""
+    own = [source.folder, *([source.root] if source.root is not None else ())]
+    resolved = [each.resolve() for each in own]
+    return [*own, *resolved, *_stores(source.folder.resolve()), *(each.resolve() for each in source.links)]
+
+
+def _stores(folder: Path) -> Iterator[Path]:
+    """Those that tools keep the folder's files in, each a folder itself and no link to one."""
+    for above in (folder, *folder.parents):
+        beside = [above.parent.parent / "blobs"] if above.parent.name == "snapshots" else []
+        for each in (*beside, *(above / store for store in _STORES)):
+            if each.is_dir() and each.resolve() == each:
+                yield each
 
 
 def confined_to(roots: Sequence[Path], path: Path) -> Path:
@@ -144,14 +156,44 @@ def confined_to(roots: Sequence[Path], path: Path) -> Path:
     Raises:
         ModelError: when it leads out of all of `roots`.
     """
+    for root in roots:
+        if path.is_relative_to(root) and (stays := _staying(path, root)) is not None:
+            return stays
     try:
         found = path.resolve(strict=True)
     except (OSError, RuntimeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "Its links go round in a circle"
         raise ModelError(f"{path} cannot be read: {reason}") from None
     if not any(found.is_relative_to(root) for root in roots):
-        raise ModelError(f"{path} leads out of the model's folder, to {found}; put a copy there instead of the link")
+        raise ModelError(
+            f"{path} leads out of the model's folder, to {found}; put a copy there instead of the link, "
+            "or name a folder that links may lead to with --model-links"
+        )
     return found
+
+
+def _staying(path: Path, root: Path) -> Path | None:
+    """`path` with its links followed, as long as each says its way from where it is, and none leaves `root`.
+
+    The way to `root` itself is left as it is called: that into another process's files (/proc/PID/root, where KServe
+    has the models of OCI images) only that process could spell out.
+    """
+    at, pending, links = root, [*reversed(path.relative_to(root).parts)], 0
+    while pending:
+        part = pending.pop()
+        if part == "..":
+            if at == root:
+                return None
+            at = at.parent
+        elif (at / part).is_symlink():
+            links += 1
+            target = (at / part).readlink()
+            if target.is_absolute() or links > _MOST_LINKS:
+                return None
+            pending.extend(reversed(target.parts))
+        else:
+            at = at / part
+    return at if at.exists() else None
 
 
 class _Walk:

@@ -183,6 +183,7 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
         allow_code: whether the server's operator lets models run Python code of their own.
         require_manifest: whether the operator wants every file of it listed with its digest.
         signing_key: the operator's file of public keys, one of which has to have signed that list.
+        links: folders that the operator lets links in the model's own lead to.
         fault: why it cannot be served, where that was found out before its files were opened.
     """
 
@@ -195,6 +196,7 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
     allow_code: bool = False
     require_manifest: bool = False
     signing_key: Path | None = None
+    links: tuple[Path, ...] = ()
     fault: str | None = None
 
 

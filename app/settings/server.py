@@ -56,6 +56,9 @@ class ModelOptions:
     isolate: Annotated[bool, environment("CHARIOTEER_ISOLATE")] = False
     """Whether every model runs in a process of its own, so that its crash is not the server's."""
 
+    model_links: Annotated[str | None, environment("CHARIOTEER_MODEL_LINKS")] = None
+    """Folders, with commas between them, that links in models' folders may lead to; else only to files of the model."""
+
     require_manifest: Annotated[bool, environment("CHARIOTEER_REQUIRE_MANIFEST")] = False
     """Whether only models are loaded whose files are all listed in a model.sha256 of theirs, and are as listed."""
 

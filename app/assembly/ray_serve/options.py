@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from app.settings.server import ModelOptions, ServerSettings, SettingsError
+from app.settings.transport import TransportSettings
 
 __all__ = ("ModelChoice", "RayOptions", "model_options", "read_choice", "read_options", "server_settings")
 
@@ -19,6 +20,8 @@ _NOT_BEHIND_RAY: Mapping[str, object] = {
     "page": False,
 }
 """Ray's proxy forwards HTTP alone, to one port; the page would tell of one replica only."""
+_OF_CONNECTIONS = {each.name for each in fields(TransportSettings)}
+"""Nobody shall believe that a connection is under TLS, or bounded, which it is not."""
 
 
 class ModelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,8 +34,10 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         score_threshold: findings that score lower are left out, unless request or model say otherwise.
         device: where ONNX Runtime runs models that do not say so, such as ``cuda:0``.
         allow_code: whether models may be Python classes.
+        model_links: folders, with commas between them, that links in models' folders may lead to.
         require_manifest: whether only models are loaded whose files are listed in a model.sha256.
         model_signing_key: a file of public keys, one of which has to have signed that list.
+        isolate: whether each model runs in a process of its own, within the replica.
     """
 
     model: str | None = None
@@ -41,8 +46,10 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     score_threshold: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     device: str | None = None
     allow_code: bool = False
+    model_links: str | None = None
     require_manifest: bool = False
     model_signing_key: str | None = None
+    isolate: bool = False
 
 
 class RayOptions(ModelChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,7 +92,10 @@ def read_options(arguments: Mapping[str, object]) -> RayOptions:
     Raises:
         SettingsError: naming the argument that is not understood.
     """
-    return _read(arguments, RayOptions, "argument")
+    options = _read(arguments, RayOptions, "argument")
+    # Or every replica of the ingress would fail on its own, and be started again and again.
+    server_settings(options.settings)
+    return options
 
 
 def read_choice(user_config: Mapping[str, object]) -> ModelChoice:
@@ -108,8 +118,10 @@ def model_options(choice: ModelChoice) -> ModelOptions:
         score_threshold=choice.score_threshold,
         device=choice.device,
         allow_code=choice.allow_code,
+        model_links=choice.model_links,
         require_manifest=choice.require_manifest,
         model_signing_key=None if choice.model_signing_key is None else Path(choice.model_signing_key),
+        isolate=choice.isolate,
     )
 
 
@@ -121,6 +133,8 @@ def server_settings(told: Mapping[str, object]) -> ServerSettings:
     """
     known = {each.name for each in fields(ServerSettings)} - _NOT_BEHIND_RAY.keys()
     for name in told:
+        if name in _OF_CONNECTIONS:
+            raise SettingsError(f"settings.{name}: Ray's own proxy takes the connections, and it would change nothing")
         if name not in known:
             raise SettingsError(f"settings.{name}: Expected one of {', '.join(sorted(known))}")
     try:

@@ -13,8 +13,8 @@ from typing import Any
 from app.engine.interest import on_behalf_of
 from app.engine.reasons import told
 from app.engine.servable import BoundServable
-from app.runtimes.isolated.memory import Arrived
-from app.runtimes.isolated.messages import Ended, Failure, Question, Reply, receive, send
+from app.runtimes.isolated.memory import LARGEST_KEPT, Arrived
+from app.runtimes.isolated.messages import Ended, Failure, LostMemoryError, Question, Reply, receive, send
 from tasks.exchange.error import ErrorKind, InferenceError
 
 __all__ = ("Line",)
@@ -44,7 +44,11 @@ class Line:
         with self._line, suppress(EOFError, ConnectionError):
             try:
                 while True:
-                    question, memory = receive(self._line)
+                    try:
+                        question, memory = receive(self._line)
+                    except LostMemoryError:
+                        self._refuse()
+                        continue
                     # The old memory is another's, or nobody's, as soon as there is new.
                     self._memory = memory or self._memory
                     self._reply(question)
@@ -52,12 +56,18 @@ class Line:
             finally:
                 self._close()
 
+    def _refuse(self) -> None:
+        """Answer without the inputs, which did not arrive. The server is to make other memory for the next ones."""
+        self._memory = None
+        failure = Failure(ErrorKind.OVERLOADED, "The model's process has no memory, or no descriptor, for the inputs")
+        send(self._line, Reply(failure, kept=True))
+
     def _reply(self, question: Question) -> None:
         outcome = self._outcome(question)
         kept = False
         if self._pieces is None:
             kept = not self._arrived.let_go()
-            if kept:
+            if kept or (self._memory is not None and len(self._memory) > LARGEST_KEPT):
                 self._memory = None
             self._arrived = Arrived(None, ())
         try:

@@ -27,8 +27,7 @@ def bind(source: ModelSource, job: Callable[[ModelSource], object], lost: Lost |
     Raises:
         ModelError: with a sentence for the model's owner.
     """
-    if not hasattr(os, "memfd_create"):
-        raise ModelError(f'{source.folder / SETTINGS_FILE}: "isolate" needs Linux')
+    _check_system(source)
     supervisor = Supervisor(source, job, lost)
     _open.add(supervisor)
     binding = supervisor.binding()
@@ -37,6 +36,19 @@ def bind(source: ModelSource, job: Callable[[ModelSource], object], lost: Lost |
     weakref.finalize(model, supervisor.close).atexit = False
     detail = detail_of(supervisor) if binding.shrinks else None
     return BoundServable(binding.task, model, binding.description, binding.defaults, detail)
+
+
+def _check_system(source: ModelSource) -> None:
+    """Refuse what no call could be made with, rather than every call."""
+    setting = f'{source.folder / SETTINGS_FILE}: "isolate"'
+    if not hasattr(os, "memfd_create"):
+        raise ModelError(f"{setting} needs Linux")
+    try:
+        os.close(os.memfd_create("charioteer-attempt"))
+    except OSError as error:
+        raise ModelError(
+            f"{setting} needs memory by memfd_create, which the system refuses: {error.strerror}"
+        ) from None
 
 
 @atexit.register

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ("Arrived", "SharedMemory", "laid_out")
+__all__ = ("LARGEST_KEPT", "Arrived", "SharedMemory", "laid_out")
 
 _SMALLEST_APART = 4096
 """Bytes of an array that is not pickled with the rest."""
 
 _ALIGNMENT = 64
 _SMALLEST = 1024 * 1024
-_LARGEST_KEPT = 64 * 1024 * 1024
-"""Bytes of memory that is used again. More is given back after the call."""
+LARGEST_KEPT = 64 * 1024 * 1024
+"""Bytes of memory that is used again. More is given back after the call, by both ends."""
 
 
 class SharedMemory:
@@ -34,13 +34,17 @@ class SharedMemory:
     def __init__(self, size: int) -> None:
         self.size = max(_SMALLEST, 1 << (size - 1).bit_length())
         self.descriptor = os.memfd_create("charioteer-pictures", os.MFD_CLOEXEC)
-        os.ftruncate(self.descriptor, self.size)
-        self._bytes = np.frombuffer(mmap.mmap(self.descriptor, self.size), np.uint8)
+        try:
+            os.ftruncate(self.descriptor, self.size)
+            self._bytes = np.frombuffer(mmap.mmap(self.descriptor, self.size), np.uint8)
+        except BaseException:
+            os.close(self.descriptor)
+            raise
 
     @property
     def worth_keeping(self) -> bool:
         """Whether the next call may use it again."""
-        return self.size <= _LARGEST_KEPT
+        return self.size <= LARGEST_KEPT
 
     def write(self, buffers: Sequence[pickle.PickleBuffer], spans: Sequence[tuple[int, int]]) -> None:
         """Copy each of `buffers` to its place."""

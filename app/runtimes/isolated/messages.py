@@ -10,6 +10,7 @@ import socket
 import struct
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
@@ -22,6 +23,8 @@ __all__ = (
     "Binding",
     "Ended",
     "Failure",
+    "LostMemoryError",
+    "NoMessageError",
     "NotLoaded",
     "Order",
     "Question",
@@ -132,6 +135,14 @@ class Stuck(msgspec.Struct, frozen=True):
     reason: str
 
 
+class NoMessageError(ConnectionError):
+    """What came cannot be read. A process that has overwritten its own memory may write anything."""
+
+
+class LostMemoryError(Exception):
+    """A message has come, and the memory that belongs to it has not: this process may open, or map, no more."""
+
+
 def send(line: socket.socket, message: object, memory: tuple[int, int] | None = None) -> None:
     """Send a message, and with it memory: its descriptor and its size in bytes.
 
@@ -152,7 +163,8 @@ def receive(line: socket.socket) -> tuple[Any, mmap.mmap | None]:
 
     Raises:
         EOFError: when nobody is there any more.
-        OSError: when the rest of it does not come in time, or is no message.
+        OSError: when the rest of it does not come in time, a NoMessageError when it is no message.
+        LostMemoryError: when the memory could not be taken over; the next message can be received.
     """
     first, control, _, _ = line.recvmsg(_HEAD.size, socket.CMSG_SPACE(array("i").itemsize))
     if not first:
@@ -162,16 +174,19 @@ def receive(line: socket.socket) -> tuple[Any, mmap.mmap | None]:
     for _, _, data in control:
         descriptor = int.from_bytes(data, "little")
         try:
-            memory = mmap.mmap(descriptor, size)
+            with suppress(OSError):
+                memory = mmap.mmap(descriptor, size)
         finally:
             os.close(descriptor)
     try:
-        return pickle.loads(receive_exactly(line, length)), memory  # noqa: S301  from this server's own process
-    except (EOFError, OSError):
+        body = receive_exactly(line, length)
+        if size and memory is None:
+            raise LostMemoryError
+        return pickle.loads(body), memory  # noqa: S301  from this server's own process
+    except (EOFError, OSError, LostMemoryError):
         raise
     except Exception as error:
-        # A process that has overwritten its own memory may write anything.
-        raise ConnectionError("What came is no message") from error
+        raise NoMessageError("What came is no message") from error
 
 
 def receive_exactly(line: socket.socket, length: int) -> bytearray:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from app.runtimes.isolated.line import Line
 from app.runtimes.isolated.lines import Lines
-from app.runtimes.isolated.messages import Ended, Failure, Reply
+from app.runtimes.isolated.messages import Ended, Failure, NoMessageError, Reply
 from app.runtimes.isolated.supervisor import Supervisor
 from tasks.exchange.error import InferenceError
 from tasks.task import TextPiece
@@ -101,6 +101,9 @@ def _outcome(
         reply: Reply = line.ask(kind, given)
     except TimeoutError:
         lines.process.kill("it hung: it took or gave no part of a message in time")
+        raise supervisor.ended(lines) from None
+    except NoMessageError:
+        lines.process.kill("its answer cannot be read")
         raise supervisor.ended(lines) from None
     except (EOFError, OSError):
         raise supervisor.ended(lines) from None

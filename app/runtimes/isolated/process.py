@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import select
 import signal
 import socket
@@ -14,13 +15,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from app.runtimes.isolated.messages import NotLoaded, Order, Stuck, receive, send
+from app.runtimes.isolated.messages import NoMessageError, NotLoaded, Order, Stuck, receive, send
 from app.settings.model import ModelError, ModelSource
 from tasks.exchange.error import ErrorKind, InferenceError
 
 __all__ = ("ModelProcess", "in_process")
 
 _PROGRAM = Path(__file__).with_name("model_process.py")
+
+_SECONDS_FOR_BYTES = 30.0
+"""A process that was stopped amid a message is not waited for any longer."""
 
 _SECONDS_TO_END = 5.0
 """A process that is told to end, and does not, is killed then. Models have so long to close, as without a process."""
@@ -40,13 +44,18 @@ class ModelProcess:
         self.source = source
         self.killed_for = ""
         self._control, theirs = socket.socketpair()
+        self._control.settimeout(_SECONDS_FOR_BYTES)
         name = f"{source.name}/{source.version}"
         options = ["-P", "-u", "-X", "faulthandler"]
         with theirs:
             command = [sys.executable, *options, str(_PROGRAM), name, str(theirs.fileno())]
             # A session of its own: Ctrl-C is for the server, which ends its models when it has drained.
             self._popen = subprocess.Popen(  # noqa: S603  this interpreter, and a file beside this one
-                command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env=_environment(),
+                start_new_session=True,
             )
         path = json.dumps(sys.path).encode()
         order = Order(
@@ -99,6 +108,9 @@ class ModelProcess:
         """Take what it tells, of itself or for the log, when there is something. False once it has ended."""
         try:
             message: Any = receive(self._control)[0]
+        except (NoMessageError, TimeoutError):
+            self.kill("it told what cannot be read")
+            return False
         except (EOFError, OSError):
             return False
         if isinstance(message, Stuck):
@@ -155,9 +167,12 @@ class ModelProcess:
         return f"signal {-status}, {name}" if name else f"signal {-status}"
 
     def close(self) -> None:
-        """End it if it has not, and let go of it."""
+        """End it if it has not, and what it has started and left, and let go of it."""
         self.let_end()
         self.ended()
+        # Nothing but them is in the session of its own, if there is one any more.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
         self._control.close()
 
 
@@ -173,6 +188,11 @@ def in_process(source: ModelSource, job: Callable[[ModelSource], Any]) -> Any:
     finally:
         process.kill("it was done with")
         process.close()
+
+
+def _environment() -> dict[str, str]:
+    """This process's, without what the server alone is told by it: passwords of databases, addresses of webhooks."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("CHARIOTEER_")}
 
 
 def _log(fields: dict[str, Any]) -> None:

@@ -2,18 +2,23 @@
 
 import array
 import ctypes
+import errno
 import logging
 import logging.handlers
+import os
 import pickle
 import resource
 import select
 import signal
 import socket
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
+
+import msgspec
 
 from app.engine.reasons import told
 from app.engine.servable import BoundServable, Faltering
@@ -59,8 +64,13 @@ def work(control: socket.socket, name: str) -> None:
             return
     if bound is None:
         return
-    while _is_asked(control, telling, bound.model) and (line := _next_line(control)) is not None:
-        threading.Thread(target=Line(line, bound).serve, name="line", daemon=True).start()
+    try:
+        while _is_asked(control, telling, bound.model) and (line := _next_line(control)) is not None:
+            threading.Thread(target=Line(line, bound).serve, name="line", daemon=True).start()
+    except (OSError, RuntimeError) as error:
+        # Whatever it has used up, a new process has again.
+        with telling:
+            send(control, Stuck(f"It takes no more calls: {told(error)}"))
 
 
 def _belong_to_server(name: str) -> None:
@@ -120,6 +130,8 @@ def _next_line(control: socket.socket) -> socket.socket | None:
     first, ancillary, _, _ = control.recvmsg(1, socket.CMSG_SPACE(size))
     if not first:
         return None
+    if not ancillary:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     return socket.socket(fileno=int.from_bytes(ancillary[0][2][:size], "little"))
 
 
@@ -130,6 +142,13 @@ class _ToServer(logging.handlers.QueueHandler):
         super().__init__(cast("Any", None))
         self._control = control
         self._telling = telling
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """The record in types that the server has too: those of the model's own modules exist only here."""
+        prepared = super().prepare(record)
+        said = cast("Mapping[str, object]", vars(prepared))
+        fields = {name: msgspec.to_builtins(each, str_keys=True, enc_hook=str) for name, each in said.items()}
+        return logging.makeLogRecord(fields)
 
     def enqueue(self, record: logging.LogRecord) -> None:
         # A server that is gone reads no log.

@@ -160,7 +160,7 @@ def test_a_hostile_folder_is_refused_and_its_neighbour_served(
 
 def test_leave_cannot_be_taken_by_a_folder(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
-    for name in ("allow_code", "require_manifest", "signing_key", "root", "folder", "file"):
+    for name in ("allow_code", "require_manifest", "signing_key", "links", "root", "folder", "file"):
         (tmp_path / "m" / "model-settings.json").write_text(json.dumps({name: True}))
         with pytest.raises(ModelError, match=f"unknown field `{name}`"):
             sources(ModelOptions(model=tmp_path / "m"))

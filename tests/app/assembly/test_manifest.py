@@ -59,6 +59,16 @@ def test_the_list_is_that_of_sha256sum(folder: Path) -> None:
     loaded(folder)
 
 
+def test_a_list_may_have_been_by_way_of_windows(folder: Path) -> None:
+    manifest = folder / MANIFEST_FILE
+    lines = [line.partition("  ") for line in manifest.read_text().splitlines()]
+    manifest.write_bytes("".join(f"{digest.upper()} *{place}\r\n" for digest, _, place in lines).encode())
+    loaded(folder, require=True)
+    a_changed_file(folder)
+    with pytest.raises(ModelError, match="is not the file"):
+        load(one(folder))
+
+
 def a_changed_file(folder: Path) -> None:
     (folder / "docs" / "read me.txt").write_text("halves and adds one")
 
@@ -145,6 +155,19 @@ def test_a_list_lies_above_the_versions_and_holds_for_each_alone(tmp_path: Path)
     (tmp_path / "m" / "model-settings.json").write_text('{"name": "halves", "default": true}')
     with pytest.raises(ModelError, match=r"model-settings\.json is not the file"):
         load(first)
+
+
+def test_a_list_in_a_versions_folder_is_not_passed_over_in_silence(tmp_path: Path) -> None:
+    version = tmp_path / "m" / "1"
+    version.mkdir(parents=True)
+    shutil.copy(GRAPH, version)
+    write_manifest(version)
+    (version / "model.onnx").write_bytes(b"another")
+    (found,) = sources(ModelOptions(model=tmp_path / "m"))
+    with pytest.raises(
+        ModelError, match=r"1/model\.sha256 is not looked at; the list lies above versions, .*m/model\.sha"
+    ):
+        load(found)
 
 
 def test_what_is_changed_while_it_is_loaded_is_not_served(folder: Path) -> None:

@@ -2,12 +2,14 @@
 
 import os
 import socket
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from app.runtimes.folder import check_folder, files_of
+from app.runtimes.folder import check_folder, confined, files_of
 from app.settings.model import LARGEST_JSON, ModelError, ModelSettings, ModelSource, read_bounded, read_json_file
 
 
@@ -69,6 +71,68 @@ def test_a_snapshot_of_the_hugging_face_cache_has_its_files_in_blobs(tmp_path: P
         check_folder(source(snapshot))
 
 
+def test_a_folder_in_a_snapshot_has_its_files_in_the_same_blobs(tmp_path: Path) -> None:
+    onnx, blobs = tmp_path / "models--a--b" / "snapshots" / "0123" / "onnx", tmp_path / "models--a--b" / "blobs"
+    onnx.mkdir(parents=True)
+    blobs.mkdir()
+    (blobs / "cafe").write_text("graph")
+    (onnx / "model.onnx").symlink_to("../../../blobs/cafe")
+    assert places(source(onnx)) == ["model.onnx"]
+
+
+@pytest.mark.parametrize("store", [".git/annex/objects", ".dvc/cache"])
+def test_stores_of_the_repository_around_a_folder_have_its_files(folder: Path, tmp_path: Path, store: str) -> None:
+    kept = tmp_path / store / "ab"
+    kept.mkdir(parents=True)
+    (kept / "cafe").write_text("graph")
+    (folder / "a.onnx").symlink_to(f"../{store}/ab/cafe")
+    (folder / "b.onnx").symlink_to(kept / "cafe")
+    assert {"a.onnx", "b.onnx"} <= {*places(source(folder))}
+    (tmp_path / store).rename(tmp_path / "moved")
+    (tmp_path / store).symlink_to(tmp_path / "moved")
+    with pytest.raises(ModelError, match="leads out"):
+        check_folder(source(folder))
+
+
+def test_links_lead_where_the_operator_says(folder: Path, tmp_path: Path) -> None:
+    (folder / "x").symlink_to("../secret")
+    (tmp_path / "alias").symlink_to(tmp_path)
+    with pytest.raises(ModelError, match="with --model-links"):
+        check_folder(source(folder))
+    allowed = msgspec.structs.replace(source(folder), links=(tmp_path / "alias",))
+    check_folder(allowed)
+    (folder / "y").symlink_to("/etc/passwd")
+    with pytest.raises(ModelError, match="leads out"):
+        check_folder(allowed)
+
+
+@pytest.fixture
+def car(tmp_path: Path) -> Iterator[Path]:
+    """A model as KServe has those of OCI images: /mnt/models is a link into another container's files."""
+    files = "mkdir m && touch m/real.onnx && ln -s ./real.onnx m/model.onnx"
+    script = f"mount -t tmpfs none {tmp_path} && cd {tmp_path} && {files} && echo ready && cat"
+    container = ["unshare", "--mount", "sh", "-c", script]
+    try:
+        process = subprocess.Popen(container, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    except FileNotFoundError:
+        pytest.skip("there is no unshare")
+    with process:
+        assert process.stdout is not None
+        if not process.stdout.readline():
+            pytest.skip("namespaces are not permitted here")
+        yield Path(f"/proc/{process.pid}/root{tmp_path}/m")
+        process.kill()
+
+
+def test_a_folder_in_another_containers_files_may_have_links_of_its_own(car: Path) -> None:
+    assert not car.resolve().exists()
+    assert places(source(car)) == ["model.onnx", "real.onnx"]
+    assert confined(car / "model.onnx", source(car)) == car / "real.onnx"
+    (car / "x").symlink_to("../../../../../../../../etc/passwd")
+    with pytest.raises(ModelError):
+        check_folder(source(car))
+
+
 def test_blobs_that_are_a_link_are_no_cache(tmp_path: Path) -> None:
     snapshot = tmp_path / "snapshots" / "0123"
     snapshot.mkdir(parents=True)
@@ -109,6 +173,11 @@ def a_link_to_a_folder_outside(folder: Path) -> None:
 def a_link_by_way_of_another(folder: Path) -> None:
     (folder / ".hidden").symlink_to("../secret")
     (folder / "x").symlink_to(".hidden")
+
+
+def a_link_that_climbs_behind_another(folder: Path) -> None:
+    (folder / "onnx" / ".up").symlink_to("..")
+    (folder / "x").symlink_to("onnx/.up/../secret")
 
 
 def a_circle(folder: Path) -> None:
@@ -154,6 +223,7 @@ def folders_without_end(folder: Path) -> None:
         (an_absolute_link_out, "leads out of the model's folder, to /etc/passwd"),
         (a_link_to_a_folder_outside, "leads out of the model's folder, to /etc"),
         (a_link_by_way_of_another, "leads out"),
+        (a_link_that_climbs_behind_another, "leads out"),
         (a_circle, "round in a circle"),
         (a_pipe, "neither a file nor a folder"),
         (a_socket, "neither a file nor a folder"),

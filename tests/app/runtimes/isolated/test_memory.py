@@ -1,6 +1,7 @@
 """Pictures in memory that two processes see."""
 
 import mmap
+from pathlib import Path
 from typing import Any
 
 import hypothesis.extra.numpy as arrays
@@ -79,6 +80,14 @@ def test_memory_is_free_once_nothing_refers_to_it() -> None:
     read, arrived = handed_over(np.zeros((100, 100), np.uint8))
     del read
     assert arrived.let_go()
+
+
+def test_memory_that_is_not_to_be_had_leaves_no_descriptor() -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        with pytest.raises(OSError, match=r"memory|large"):
+            SharedMemory(2**61)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 @pytest.mark.parametrize(("wanted", "size"), [(1, 2**20), (2**20, 2**20), (2**20 + 1, 2**21), (2**26 + 1, 2**27)])

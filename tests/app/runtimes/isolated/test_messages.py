@@ -2,13 +2,23 @@
 
 import pickle
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 
 import pytest
 
 from app.runtimes.isolated.memory import SharedMemory
-from app.runtimes.isolated.messages import Ended, Failure, Question, Reply, receive, receive_exactly, send
+from app.runtimes.isolated.messages import (
+    Ended,
+    Failure,
+    LostMemoryError,
+    Question,
+    Reply,
+    receive,
+    receive_exactly,
+    send,
+)
 from tasks.exchange.error import ErrorKind, InferenceError
 
 Ends = tuple[socket.socket, socket.socket]
@@ -46,6 +56,16 @@ def test_memory_is_handed_over_with_a_message(ends: Ends) -> None:
     assert arrived == "look"
     assert memory is not None
     assert memory[64:76] == b"seen by both"
+
+
+def test_a_message_whose_memory_did_not_arrive_is_not_read_for_the_one_before(ends: Ends) -> None:
+    """The system drops descriptors that a process has no room for, and hands over the rest."""
+    body = pickle.dumps("look")
+    ends[0].sendall(struct.pack("<QQ", len(body), 4096) + body)
+    send(ends[0], "the next")
+    with pytest.raises(LostMemoryError):
+        receive(ends[1])
+    assert receive(ends[1]) == ("the next", None)
 
 
 def test_an_end_that_is_closed_is_told_from_silence(ends: Ends) -> None:

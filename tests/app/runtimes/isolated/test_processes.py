@@ -24,11 +24,17 @@ from tasks.exchange.tensor import Datatype, Tensor
 from tests.app.runtimes.python.folders import source, write
 
 CODE = """
-    import ctypes, logging, os, signal, sys, threading
+    import ctypes, enum, logging, os, signal, subprocess, sys, threading
+
+    class Own(enum.StrEnum):
+        KIND = "known here only"
+
+    def found(number):
+        return {"label": str(number), "score": 0.5, "xmin": 1, "ymin": 1, "xmax": 2, "ymax": 2}
 
     class Model:
         def predict(self, image):
-            logging.getLogger("own").warning("seen %d", image[0, 0, 0])
+            logging.getLogger("own").warning("seen %d", image[0, 0, 0], extra={"of": Own.KIND, "with": lambda: None})
             match int(image[0, 0, 0]):
                 case 1:
                     ctypes.string_at(0)
@@ -43,10 +49,12 @@ CODE = """
                 case 6:
                     # Holds the interpreter's lock, as native code may that was not written for threads.
                     ctypes.PyDLL(None).sleep(1000)
-            found = {"label": str(os.getpid()), "score": 0.5}
-            return [{**found, "xmin": 1, "ymin": 1, "xmax": 2, "ymax": 2}]
+                case 7:
+                    # As loaders of data start processes of theirs.
+                    return [found(subprocess.Popen(["sleep", "1000"]).pid)]
+            return [found(os.getpid())]
 """
-SEGV, EXIT, KILL, ALLOCATE, HANG, HOLD = range(1, 7)
+SEGV, EXIT, KILL, ALLOCATE, HANG, HOLD, START = range(1, 8)
 
 pytestmark = pytest.mark.slow
 
@@ -123,12 +131,20 @@ def isolated(folder: Path, code: str = CODE, **settings: Any) -> Generator[Isola
         made.forget()
 
 
-def test_a_crash_is_refused_told_and_mended(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_crash_is_refused_told_and_mended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHARIOTEER_RECORD_TO", "postgresql://somebody:secret@host")
     with isolated(tmp_path / "m") as model:
         first = model.ask()
         assert first != os.getpid()
         assert model.ask() == first
+        assert b"secret" not in Path(f"/proc/{first}/environ").read_bytes()
         eventually(lambda: ("own", logging.WARNING, "seen 0") in caplog.record_tuples)
+        (seen, *_) = [each for each in caplog.records if each.name == "own"]
+        assert vars(seen)["of"] == "known here only"
+        grandchild = model.ask(START)
+        assert runs(grandchild)
         error = model.refused(SEGV)
         assert error.kind is ErrorKind.MODEL_NOT_READY
         told = "The process of model 'm' ended (signal 11, SIGSEGV) and is started again"
@@ -141,16 +157,18 @@ def test_a_crash_is_refused_told_and_mended(tmp_path: Path, caplog: pytest.LogCa
         assert model.registry.find("m").state is ModelState.READY
         second = model.ask()
         assert second != first
+        assert not runs(grandchild)
         assert model.lost == ["signal 11, SIGSEGV"]
         (line,) = [each for each in caplog.records if each.message == "model process ended"]
         assert (line.levelno, vars(line)["how"]) == (logging.ERROR, "signal 11, SIGSEGV")
 
 
-@pytest.mark.parametrize(("what", "how"), [(EXIT, "exit status 0"), (KILL, "signal 9, SIGKILL")])
-def test_every_end_is_told(tmp_path: Path, what: int, how: str) -> None:
+def test_every_end_is_told(tmp_path: Path) -> None:
     with isolated(tmp_path / "m") as model:
-        assert f"({how})" in model.refused(what).message
-        eventually(lambda: model.lost == [how])
+        for what, how in ((EXIT, "exit status 0"), (KILL, "signal 9, SIGKILL")):
+            model.await_restart()
+            assert f"({how})" in model.refused(what).message
+            eventually(lambda how=how: model.lost[-1:] == [how])
 
 
 def test_a_call_that_hangs_is_refused_at_its_deadline_and_ends_the_process(tmp_path: Path) -> None:

@@ -135,6 +135,13 @@ def test_a_crash_under_load_costs_another_model_nothing(tmp_path: Path) -> None:
         metrics = httpx.get(f"{server.address}/metrics").text
         assert 'charioteer_model_restarts_total{cause="signal 11, SIGSEGV",model="mortal",version="1"} 1.0' in metrics
 
+        # However the server ends.
+        left = children(server)
+        server.process.kill()
+        assert server.wait() == -signal.SIGKILL
+        assert len(left) == 2
+        eventually(lambda: not any(map(runs, left.values())))
+
 
 def _health(server: ServerProcess) -> int:
     with grpc.insecure_channel(server.grpc_address) as channel:
@@ -142,7 +149,7 @@ def _health(server: ServerProcess) -> int:
         return HealthCheckResponse.FromString(check(HealthCheckRequest().SerializeToString(), timeout=60)).status
 
 
-def test_unloading_and_loading_anew_end_the_process_before(tmp_path: Path) -> None:
+def test_unloading_loading_anew_and_the_servers_end_end_the_process(tmp_path: Path) -> None:
     with repository(tmp_path, "classifier") as server:
         name = f"{ISOLATED}classifier"
         (first,) = children(server).values()
@@ -152,25 +159,17 @@ def test_unloading_and_loading_anew_end_the_process_before(tmp_path: Path) -> No
         assert httpx.post(f"{server.address}/v2/repository/models/{name}/unload").status_code == 200
         eventually(lambda: not runs(second))
         assert infer(server, f"{PLAIN}classifier", 0).status_code == 200
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_no_process_outlives_the_server(tmp_path: Path, number: signal.Signals) -> None:
-    write(tmp_path / "m", CODE)
-    with serving("--model", str(tmp_path / "m"), "--allow-code", "--isolate") as server:
-        assert server.address
-        (child,) = children(server).values()
-        assert runs(child)
-        server.process.send_signal(number)
-        assert server.wait() == (0 if number is not signal.SIGKILL else -signal.SIGKILL)
-        eventually(lambda: not runs(child))
+        assert httpx.post(f"{server.address}/v2/repository/models/{name}/load", timeout=60).status_code == 200
+        (third,) = children(server).values()
+        assert server.stop() == 0
+        assert not runs(third)
 
 
 def test_the_server_ends_in_time_with_a_model_that_hangs(tmp_path: Path) -> None:
     hanging = "import pathlib, ctypes\nclass Model:\n    def predict(self, image):\n"
     hanging += "        pathlib.Path(__file__).with_name('reached').touch()\n        ctypes.PyDLL(None).sleep(1000)\n"
-    write(tmp_path / "m", hanging, isolate=True)
-    with serving("--model", str(tmp_path / "m"), "--allow-code", "--drain-timeout", "1") as server:
+    write(tmp_path / "m", hanging)
+    with serving("--model", str(tmp_path / "m"), "--allow-code", "--isolate", "--drain-timeout", "1") as server:
         assert server.address
         (child,) = children(server).values()
         with ThreadPoolExecutor(1) as sender:
