@@ -18,6 +18,12 @@ _HELP = {
     "--conform-health-path": "where a platform would ask for health",
 }
 
+_CERTIFICATES = {
+    "--conform-ca": "authorities to trust over TLS, instead of the usual ones (PEM)",
+    "--conform-cert": "a certificate to show to an engine that asks for one (PEM)",
+    "--conform-key": "its private key, where it is not in the same file",
+}
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options, which do nothing without ``--conform-url``."""
@@ -28,6 +34,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                     help="a picture in which the model finds something; may be repeated")  # fmt: skip
     group.addoption("--conform-header", action="append", metavar="LINE", default=[],
                     help='what the engine\'s gate asks for, "Name: value"; may be repeated')  # fmt: skip
+    group.addoption("--conform-header-file", type=Path, metavar="FILE",
+                    help="a file of such lines, for keys")  # fmt: skip
+    for name, said in _CERTIFICATES.items():
+        group.addoption(name, type=Path, metavar="FILE", help=said)
     group.addoption("--conform-request", type=Path, metavar="FILE",
                     help="the JSON body of an inference that the model can answer")  # fmt: skip
     group.addoption("--conform-timeout", type=float, metavar="SECONDS", default=30.0, help="to wait for an answer")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from typing import Any, cast
 
+import uvloop
 from litestar.types import ASGIApp, Receive, Send
 from prometheus_client import CollectorRegistry
 
@@ -88,6 +89,7 @@ def served(
     certificates: Certificates | None = None,
     files: int = FILES,
     timeout: float = 3600.0,
+    loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
 ) -> Generator[Served]:
     """A server of an application that tells what it was asked, as JSON.
 
@@ -115,7 +117,7 @@ def served(
             started.set()
             await task
 
-        thread = threading.Thread(target=lambda: asyncio.Runner(loop_factory=_loop).run(run()))
+        thread = threading.Thread(target=lambda: asyncio.Runner(loop_factory=loop).run(run()))
         thread.start()
         try:
             assert started.wait(10)
@@ -125,12 +127,6 @@ def served(
             stop()
             thread.join(20)
             assert not thread.is_alive()
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    import uvloop
-
-    return uvloop.new_event_loop()
 
 
 def _application(served: Served) -> ASGIApp:

@@ -37,6 +37,7 @@ def conform(
     task_type: _TaskType | None = None,
     image: list[ExistingFile] | None = None,
     header: list[str] | None = None,
+    header_file: ExistingFile | None = None,
     health_path: str | None = None,
     request: ExistingFile | None = None,
     timeout: float = 30,
@@ -53,7 +54,7 @@ def conform(
     """Hold any engine against a protocol, clause by clause.
 
     Exits with 0 when every MUST is kept, as far as it could be tested, with 1 when one is not, and with 2 when nothing
-    answers, or the options make no sense.
+    answers, or a MUST was not tested because of who asks, or the options make no sense.
 
     Args:
         url: Where the engine is; for Chariot's protocols, the base URL that /infer follows; for protocols over gRPC,
@@ -64,6 +65,7 @@ def conform(
         image: Pictures in which the model finds something; some shapes are drawn otherwise, and besides.
         header: What the engine's gate asks for, such as "Authorization: Bearer ..."; not in any report; metadata over
             gRPC.
+        header_file: A file of such lines, for keys that are not to stand in the list of processes.
         health_path: Where a platform would ask for health; the usual paths otherwise.
         request: The JSON body of an inference that the model can answer, for protocols of tensors; made up otherwise.
         timeout: Seconds to wait for an answer.
@@ -89,6 +91,7 @@ def conform(
         task_type=task_type,
         images=image or (),
         headers=header or (),
+        header_file=header_file,
         health_path=health_path,
         request=request,
         timeout=timeout,
@@ -105,6 +108,10 @@ def conform(
             _write(path, made(report))
     if not report.conforms:
         sys.exit(_FAILED)
+    if report.barred:
+        # Or a run with a key that is over, or for something else, would be green.
+        named = ", ".join(report.barred)
+        _stop(f"{named}: who sends the requests is refused; give what the gate asks for with --header-file")
 
 
 def _list(protocol: str | None) -> None:

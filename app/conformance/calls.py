@@ -24,6 +24,7 @@ SCHEMES = ("grpc://", "grpcs://")
 
 _LONGEST_MESSAGE = 8_000_000
 _LONGEST_CONNECTING_S = 10
+_BARRED = ("UNAUTHENTICATED", "PERMISSION_DENIED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,11 @@ class Call(Exchange):
     def ok(self) -> bool:
         """Whether the status is OK."""
         return self.status == 0
+
+    @property
+    def barred(self) -> bool:
+        """Whether it is who asks that is refused, and not what is asked."""
+        return self.code in _BARRED
 
     @property
     def code(self) -> str:

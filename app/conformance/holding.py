@@ -13,10 +13,12 @@ __all__ = ("Holding", "Report", "UnreachableError", "held_against")
 
 _MOST_EXCHANGES = 3
 """As many exchanges are kept for a finding: the last ones, which decided it."""
+_KEYLESS = "Every request is refused for who sends it; give what the engine's gate asks for with --header-file"
+_BARRED = "Who sends this is refused, not what is sent; give what the engine's gate asks for with --header-file"
 
 
 class UnreachableError(Exception):
-    """Nothing answers at the engine's URL."""
+    """Nothing answers at the engine's URL, or only what refuses whoever asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,18 @@ class Report:
     def conforms(self) -> bool:
         """Whether no MUST failed."""
         return not self.counted(Verdict.FAILED, Level.MUST)
+
+    @property
+    def barred(self) -> Sequence[str]:
+        """The ids of the clauses that bind, and of which nothing is known because of who asked."""
+        return [
+            each.clause.id
+            for each in self.findings
+            if each.verdict is Verdict.NOT_TESTED
+            and each.clause.level is Level.MUST
+            and each.exchanges
+            and each.exchanges[-1].barred
+        ]
 
     def failing(self, need: Need) -> Sequence[str]:
         """The ids of the failed clauses that `need` cannot do without."""
@@ -102,11 +116,17 @@ class Holding:
         return self._findings[clause.id]
 
     def report(self, told: Callable[[Clause], None] | None = None) -> Report:
-        """What is found of every clause; `told` hears of each before it is looked at."""
+        """What is found of every clause; `told` hears of each before it is looked at.
+
+        Raises:
+            UnreachableError: every request was refused for who asks, so that nothing is known of the engine.
+        """
         for clause in self.protocol.clauses:
             if told:
                 told(clause)
             self.finding(clause)
+        if self.probe.barred:
+            raise UnreachableError(f"{self.probe.target.url}: {_KEYLESS}")
         return Report(
             protocol=self.protocol.name,
             target=self.probe.target,
@@ -135,7 +155,7 @@ def held_against(protocol: Protocol, probe: Probe, told: Callable[[Clause], None
         told: hears of each clause before it is checked.
 
     Raises:
-        UnreachableError: the engine does not answer at all.
+        UnreachableError: the engine does not answer at all, or refuses whoever asks.
     """
     holding = Holding(protocol, probe)
     holding.reach()
@@ -158,7 +178,14 @@ def _found(clause: Clause, probe: Probe) -> Finding:
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         # Nobody foresees every answer: one that cannot be judged must not keep the other clauses from being.
         verdict, reason = Verdict.NOT_TESTED, f"The answer could not be judged: {error!r}"
+    if verdict is not Verdict.NOT_APPLICABLE and probe.exchanges and probe.exchanges[-1].barred:
+        verdict, reason = _barred(verdict, reason)
     return Finding(clause=clause, verdict=verdict, reason=reason, exchanges=tuple(probe.exchanges[-_MOST_EXCHANGES:]))
+
+
+def _barred(verdict: Verdict, reason: str) -> tuple[Verdict, str]:
+    """What failed stays so, or a run with a key that is over would pass; what expects a refusal has not seen one."""
+    return (verdict, f"{reason}. {_BARRED}") if verdict is Verdict.FAILED else (Verdict.NOT_TESTED, _BARRED)
 
 
 def _task_type(protocol: Protocol, probe: Probe) -> str | None:

@@ -17,6 +17,7 @@ from app.conformance.tensors import (
     PICTURES,
     expect_error,
     expect_status,
+    is_json,
     is_list,
     listed_model,
     said,
@@ -100,7 +101,7 @@ def _alias(probe: Probe) -> None:
 
 def _content_type(probe: Probe) -> None:
     got = predict(probe, {"instances": _instances(probe)}).headers.get("content-type", "")
-    if not got.startswith("application/json"):
+    if not is_json(got):
         raise FaultError(f"Expected application/json, got {brief(got)}")
 
 
@@ -158,7 +159,7 @@ CLAUSES = (
            requires=("V1-005", "V1-006")),
     Clause("V1-008", _SHOULD, "inputs is another name for instances.", f"{_SDK}; not so in TF Serving", _alias,
            requires=_PREDICTS),
-    Clause("V1-009", _MUST, "The answer's Content-Type is application/json.", f"{_PAGE}, Predict", _content_type,
+    Clause("V1-009", _MUST, "The answer's Content-Type is application/json.", _SDK, _content_type,
            requires=_PREDICTS),
     Clause("V1-010", _MUST, "What is not JSON is 400.", f"{_SDK}: Unrecognized request format", _bad_json),
     Clause("V1-011", _SHOULD, "A body without instances is refused with 4xx.", f"{_PAGE}; the stock server says 500",

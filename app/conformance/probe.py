@@ -18,6 +18,9 @@ _TOO_LONG = 8_000_000
 
 _MOST_UNANSWERED = 3
 _LONGEST_ANSWER_S = 120
+"""An answer takes no longer where the client has no limit of its own."""
+
+_BARRED = (401, 403)
 
 
 class BudgetSpentError(Exception):
@@ -77,6 +80,11 @@ class Exchange:
     def refused(self) -> bool:
         """Whether the status is one of the sender's faults."""
         return 400 <= self.status < 500
+
+    @property
+    def barred(self) -> bool:
+        """Whether it is who asks that is refused, and not what is asked."""
+        return self.status in _BARRED
 
     def json(self) -> Any:
         """The answer, read as JSON by its standard: UTF-8, no NaN.
@@ -143,6 +151,11 @@ class Probe:
     """Those of the present clause; whoever holds the engine to clauses empties it."""
     _known: dict[tuple[object, ...], Exchange] = field(default_factory=dict[tuple[object, ...], Exchange])
 
+    @property
+    def barred(self) -> bool:
+        """Whether nothing came back but refusals of who asks."""
+        return bool(self._known) and all(each.barred for each in self._known.values())
+
     def get(self, path: str, **headers: str) -> Exchange:
         """GET `path`, which is appended to the engine's URL."""
         return self.send("GET", path, headers=headers)
@@ -207,7 +220,8 @@ class Probe:
         self, method: str, path: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, Mapping[str, str], bytes]:
         url = self.target.url.rstrip("/") + path
-        late = monotonic() + _LONGEST_ANSWER_S
+        longest = self.client.timeout.read or _LONGEST_ANSWER_S
+        late = monotonic() + longest
         with self.client.stream(method, url, headers=dict(headers), content=body) as answer:
             read = bytearray()
             for part in answer.iter_bytes():
@@ -215,5 +229,5 @@ class Probe:
                 if len(read) > _TOO_LONG:
                     raise httpx.DecodingError(f"The answer is longer than {_TOO_LONG} bytes")
                 if monotonic() > late:
-                    raise httpx.ReadTimeout(f"The answer takes more than {_LONGEST_ANSWER_S} seconds")
+                    raise httpx.ReadTimeout(f"The answer takes more than {longest:g} seconds")
             return answer.status_code, {k.lower(): v for k, v in answer.headers.items()}, bytes(read)

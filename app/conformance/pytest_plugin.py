@@ -13,6 +13,7 @@ from app.conformance.clause import Clause, Finding, Level, Verdict
 from app.conformance.holding import Holding, UnreachableError
 from app.conformance.output.words import evidence, readers_of
 from app.conformance.protocols import PROTOCOLS
+from app.conformance.trust import Trust
 from app.conformance.wish import Wish, WishError, holding
 
 __all__ = ("Conformance",)
@@ -132,8 +133,10 @@ def _wish(config: pytest.Config) -> Wish:
         task_type=given("task_type"),
         images=given("image"),
         headers=given("header"),
+        header_file=given("header_file"),
         health_path=given("health_path"),
         request=given("request"),
         timeout=given("timeout"),
         max_requests=given("max_requests"),
+        trust=Trust(ca=given("ca"), cert=given("cert"), key=given("key")),
     )

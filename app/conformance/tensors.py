@@ -13,7 +13,7 @@ from app.conformance.quoting import brief
 __all__ = (
     "DATATYPES",
     "PICTURES",
-    "TEXT", "answered", "expect_error", "expect_status", "flattened", "is_list", "is_object", "listed_model",
+    "TEXT", "answered", "expect_error", "expect_status", "flattened", "is_json", "is_list", "is_object", "listed_model",
     "made_up",
     "means_text", "said",
 )  # fmt: skip
@@ -26,6 +26,11 @@ DATATYPES = (
 TEXT = "What is in the picture?"
 _MOST_ELEMENTS = 4_000_000
 PICTURES = tuple(base64.b64encode(each.data).decode() for each in OWN_PICTURES)
+
+
+def is_json(content_type: str) -> bool:
+    """Whether a Content-Type is application/json, in upper or lower case, with or without a charset (RFC 9110, 8.3)."""
+    return content_type.partition(";")[0].strip().lower() == "application/json"
 
 
 def is_list(value: object) -> TypeGuard[list[Any]]:

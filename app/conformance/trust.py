@@ -38,8 +38,10 @@ class Trust(msgspec.Struct, frozen=True, kw_only=True):
         try:
             usual = self.ca is None
             context = httpx.create_ssl_context(trust_env=False) if usual else ssl.create_default_context(cafile=self.ca)
+        except ssl.SSLError:
+            raise TrustError(f"--ca: {self.ca}: Expected certificates of authorities (PEM)") from None
         except OSError as error:
-            raise TrustError(f"--ca: {self.ca}: {error.strerror or 'Expected certificates (PEM)'}") from None
+            raise TrustError(f"--ca: {self.ca}: {error.strerror}") from None
         if self.cert is not None:
             try:
                 context.load_cert_chain(self.cert, self.key, password="")

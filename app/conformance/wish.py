@@ -1,12 +1,13 @@
 """What a person asks for, at a command line or in a test run, made into an engine that is held against a protocol."""
 
+import base64
 import math
 import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import httpx
 import msgspec
@@ -17,7 +18,6 @@ from app.conformance.holding import Holding
 from app.conformance.pictures import Picture, picture_of
 from app.conformance.probe import Probe, Target
 from app.conformance.protocols import PROTOCOLS, Protocol
-from app.conformance.quoting import brief
 from app.conformance.trust import Trust, TrustError
 
 __all__ = ("Wish", "WishError", "holding")
@@ -42,6 +42,7 @@ class Wish:
         task_type: what the model does, as Chariot calls it; found from its answers where it is not given.
         images: files of pictures in which the model finds something.
         headers: lines for the engine's gate, "Name: value"; sent as metadata over gRPC.
+        header_file: a file of such lines, for what nobody is to read in a list of processes; goes before `headers`.
         health_path: where a platform would ask for health.
         request: a file with the JSON body of an inference that the model can answer.
         timeout: seconds to wait for an answer.
@@ -55,6 +56,7 @@ class Wish:
     task_type: str | None = None
     images: Sequence[Path] = ()
     headers: Sequence[str] = ()
+    header_file: Path | None = None
     health_path: str | None = None
     request: Path | None = None
     timeout: float = 30
@@ -70,15 +72,17 @@ def holding(wish: Wish) -> Generator[Holding]:
         WishError: the wish makes no sense, or one of its files cannot be read.
     """
     protocol = _protocol(wish)
+    parts = _parts(wish.url)
+    url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     target = Target(
-        url=wish.url,
+        url=url,
         model=wish.model,
         task_type=_task_type(wish.task_type),
         pictures=[_picture(each) for each in wish.images],
         health_path=wish.health_path,
         request=_request(wish.request) if wish.request else None,
     )
-    headers = _headers(wish.headers)
+    headers = {**_password(parts), **_headers(wish.headers), **_headers_of(wish.header_file)}
     if not 0 < wish.timeout < math.inf:
         raise WishError(f"--timeout: Expected seconds above 0, got {wish.timeout:g}")
     if wish.max_requests < 1:
@@ -88,7 +92,7 @@ def holding(wish: Wish) -> Generator[Holding]:
             context = wish.trust.context()
             client = httpx.Client(timeout=wish.timeout, headers=headers, trust_env=False, verify=context)
             stack.enter_context(client)
-            opened = connected(wish.url, headers, wish.timeout, wish.trust) if protocol.rpc else None
+            opened = connected(url, headers, wish.timeout, wish.trust) if protocol.rpc else None
             caller = stack.enter_context(opened) if opened else None
         except TrustError as error:
             raise WishError(str(error)) from None
@@ -103,14 +107,28 @@ def _protocol(wish: Wish) -> Protocol:
     schemes = SCHEMES if protocol.rpc else _HTTP_SCHEMES
     if not wish.url.startswith(schemes):
         raise WishError(f"Expected a URL that begins with {' or '.join(schemes)} for {protocol.name}, got {wish.url}")
+    return protocol
+
+
+def _parts(url: str) -> SplitResult:
     try:
-        parts = urlsplit(wish.url)
+        parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise WishError(f"Expected a URL, got {wish.url}: {error}") from None
+        raise WishError(f"Expected a URL, got {url}: {error}") from None
     if not host:
-        raise WishError(f"Expected a URL with a host, got {wish.url}")
-    return protocol
+        raise WishError(f"Expected a URL with a host, got {url}")
+    if parts.query or parts.fragment:
+        raise WishError("Expected a URL without ? and #, because the protocol's paths are appended to it")
+    return parts
+
+
+def _password(parts: SplitResult) -> dict[str, str]:
+    """What a URL says before its host, as a header (RFC 7617): reports show the URL, and none of it."""
+    if parts.username is None:
+        return {}
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
 
 def _task_type(name: str | None) -> str | None:
@@ -119,14 +137,26 @@ def _task_type(name: str | None) -> str | None:
     return name
 
 
-def _headers(lines: Sequence[str]) -> dict[str, str]:
+def _headers(lines: Sequence[str], option: str = "--header") -> dict[str, str]:
+    """The headers by their names in lower case. What is no header may be a secret all the same, and is not shown."""
     read: dict[str, str] = {}
-    for line in lines:
+    for number, line in enumerate(lines, 1):
         found = _HEADER.fullmatch(line)
         if not found:
-            raise WishError(f'--header: Expected "Name: value", got {brief(line)}')
-        read[found[1]] = found[2].strip()
+            raise WishError(f'{option}: Expected "Name: value" in line {number}')
+        read[found[1].lower()] = found[2].strip()
     return read
+
+
+def _headers_of(path: Path | None) -> dict[str, str]:
+    if path is None:
+        return {}
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "Expected ASCII"
+        raise WishError(f"--header-file: {path}: {why}") from None
+    return _headers([each for each in lines if each.strip()], f"--header-file: {path}")
 
 
 def _picture(path: Path) -> Picture:

@@ -18,6 +18,9 @@ _AT_ONCE = 128
 _PAUSE_SECONDS = 1.0
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _READ_BYTES = 64 * 1024
+_LONGEST_SECONDS = 24 * 3600.0
+"""What the event loop is given where time is not its business: who is slow to take what is written, or to agree that
+TLS is over, is ended by being looked at."""
 
 
 class Acceptor:
@@ -47,7 +50,7 @@ class Acceptor:
         self._descriptor = listening.fileno()
         listening.setblocking(False)
         listening.listen(2048)
-        tcp.watch(listening)
+        tcp.watch(listening, connections.settings.write_timeout)
         self._loop.add_reader(self._descriptor, self._accept)
 
     def close(self) -> None:
@@ -87,7 +90,7 @@ class Acceptor:
 
     async def _open(self, accepted: socket.socket, address: str) -> None:
         accepted.setblocking(False)
-        timeout = self._connections.settings.handshake_timeout
+        timeout = min(self._connections.settings.handshake_timeout, _LONGEST_SECONDS)
         context = self._certificates.context if self._certificates is not None else None
         try:
             await self._loop.connect_accepted_socket(
@@ -95,6 +98,7 @@ class Acceptor:
                 accepted,
                 ssl=context,
                 ssl_handshake_timeout=None if context is None else timeout,
+                ssl_shutdown_timeout=None if context is None else _LONGEST_SECONDS,
             )
         except (OSError, TimeoutError):
             # What the other side sent is not TLS, none that is spoken here, or it showed no certificate.

@@ -234,6 +234,10 @@ class Connection(HttpToolsProtocol):
         late = self._phase.late(now, self._where(), self._messages, self._moved)
         if late is None:
             return
+        if late == "closing":
+            # It was told of the end, and is not waited for to agree.
+            self.transport.abort()
+            return
         self._book.ended(late)
         match late:
             case "headers":
@@ -250,6 +254,8 @@ class Connection(HttpToolsProtocol):
         cycle = self._last
         if self.flow.write_paused or self.transport.get_write_buffer_size():
             return "answer"
+        if self.transport.is_closing():
+            return "answer" if tcp.unsent(self._socket) else "closing"
         if self._deaf:
             owed = cycle is not None and not (cycle.response_complete or cycle.disconnected)
             return "" if owed else "lingering"
@@ -267,7 +273,7 @@ class Connection(HttpToolsProtocol):
         return "answer" if self.scheme == "https" and tcp.unsent(self._socket) else "idle"
 
     def _moved(self, where: str) -> int:
-        if where == "body":
+        if where != "answer":
             return self._payload
         taken = tcp.acknowledged(self._socket)
         return -self.transport.get_write_buffer_size() if taken is None else taken

@@ -70,6 +70,9 @@ class Connections:
         self._refused = Counter(
             "charioteer_connections_refused", "Connections that found no place.", ("reason",), registry=metrics
         )
+        for reason in ("all", "address"):
+            # A series that begins with what is to be noticed has not increased, to Prometheus.
+            self._refused.labels(reason)
         self._ended = Counter(
             "charioteer_connections_ended",
             "Connections that the server ended because of what came over them, or did not.",
@@ -124,7 +127,11 @@ def raise_file_limit() -> int:
         return _FILES
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
     if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (ValueError, OSError):
+            # macOS says that there is no limit, and has one.
+            return soft
     return max(soft, wanted)
 
 

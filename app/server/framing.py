@@ -129,5 +129,7 @@ def origin_form(target: bytes) -> tuple[bytes, bytes]:
     if parsed.schema not in (b"http", b"https") or not parsed.host or parsed.userinfo:
         raise RefusedError(400, "Expected a path", "malformed")
     path = parsed.path or b"/"
-    host = parsed.host if not parsed.port else b"%s:%d" % (parsed.host, parsed.port)
+    host = b"[%s]" % parsed.host if b":" in parsed.host else parsed.host
+    if parsed.port:
+        host = b"%s:%d" % (host, parsed.port)
     return path + (b"?" + parsed.query if parsed.query else b""), host

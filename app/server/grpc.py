@@ -22,6 +22,9 @@ from app.settings.transport import TransportSettings
 
 __all__ = ("GrpcServer",)
 
+_LONGEST_SOCKET = 103
+"""Bytes of a socket's path that every system takes: `sun_path` has 104 on BSD, 108 on Linux."""
+
 
 class GrpcServer:
     """Serves until stopped. Everything but its making happens in the event loop.
@@ -134,13 +137,25 @@ class GrpcServer:
             if self._certificates is None:
                 return server.add_insecure_port(f"{host}:{self.port}")
             with suppress(OSError):
-                # Nobody else may enter the folder. Where nothing can be written, the page does without gRPC.
-                self._private = tempfile.TemporaryDirectory(prefix="charioteer-", ignore_cleanup_errors=True)
-                server.add_insecure_port(f"unix:{self._private.name}/grpc")
+                self._private = _private_port(server)
             return server.add_secure_port(f"{host}:{self.port}", self._certificates.for_grpc())
         except RuntimeError:
             self.failure = ListenError(f"Cannot listen on {self._host}:{self.port} for gRPC")
             raise self.failure from None
+
+
+def _private_port(server: grpc.aio.Server) -> tempfile.TemporaryDirectory[str] | None:
+    """A folder that nobody else may enter, with a socket in it; None where its name is too long for one.
+
+    Raises:
+        OSError: where nothing can be written. The page does without gRPC then.
+    """
+    folder = tempfile.TemporaryDirectory(prefix="charioteer-", ignore_cleanup_errors=True)
+    if len(f"{folder.name}/grpc".encode()) > _LONGEST_SOCKET:
+        folder.cleanup()
+        return None
+    server.add_insecure_port(f"unix:{folder.name}/grpc")
+    return folder
 
 
 def _described(protocols: Sequence[GrpcProtocol]) -> DescriptorPool:

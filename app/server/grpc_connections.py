@@ -16,6 +16,9 @@ _PING_SECONDS = 10
 
 _PING_STRIKES = 2
 
+_LONGEST_SECONDS = 24 * 3600
+"""Its core counts milliseconds in 32 bits."""
+
 
 def connection_options(settings: TransportSettings) -> list[tuple[str, int]]:
     """Options of a server. Ages are left without bound: a connection that works is worth keeping."""
@@ -37,4 +40,4 @@ def connection_options(settings: TransportSettings) -> list[tuple[str, int]]:
 
 
 def _milliseconds(seconds: float) -> int:
-    return max(1, round(seconds * 1000))
+    return max(1, round(min(seconds, _LONGEST_SECONDS) * 1000))

@@ -7,6 +7,7 @@ from app.settings.transport import TransportSettings
 __all__ = ("Phase",)
 
 _LINGER_SECONDS = 2.0
+_CLOSE_SECONDS = 1.0
 
 
 class Phase:
@@ -30,12 +31,12 @@ class Phase:
         Args:
             now: seconds of a clock that only goes forward.
             where: the phase: silent, headers, body, unread (an answered request whose body still comes), answer (what
-                is written is not taken), idle, lingering; empty when it is the server's turn.
+                is written is not taken), idle, lingering, closing; empty when it is the server's turn.
             messages: requests that have begun on the connection.
             moved: bytes that have gone by in the phase given.
         """
         seen = (where, messages)
-        bytes_count = where in ("body", "answer")
+        bytes_count = where in ("body", "unread", "answer")
         if seen != self._seen:
             self._seen, self._since = seen, now
             self._base = moved(where) if bytes_count else 0
@@ -53,15 +54,19 @@ class Phase:
     def _most(self, where: str) -> float | None:
         settings = self._settings
         match where:
-            case "silent" | "headers" | "unread":
+            case "headers":
                 return settings.header_timeout
-            case "body":
+            case "body" | "unread":
+                # Most clients look for an answer when they have sent everything, also where it refuses that.
                 return settings.body_timeout
             case "answer":
                 return settings.write_timeout
-            case "idle":
+            case "silent" | "idle":
+                # Pools of proxies and browsers connect before they have something to ask.
                 return settings.keep_alive_timeout
             case "lingering":
                 return _LINGER_SECONDS
+            case "closing":
+                return _CLOSE_SECONDS
             case _:
                 return None

@@ -8,7 +8,8 @@ __all__ = ("acknowledged", "is_reset", "reset_when_closed", "unacknowledged", "u
 _IDLE_SECONDS = 60
 _PROBE_SECONDS = 10
 _PROBES = 6
-_UNACKNOWLEDGED_MILLISECONDS = 120_000
+_UNACKNOWLEDGED_SECONDS = 120
+_DAY = 24 * 3600
 
 # struct tcp_info of linux/tcp.h: the state comes first, tcpi_unacked is 24 bytes in, tcpi_bytes_acked 120,
 # tcpi_notsent_bytes 144.
@@ -20,19 +21,25 @@ _NOT_SENT = struct.Struct("@144xI")
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
-def watch(listening: socket.socket) -> None:
+def watch(listening: socket.socket, write_timeout: float) -> None:
     """Let the kernel notice clients that vanished; what `listening` accepts inherits it.
 
     An idle one is probed after a minute and given up after another; what was sent and nobody acknowledges ends the
     connection after two minutes, where it would take the kernel a quarter of an hour.
+
+    Args:
+        listening: where they connect to.
+        write_timeout: seconds for which a reader may take nothing. The kernel counts them too, so that it has to wait
+            for as long.
     """
+    unacknowledged = min(max(_UNACKNOWLEDGED_SECONDS, 2 * write_timeout), _DAY)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for name, value in (
         ("TCP_KEEPIDLE", _IDLE_SECONDS),
         ("TCP_KEEPINTVL", _PROBE_SECONDS),
         ("TCP_KEEPCNT", _PROBES),
-        ("TCP_USER_TIMEOUT", _UNACKNOWLEDGED_MILLISECONDS),
+        ("TCP_USER_TIMEOUT", round(1000 * unacknowledged)),
     ):
         option = getattr(socket, name, None)
         if option is not None:

@@ -43,7 +43,7 @@ class TransportSettings:
     """Bytes a second below which a sender or a reader is too slow; 0 for any progress at all."""
 
     keep_alive_timeout: Annotated[PositiveFloat, environment("CHARIOTEER_KEEP_ALIVE_TIMEOUT")] = 75.0
-    """Seconds that a connection is kept for the next request."""
+    """Seconds that a connection is kept for its first request, or the next."""
 
     max_header_bytes: Annotated[PositiveInt, environment("CHARIOTEER_MAX_HEADER_BYTES")] = 64 * 1024
     """Request line and headers of more bytes are refused with 431; so is gRPC's metadata."""

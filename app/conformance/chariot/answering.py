@@ -18,6 +18,7 @@ from app.conformance.clause import Clause, FaultError, Level, Need, UntestedErro
 from app.conformance.pictures import OWN_PICTURES, PLAIN
 from app.conformance.probe import Probe
 from app.conformance.quoting import brief
+from app.conformance.tensors import is_json
 
 __all__ = ("CLAUSES",)
 
@@ -65,7 +66,7 @@ def _ready(probe: Probe) -> None:
 
 def _content_type(probe: Probe) -> None:
     got = shown(probe).headers.get("content-type", "")
-    if got.partition(";")[0].strip().lower() != "application/json":
+    if not is_json(got):
         raise FaultError(f"Expected application/json, got {brief(got)}")
 
 

@@ -35,7 +35,7 @@ from app.conformance.grps.messages import (
 from app.conformance.pictures import OWN_PICTURES
 from app.conformance.probe import Exchange, Probe
 from app.conformance.quoting import brief
-from app.conformance.tensors import is_object
+from app.conformance.tensors import is_json, is_object
 
 __all__ = ("CLAUSES",)
 
@@ -64,7 +64,7 @@ def _content_type(probe: Probe) -> None:
     shown(probe)
     for exchange in (probe.exchanges[-1], health(probe, "live")):
         got = exchange.headers.get("content-type", "")
-        if got.partition(";")[0].strip().lower() != "application/json":
+        if not is_json(got):
             raise FaultError(f"Expected application/json, got {brief(got)}")
 
 

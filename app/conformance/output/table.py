@@ -45,8 +45,14 @@ def print_report(report: Report, console: Console, *, everything: bool = False) 
         console.print(f"{level}: {counts}")
     for need in report.needs:
         console.print(f"{need}: {_in_words(report, need)}")
-    verdict = "[green]conforms[/green]" if report.conforms else "[red]does not conform[/red]"
-    console.print(f"The engine {verdict}, by {report.requests} requests.")
+    console.print(f"The engine {_verdict(report)}, by {report.requests} requests.")
+
+
+def _verdict(report: Report) -> str:
+    if not report.conforms:
+        return "[red]does not conform[/red]"
+    untested = report.counted(Verdict.NOT_TESTED, Level.MUST)
+    return f"[yellow]conforms but for {untested} MUST not tested[/yellow]" if untested else "[green]conforms[/green]"
 
 
 def _in_words(report: Report, need: Need) -> str:

@@ -158,6 +158,17 @@ def test_table() -> None:
     assert "Answers would not be read by storage; would still be read by drift, evaluation." in written.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("index", "said"), [(1, "engine conforms, by"), (3, "conforms but for 1 MUST not tested"), (0, "not conform, by")]
+)
+def test_what_was_not_tested_does_not_look_kept(index: int, said: str) -> None:
+    out = io.StringIO()
+    found = report(CLAUSES[index])
+    print_report(found, Console(file=out, width=200))
+    assert said in out.getvalue()
+    assert ("conforms but for 1 MUST not tested</h1>" in html_report(found).decode()) is (index == 3)
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: each.name)
 def test_clauses_are_listed(protocol: Protocol) -> None:
     written = io.StringIO()

@@ -27,7 +27,7 @@ def test_the_key_may_be_in_the_file_of_the_certificate(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"ca": "nothing"}, "--ca: "),
+        ({"ca": "nothing"}, "--ca: .*nothing: Expected certificates of authorities"),
         ({"ca": "absent"}, "No such file"),
         ({"cert": "nothing"}, "Expected a certificate and its key"),
         ({"key": "nothing"}, "--key needs --cert"),
