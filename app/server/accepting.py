@@ -15,6 +15,7 @@ __all__ = ("Acceptor",)
 
 _logger = logging.getLogger(__name__)
 _AT_ONCE = 128
+_BACKLOG = 2048
 _PAUSE_SECONDS = 1.0
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _READ_BYTES = 64 * 1024
@@ -49,12 +50,15 @@ class Acceptor:
         self._resuming: asyncio.TimerHandle | None = None
         self._descriptor = listening.fileno()
         listening.setblocking(False)
-        listening.listen(2048)
+        listening.listen(_BACKLOG)
         tcp.watch(listening, connections.settings.write_timeout)
         self._loop.add_reader(self._descriptor, self._accept)
 
     def close(self) -> None:
-        """Take no more. Those that are being opened close themselves when they are."""
+        """Take what waits already, which the kernel would reset otherwise, and no more."""
+        for _ in range(_BACKLOG // _AT_ONCE):
+            if not self._accept():
+                break
         self._loop.remove_reader(self._descriptor)
         if self._resuming is not None:
             self._resuming.cancel()
@@ -62,14 +66,15 @@ class Acceptor:
     async def wait_closed(self) -> None:
         """Nothing is left to wait for: connections are waited for by whoever answers them."""
 
-    def _accept(self) -> None:
+    def _accept(self) -> bool:
+        """Take some of those that wait; whether there may be more."""
         for _ in range(_AT_ONCE):
             try:
                 accepted, where = self._listening.accept()
             except OSError as error:
                 if error.errno in _EXHAUSTED:
                     self._pause(error)
-                return
+                return False
             address = where[0]
             if not self._connections.admit(address):
                 _turn_away(accepted, plain=self._certificates is None)
@@ -77,6 +82,7 @@ class Acceptor:
             task = self._loop.create_task(self._open(accepted, address))
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
+        return True
 
     def _pause(self, error: OSError) -> None:
         """Connections wait in the kernel meanwhile; asking again at once would only take the processor."""

@@ -26,6 +26,9 @@ _PIPELINED = 32
 _OVERHEAD_FACTOR = 8
 """Bytes of chunking for each byte of a body that are not too much: a chunk of one byte has five."""
 
+_LATE_SECONDS = 1.0
+"""In which a request that was on its way when the server began to stop has to arrive."""
+
 _INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
 _PROBE_SECONDS = 0.05
 
@@ -68,7 +71,7 @@ class Connection(HttpToolsProtocol):
         self._slot = self._book.watch(self)
         if self._book.until is not None:
             # Whoever told the others that the server stops knew nothing of this one yet.
-            self.shutdown()
+            self.loop.call_later(_LATE_SECONDS, super().shutdown)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -169,6 +172,8 @@ class Connection(HttpToolsProtocol):
             self.headers[:] = [(name, host if name == b"host" else value) for name, value in self.headers]
         super().on_headers_complete()
         self._in_head = False
+        if self._book.until is not None:
+            self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         size = len(body)
@@ -279,6 +284,13 @@ class Connection(HttpToolsProtocol):
         return -self.transport.get_write_buffer_size() if taken is None else taken
 
     # How it ends.
+
+    def shutdown(self) -> None:
+        """The server stops. What the kernel has of a request already is answered, if the rest comes soon."""
+        if self._in_head or tcp.unread(self._socket):
+            self.loop.call_later(_LATE_SECONDS, super().shutdown)
+        else:
+            super().shutdown()
 
     def _refuse(self, error: RefusedError) -> None:
         """Answer what cannot be a request, or not be one any longer, and read no more of it."""

@@ -15,6 +15,7 @@ from app.engine.engine import Engine
 from app.protocols.grpc_protocol import GrpcProtocol
 from app.server.access.calls import audited
 from app.server.grpc_connections import connection_options
+from app.server.grpc_door import Door
 from app.server.health import HEALTH, Health
 from app.server.listening import ListenError, listener, shown
 from app.server.tls import Certificates
@@ -66,6 +67,7 @@ class GrpcServer:
         self._max_request_bytes = max_request_bytes
         self._drain_timeout = drain_timeout
         self._interceptors = interceptors
+        self._door = Door()
         self._transport = transport
         self._certificates = certificates
         self._private: tempfile.TemporaryDirectory[str] | None = None
@@ -101,7 +103,7 @@ class GrpcServer:
                 ("grpc.so_reuseport", 0),
                 *connection_options(self._transport),
             ],
-            interceptors=list(self._interceptors),
+            interceptors=[self._door, *self._interceptors],
         )
         names = [each.service.full_name for each in self._protocols]
         for protocol in self._protocols:
@@ -129,7 +131,13 @@ class GrpcServer:
         if self._server is None or self._stopping is None or self._stopped is not None:
             return
         self._stopping.set()
-        self._stopped = asyncio.ensure_future(self._server.stop(self._drain_timeout))
+        self._stopped = asyncio.ensure_future(self._end(self._server))
+
+    async def _end(self, server: grpc.aio.Server) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._drain_timeout
+        await self._door.close(self._drain_timeout / 2)
+        await server.stop(max(0.0, end - loop.time()))
 
     def _bound(self, server: grpc.aio.Server) -> int:
         host = f"[{self._host}]" if ":" in self._host else self._host

@@ -1,9 +1,12 @@
 """What the kernel knows of a connection, and is told to look after by itself."""
 
+import fcntl
 import socket
 import struct
+import termios
+from array import array
 
-__all__ = ("acknowledged", "is_reset", "reset_when_closed", "unacknowledged", "unsent", "watch")
+__all__ = ("acknowledged", "is_reset", "reset_when_closed", "unacknowledged", "unread", "unsent", "watch")
 
 _IDLE_SECONDS = 60
 _PROBE_SECONDS = 10
@@ -62,6 +65,16 @@ def unsent(connection: socket.socket) -> int:
     """Bytes that the kernel keeps until the other side takes more."""
     found = _information(connection)
     return _NOT_SENT.unpack_from(found)[0] if len(found) >= _NOT_SENT.size else 0
+
+
+def unread(connection: socket.socket) -> int:
+    """Bytes that have come and wait to be read."""
+    found = array("i", [0])
+    try:
+        fcntl.ioctl(connection, termios.FIONREAD, found)
+    except OSError:
+        return 0
+    return found[0]
 
 
 def is_reset(connection: socket.socket) -> bool:

@@ -1,5 +1,6 @@
 """Connections of a server that stops."""
 
+import math
 from contextlib import closing
 
 import pytest
@@ -9,6 +10,7 @@ from tests.http_connections import answers, everything, served
 pytestmark = pytest.mark.slow
 
 PART = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345"
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 WAIT = b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
@@ -28,12 +30,11 @@ def test_what_has_not_arrived_in_full_is_given_up() -> None:
             assert status == 200
 
 
-def test_who_is_connected_too_late_is_let_go() -> None:
-    with served() as server, closing(server.connect()) as waiting:
-        waiting.sendall(WAIT)
-        assert server.began.wait(10)
-        server.transport.connections.until = 0.0
-        # As if it had been accepted when the others had been told already.
+def test_who_is_connected_too_late_is_answered_once_and_let_go() -> None:
+    with served() as server:
+        server.transport.connections.until = math.inf
+        # As if they had been accepted when the others had been told already.
         assert server.exchange(b"") == b""
+        received = server.exchange(GET + GET)
+        assert [status for status, _ in answers(received)] == [200]
         server.transport.connections.until = None
-        server.gate.set()
