@@ -2,10 +2,13 @@
 
 import ssl
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import grpc
 import httpx
 import msgspec
+
+if TYPE_CHECKING:
+    import grpc
 
 __all__ = ("Trust", "TrustError")
 
@@ -50,12 +53,14 @@ class Trust(msgspec.Struct, frozen=True, kw_only=True):
                 raise TrustError(message) from None
         return context
 
-    def credentials(self) -> grpc.ChannelCredentials:
+    def credentials(self) -> "grpc.ChannelCredentials":
         """For gRPC.
 
         Raises:
             TrustError: when the files cannot be used.
         """
+        import grpc
+
         self.context()
         ca = self.ca.read_bytes() if self.ca is not None else None
         if self.cert is None:

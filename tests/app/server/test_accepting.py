@@ -47,6 +47,6 @@ def test_a_process_without_files_waits_for_one_instead_of_asking_again_and_again
 
     with caplog.at_level(logging.ERROR):
         greeted, asked = asyncio.run(run())
-    # Once in vain, once a second later, and once to find that nobody else is there.
-    assert (greeted, asked) == (b"hello", 3)
+    # Once in vain, once a second later, once to find that nobody else is there, and once more at the end.
+    assert (greeted, asked) == (b"hello", 4)
     assert [each.message for each in caplog.records] == ["no connection can be accepted for a second"]
