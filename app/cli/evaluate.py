@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from app import __version__
 from app.cli.evaluation_source import Source, here, parameters_for, server
 from app.cli.terminal import console
+from app.conformance.gate import GateError, gate_headers
 from app.conformance.trust import Trust, TrustError
 from app.evaluation.collecting import Collected, collect
 from app.evaluation.dataset import Dataset, fingerprint
@@ -55,6 +56,7 @@ def evaluate(
     url: str | None = None,
     protocol: str = "chariot-v2-kserve",
     header: list[str] | None = None,
+    header_file: ExistingFile | None = None,
     timeout: PositiveFloat = 60,
     ca: ExistingFile | None = None,
     cert: ExistingFile | None = None,
@@ -91,7 +93,8 @@ def evaluate(
         url: Ask the server there, instead of a model here; host:port for gRPC.
         protocol: What the server speaks: chariot-v2-kserve, chariot-v2, v2, v1, tensorflow-serving, grps, v2-grpc,
             grps-grpc.
-        header: What the server's gate asks for, such as "Authorization: Bearer ..."; not in any report.
+        header: What the server's gate asks for, such as "X-Tenant: a"; not in any report.
+        header_file: A file of such lines, for keys that are not to stand in the list of processes.
         timeout: Seconds to wait for an answer of the server.
         ca: Authorities to trust over TLS, instead of the usual ones (PEM).
         cert: A certificate to show to a server that asks for one (PEM).
@@ -145,7 +148,7 @@ def evaluate(
             source = (
                 here(options, name, parameters)
                 if url is None
-                else server(url, protocol, name, parameters, _headers(header or ()), timeout, trust)
+                else server(url, protocol, name, parameters, gate_headers(header or (), header_file), timeout, trust)
             )
             # Of the whole, so that an evaluation of the first images can be gone on with.
             first_line = Header(charioteer=__version__, dataset=fingerprint(whole), source=source.told)
@@ -163,7 +166,7 @@ def evaluate(
                 notes=notes,
                 progress=told,
             )
-    except (EvaluationError, InferenceError, ModelError, OSError, SettingsError, TrustError) as error:
+    except (EvaluationError, GateError, InferenceError, ModelError, OSError, SettingsError, TrustError) as error:
         _stop(str(error))
     except KeyboardInterrupt:
         kept = f"; the same command goes on from {out}" if out else "; with --out it could be gone on with"
@@ -276,16 +279,6 @@ def _least(given: Sequence[str]) -> Mapping[str, float]:
         if not math.isfinite(float(value)):
             _stop(f'--fail-under: Expected "figure=value", such as "map=0.5", got {each}')
     return least
-
-
-def _headers(lines: Sequence[str]) -> dict[str, str]:
-    read: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon or not name.strip() or not line.isascii():
-            raise EvaluationError(f'--header: Expected "Name: value", got {line}')
-        read[name.strip()] = value.strip()
-    return read
 
 
 def _stop(reason: str, status: int = _IMPOSSIBLE) -> NoReturn:

@@ -2,7 +2,6 @@
 
 import base64
 import math
-import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ import msgspec
 
 from app.conformance.calls import SCHEMES, connected
 from app.conformance.chariot.looking import FIELDS
+from app.conformance.gate import GateError, gate_headers
 from app.conformance.holding import Holding
 from app.conformance.pictures import Picture, picture_of
 from app.conformance.probe import Probe, Target
@@ -23,8 +23,6 @@ from app.conformance.trust import Trust, TrustError
 __all__ = ("Wish", "WishError", "holding")
 
 _HTTP_SCHEMES = ("http://", "https://")
-_HEADER = re.compile(r"\s*([\w!#$%&'*+.^`|~-]+)\s*:([\t -~]*)", re.ASCII)
-"""RFC 9110, 5.6.2 and 5.5, in ASCII."""
 
 
 class WishError(Exception):
@@ -82,7 +80,10 @@ def holding(wish: Wish) -> Generator[Holding]:
         health_path=wish.health_path,
         request=_request(wish.request) if wish.request else None,
     )
-    headers = {**_password(parts), **_headers(wish.headers), **_headers_of(wish.header_file)}
+    try:
+        headers = {**_password(parts), **gate_headers(wish.headers, wish.header_file)}
+    except GateError as error:
+        raise WishError(str(error)) from None
     if not 0 < wish.timeout < math.inf:
         raise WishError(f"--timeout: Expected seconds above 0, got {wish.timeout:g}")
     if wish.max_requests < 1:
@@ -135,28 +136,6 @@ def _task_type(name: str | None) -> str | None:
     if name is not None and name not in FIELDS:
         raise WishError(f"--task-type: Expected one of {', '.join(FIELDS)}, got {name}")
     return name
-
-
-def _headers(lines: Sequence[str], option: str = "--header") -> dict[str, str]:
-    """The headers by their names in lower case. What is no header may be a secret all the same, and is not shown."""
-    read: dict[str, str] = {}
-    for number, line in enumerate(lines, 1):
-        found = _HEADER.fullmatch(line)
-        if not found:
-            raise WishError(f'{option}: Expected "Name: value" in line {number}')
-        read[found[1].lower()] = found[2].strip()
-    return read
-
-
-def _headers_of(path: Path | None) -> dict[str, str]:
-    if path is None:
-        return {}
-    try:
-        lines = path.read_text(encoding="ascii").splitlines()
-    except (OSError, UnicodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "Expected ASCII"
-        raise WishError(f"--header-file: {path}: {why}") from None
-    return _headers([each for each in lines if each.strip()], f"--header-file: {path}")
 
 
 def _picture(path: Path) -> Picture:

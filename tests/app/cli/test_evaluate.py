@@ -194,7 +194,7 @@ def test_labels_are_mapped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         (["DATA", "--url", "http://x", "--protocol", "smoke"], "--protocol: Expected one of chariot-v2-kserve"),
         (["DATA", "--url", "http://x", "--protocol", "v2"], "--name: v2 needs the model's name"),
         (["DATA", "--url", "x:1", "--protocol", "v2-grpc"], "--name: v2-grpc needs the model's name"),
-        (["DATA", "--url", "http://x", "--header", "x"], '--header: Expected "Name: value", got x'),
+        (["DATA", "--url", "http://x", "--header", "x"], '--header: Expected "Name: value" in line 1'),
         (["DATA", "--url", "http://x", "--parameter", "x"], '--parameter: Expected "name=value", got x'),
         (["DATA", "--fail-under", "map=high"], '--fail-under: Expected "figure=value"'),
         (["DATA", "--recorded", "/nowhere/x.db"], "There are no recordings at /nowhere/x.db"),
