@@ -46,6 +46,7 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *final],
         )
     )
+    handler.addFilter(_is_news)
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
     logging.captureWarnings(True)
     structlog.configure(
@@ -54,6 +55,12 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> None:
         logger_factory=factory,
         cache_logger_on_first_use=True,
     )
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Not what gRPC raises where the sender left while an answer was written: the request's own line says so."""
+    raised = record.exc_info[1] if record.exc_info else None
+    return type(raised).__name__ != "ExecuteBatchError"
 
 
 def _given(logger: LogLines, *_: object) -> LogLines:
