@@ -1,7 +1,8 @@
 """Calls that come while the gRPC server begins to stop."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable
+from contextlib import suppress
 from typing import Any, cast
 
 import grpc
@@ -12,6 +13,7 @@ __all__ = ("Door",)
 
 _LULL_SECONDS = 0.05
 _LONGEST_SECONDS = 2.0
+_PATIENCE_SECONDS = 0.2
 
 
 class Door(grpc.aio.ServerInterceptor):
@@ -47,10 +49,14 @@ class Door(grpc.aio.ServerInterceptor):
                 return
 
 
-async def _refuse(requests: object, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
-    del requests
+async def _refuse(requests: AsyncIterable[bytes], context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
+    # Who is refused before anything was sent hears of a fault of the sending library instead.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            async for _ in requests:
+                break
     await context.abort(grpc.StatusCode.UNAVAILABLE, "The server stops")
 
 
 _REFUSAL = cast("object", grpc.stream_stream_rpc_method_handler(cast("Any", _refuse)))
-"""Of calls of every kind: nothing that they send is read."""
+"""Of calls of every kind."""
