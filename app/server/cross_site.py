@@ -8,7 +8,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from app.server.loopback import hostname_of, names_loopback
 from app.settings.server import ServerSettings
 
-__all__ = ("only_for_this_machine", "without_cross_site")
+__all__ = ("only_for_this_machine", "says_other_site", "shows_password", "without_cross_site")
 
 _FOREIGN = frozenset({b"cross-site", b"same-site"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -46,7 +46,7 @@ def without_cross_site(app: ASGIApp, *, local: bool = False, origins: Collection
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and (local or scope["method"] not in _SAFE):
             headers = dict(scope["headers"])
-            listed = headers.get(b"origin") in welcome and not _shows_password(headers)
+            listed = headers.get(b"origin") in welcome and not shows_password(headers)
             cross_site = scope["method"] not in _SAFE and not listed and _is_foreign(headers)
             if cross_site or (local and _is_rebound(scope["path"], headers)):
                 start, body = refused[0 if cross_site else 1]
@@ -67,22 +67,31 @@ def only_for_this_machine(settings: ServerSettings) -> bool:
     return names_loopback(settings.host) and not opened
 
 
+def says_other_site(headers: Headers) -> bool:
+    """Whether a browser says that a page of another site had it send this."""
+    return _site(headers) in _FOREIGN
+
+
+def shows_password(headers: Headers) -> bool:
+    """Whether it comes with a password, which browsers keep and send along: a page that may ask shows a key itself."""
+    return headers.get(b"authorization", b"").strip()[:5].lower() == b"basic"
+
+
+def _site(headers: Headers) -> bytes:
+    return headers.get(b"sec-fetch-site", b"").strip().lower()
+
+
 def _is_foreign(headers: Headers) -> bool:
     if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() not in _SIMPLE:
         return False
-    if site := headers.get(b"sec-fetch-site", b"").strip().lower():
-        return site in _FOREIGN
+    if _site(headers):
+        return says_other_site(headers)
     origin = headers.get(b"origin")
     if origin is None:
         return False
     # A proxy may have put its own name into Host. In a simple request, no page can set the other header.
     names = (headers.get(b"host", b""), headers.get(b"x-forwarded-host", b"").partition(b",")[0])
     return _bare(origin.partition(b"://")[2]) not in {_bare(each) for each in names if each}
-
-
-def _shows_password(headers: Headers) -> bool:
-    """Whether it comes with a password, which browsers keep and send along: a page that may ask shows a key itself."""
-    return headers.get(b"authorization", b"").strip()[:5].lower() == b"basic"
 
 
 def _is_rebound(path: str, headers: Headers) -> bool:

@@ -14,6 +14,7 @@ from app.server.access.access import Access
 from app.server.access.audit import is_administration, is_one_of_too_many
 from app.server.access.credentials import AUTHORIZATION, KEY_HEADER
 from app.server.access.identity import AccessError, Identity
+from app.server.cross_site import says_other_site, shows_password
 from tasks.exchange.error import ErrorKind
 
 __all__ = ("BY_ENDPOINT", "CHALLENGE", "HttpAccess", "needs")
@@ -28,7 +29,6 @@ CHALLENGE = "www-authenticate"
 
 _LOOKED_FOR = {each.encode(): each for each in (AUTHORIZATION, KEY_HEADER, REQUEST_ID_HEADER)}
 _GETTING = frozenset({"GET", "HEAD"})
-_FOREIGN = frozenset({b"cross-site", b"same-site"})
 _IDENTITY = "charioteer_identity"
 _OPTION = "permission"
 _UNCHARGED = "uncharged"
@@ -129,8 +129,7 @@ def _may_be_a_picture(scope: Scope) -> bool:
     if scope["type"] != "http" or scope["method"] not in _GETTING:
         return False
     headers = dict(scope["headers"])
-    kept = headers.get(AUTHORIZATION.encode(), b"").strip().lower().startswith(b"basic")
-    return kept or headers.get(b"sec-fetch-site", b"").strip().lower() in _FOREIGN
+    return shows_password(headers) or says_other_site(headers)
 
 
 def _tells_methods(handler: BaseRouteHandler) -> bool:
