@@ -77,24 +77,9 @@ class Service:
         self._poll_seconds = settings.repository_poll_seconds
         self._drain_delay, self._drain_timeout = settings.drain_delay, settings.drain_timeout
         self._last_moment: float | None = None
-        limits = Limits(
-            max_request_bytes=settings.max_request_bytes,
-            max_pixels=settings.max_pixels,
-            max_request_pixels=settings.max_request_pixels,
-            max_image_side=settings.max_image_side,
-            max_image_scans=settings.max_image_scans,
-            max_inputs=settings.max_inputs,
-            max_elements=settings.max_elements,
-            max_values=settings.max_values,
-            max_entries=settings.max_entries,
-            max_json_depth=settings.max_json_depth,
-            max_name_length=settings.max_name_length,
-            max_prompts=settings.max_prompts,
-            max_text_length=settings.max_text_length,
-            max_new_tokens=settings.max_new_tokens,
-            max_explanation_samples=settings.max_explanation_samples,
-            max_explanation_seconds=settings.max_explanation_seconds,
-        )
+        # By name, so that a limit is added to the two and nowhere else.
+        named = {each: getattr(settings, each) for each in Limits.__struct_fields__ if hasattr(settings, each)}
+        limits = Limits(**named)
         self.registry = Registry(discover())
         observers: list[InferenceObserver] = [
             RequestLog(),
