@@ -136,19 +136,16 @@ def _explained(source: ModelSource) -> Generator[None]:
 @contextmanager
 def _vetted(source: ModelSource) -> Generator[None]:
     """Nothing of a model is opened before its files were looked at, nor kept when they were not what was loaded."""
-    if source.fault is None:
-        check_folder(source)
-        listed = check_manifest(source)
-        yield
-        if listed is not None:
-            listed.check_unchanged()
-    else:
+    if source.fault is not None:
         raise ModelError(source.fault)
+    check_folder(source)
+    listed = check_manifest(source)
+    yield
+    if listed is not None:
+        listed.check_unchanged()
 
 
 def _runtime(source: ModelSource) -> Runtime:
-    if source.fault is not None:
-        raise ModelError(source.fault)
     wanted = source.settings.runtime
     if source.settings.implementation is not None and wanted not in (None, PythonRuntime.name):
         raise ModelError(
