@@ -1,4 +1,4 @@
-"""What a model answered to one request, and what that took."""
+"""The result of one request: outputs, samples and timings."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,16 +8,16 @@ import msgspec
 from tasks.exchange.response import InferenceOutput, Prediction
 from tasks.explanation.sampling import Subject
 
-__all__ = ("Answered", "Datum", "Findings", "Timings")
+__all__ = ("Datum", "Findings", "InferenceResult", "Timings")
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the time of one inference went, in nanoseconds.
+    """The time that each step of one inference took, in nanoseconds.
 
     Attributes:
         decode: reading images and parameters.
-        model: the model's call, its own pre- and post-processing included.
-        refine: thresholds, filters, order.
+        model: the call of the model, including its own pre- and postprocessing.
+        refine: thresholds, filters and order.
     """
 
     decode: int = 0
@@ -25,20 +25,20 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     refine: int = 0
 
     def and_then(self, later: "Timings") -> "Timings":
-        """What both took."""
+        """Return the sums of both."""
         return Timings(
             decode=self.decode + later.decode, model=self.model + later.model, refine=self.refine + later.refine
         )
 
 
 class Datum(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One thing that the model was shown, and its answer.
+    """One input of the model, such as an image, and its prediction.
 
     Attributes:
-        input: which input of the request it stands in.
-        index: which datum of that input it is.
-        item: what the task made of it for the model: `ImageItem` for an image.
-        prediction: what was answered.
+        input: index of the input in the request.
+        index: index of the sample in that input.
+        item: the decoded input of the model: an `ImageItem` for an image.
+        prediction: the model's answer.
     """
 
     input: int
@@ -47,14 +47,14 @@ class Datum(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     prediction: Prediction
 
 
-class Answered(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The outputs of one request, how many data the model saw for them, and what that took.
+class InferenceResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The outputs of one request, with its batch size, timings and samples.
 
     Attributes:
-        outputs: to be written.
-        batch_size: how many data the model saw.
-        timings: what that took.
-        data: those that were answered, in the order of the inputs.
+        outputs: the outputs of the response.
+        batch_size: number of samples that the model processed.
+        timings: time of each step.
+        data: the samples that have an answer, in the order of the inputs.
     """
 
     outputs: Sequence[InferenceOutput]
@@ -62,9 +62,9 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     timings: Timings
     data: Sequence[Datum] = ()
 
-    def and_then(self, later: "Answered") -> "Answered":
-        """What both took and answered, with the outputs of `later`."""
-        return Answered(
+    def and_then(self, later: "InferenceResult") -> "InferenceResult":
+        """Return the sums of both and the samples of both, with the outputs of `later`."""
+        return InferenceResult(
             outputs=later.outputs,
             batch_size=self.batch_size + later.batch_size,
             timings=self.timings.and_then(later.timings),
@@ -73,7 +73,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Findings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """An answer, and what there is to explain in it: for each output, for each of its images."""
+    """A result, and the subjects to explain: for each output, one for each of its images."""
 
-    answered: Answered
+    answered: InferenceResult
     subjects: Sequence[Sequence[Subject[Any, Any]]]

@@ -1,4 +1,4 @@
-"""What a worker thread does with one request, from the bytes that came to the bytes that go."""
+"""Process one request in a worker thread, from the decoder of its body to the encoder of its response."""
 
 import logging
 import time
@@ -10,13 +10,13 @@ from typing import TypeVar
 
 import msgspec
 
-from app.engine.answered import Answered
-from app.engine.events import Addition, Caller, InferenceEvent, InferenceObserver, Keeper
+from app.engine.answered import InferenceResult
+from app.engine.events import InferenceEvent, InferenceObserver, OutputAnnotator, RecordSink, RequestInfo
 from app.engine.explain import explained
 from app.engine.interest import check_interest, on_behalf_of
 from app.engine.parts import single_answers, text_pieces
 from app.engine.registry import Registration, Registry
-from app.engine.story import Story
+from app.engine.story import RequestContext
 from app.engine.streaming import Piece
 from metadata.rule import annotate
 from tasks.exchange.error import ErrorKind, InferenceError
@@ -25,26 +25,26 @@ from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceResponse
 from tasks.explanation.explanation import Explanation
 
-__all__ = ("Answering", "Explanations")
+__all__ = ("Executor", "Explanations")
 
 WireT = TypeVar("WireT")
 
 Explanations = Sequence[Sequence[Sequence[Explanation]]]
-"""For each output of a response, for each of its images, one for each finding that is explained."""
+"""For each output of a response, for each of its images, one explanation for each explained prediction."""
 
 _logger = logging.getLogger(__name__)
 
 
-class Answering:
-    """Finds the models of requests, has them answer, and tells the observers how that went.
+class Executor:
+    """Find the model of a request, run it, and report the outcome to the observers.
 
     Args:
-        registry: has the models.
-        limits: how much of one request is worked on.
-        observers: told of every request.
-        counting: told of every request but explanations, of which one takes as long as hundreds of the others.
-        additions: asked for parameters of every answer but those that are told in parts.
-        keeper: keeps every request, in the end.
+        registry: the models.
+        limits: limits on one request.
+        observers: receive the event of every request.
+        counting: receive the event of every request except explanations, which take hundreds of times as long.
+        additions: add parameters to every response that is not streamed.
+        keeper: records every request.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class Answering:
         limits: Limits,
         observers: Sequence[InferenceObserver],
         counting: Sequence[InferenceObserver],
-        additions: Sequence[Addition] = (),
-        keeper: Keeper | None = None,
+        additions: Sequence[OutputAnnotator] = (),
+        keeper: RecordSink | None = None,
     ) -> None:
         self._registry = registry
         self._limits = limits
@@ -62,47 +62,56 @@ class Answering:
         self._counting = counting
         self._additions = additions
         self._keeper = keeper
-        self._open: set[Story] = set()
+        self._open: set[RequestContext] = set()
 
     def begun(
-        self, caller: Caller, model_name: str, deadline: float | None = None, *, explanation: bool = False
-    ) -> Story:
-        """The story of a request that has come, which is to be told once."""
-        story = Story(caller, model_name, deadline, explanation=explanation)
+        self, caller: RequestInfo, model_name: str, deadline: float | None = None, *, explanation: bool = False
+    ) -> RequestContext:
+        """Return the context of a new request; `tell` reports it once."""
+        story = RequestContext(caller, model_name, deadline, explanation=explanation)
         self._open.add(story)
         return story
 
     def refused(
-        self, caller: Caller, error: InferenceError, model_name: str, *, explanation: bool = False
+        self, caller: RequestInfo, error: InferenceError, model_name: str, *, explanation: bool = False
     ) -> InferenceError:
-        """Tell of a request that was refused before it was read; gives `error` back, to be raised."""
+        """Report a request that was refused before it was read. Returns `error`, so that the caller can raise it."""
         story = self.begun(caller, model_name, explanation=explanation)
         story.error = error
         self.tell(story)
         return error
 
+    def refused_unread(self, caller: RequestInfo, error: InferenceError, model_name: str, count: int) -> None:
+        """Report `count` requests that were refused before they were read. They are not recorded."""
+        story = RequestContext(caller, model_name)
+        story.error = error
+        self._observe(msgspec.structs.replace(story.event, count=count))
+
     def abandon(self, error: InferenceError) -> None:
-        """Tell of all requests that are not told yet that they ended with `error`, whatever their workers still do."""
+        """Report all requests that are not finished as failed with `error`, even if their workers still run."""
         for story in tuple(self._open):
             story.error = story.error or error
             self.tell(story)
 
     def answer(self, request: InferenceRequest) -> InferenceResponse:
-        """The answer to a request, of which no observer is told.
+        """Answer a request without reporting it to observers.
 
         Raises:
-            InferenceError: whatever went wrong.
+            InferenceError: for every failure.
         """
         registration = self._registry.find(request.model_name, request.model_version)
         return _response(request, registration, registration.ready_servable().answer(request, self._limits))
 
     def exchange(
-        self, story: Story, decode: Callable[[], InferenceRequest], encode: Callable[[InferenceResponse], WireT]
+        self,
+        story: RequestContext,
+        decode: Callable[[], InferenceRequest],
+        encode: Callable[[InferenceResponse], WireT],
     ) -> WireT:
-        """Answer a request as a whole.
+        """Answer a request with one response.
 
         Raises:
-            InferenceError: whatever went wrong.
+            InferenceError: for every failure.
         """
         story.begin()
         try:
@@ -112,7 +121,7 @@ class Answering:
                 story.answered = answered = registration.ready_servable().answer(request, self._limits)
                 response = _response(request, registration, answered)
                 written = encode(self._supplemented(story, answered, response))
-                # An answer that nobody waited for is none, to whoever asked as to whoever counts.
+                # An answer after cancellation counts as cancelled, for the client and for the metrics.
                 check_interest()
                 return written
         finally:
@@ -120,15 +129,15 @@ class Answering:
 
     def explain(
         self,
-        story: Story,
+        story: RequestContext,
         decode: Callable[[], InferenceRequest],
         encode: Callable[[InferenceResponse, Explanations], WireT],
         go_on: Callable[[], bool],
     ) -> WireT:
-        """Answer a request and explain the answer, as well as that can be done while `go_on` says yes.
+        """Answer a request and explain the answer with the samples taken while `go_on` returns True.
 
         Raises:
-            InferenceError: whatever went wrong.
+            InferenceError: for every failure.
         """
         story.begin()
         try:
@@ -141,11 +150,11 @@ class Answering:
         finally:
             self.tell(story)
 
-    def pieces(self, story: Story, decode: Callable[[], InferenceRequest]) -> Generator[Piece]:
-        """The pieces of a text while it is made. Whoever reads them tells the story.
+    def pieces(self, story: RequestContext, decode: Callable[[], InferenceRequest]) -> Generator[Piece]:
+        """Yield the chunks of generated text. The reader reports the request.
 
         Raises:
-            InferenceError: whatever went wrong.
+            InferenceError: for every failure.
         """
         story.begin()
         with self._failures(story):
@@ -153,15 +162,15 @@ class Answering:
 
     def parts(
         self,
-        story: Story,
+        story: RequestContext,
         decode: Callable[[], InferenceRequest],
         encode: Callable[[InferenceResponse], WireT],
         encode_piece: Callable[[Piece], WireT | None],
     ) -> Generator[WireT]:
-        """The pieces of a text, or the answers to single data, written. Whoever reads them tells the story.
+        """Yield encoded chunks of text, or encoded responses of one sample each. The reader reports the request.
 
         Raises:
-            InferenceError: whatever went wrong.
+            InferenceError: for every failure.
         """
         story.begin()
         with self._failures(story):
@@ -175,8 +184,8 @@ class Answering:
             for answered in single_answers(story, request, registration, self._limits):
                 yield encode(_response(request, registration, answered))
 
-    def tell(self, story: Story) -> None:
-        """A request has come to its end: have it kept, then tell the observers. Once; another time nothing happens."""
+    def tell(self, story: RequestContext) -> None:
+        """Record a finished request, then report it to the observers. Does nothing if it was reported before."""
         if not story.conclude():
             return
         self._open.discard(story)
@@ -186,7 +195,7 @@ class Answering:
             self._observe(event)
             return
         story.kept = kept
-        # What cannot be kept is not answered, so that nobody is to be told of an answer before.
+        # If recording fails, the client gets that error. Observers therefore wait for the outcome.
         kept.add_done_callback(partial(self._kept, event))
 
     def _kept(self, event: InferenceEvent, kept: Future[None]) -> None:
@@ -202,41 +211,51 @@ class Answering:
             except Exception:
                 _logger.exception("observer failed")
 
-    def _supplemented(self, story: Story, answered: Answered, response: InferenceResponse) -> InferenceResponse:
-        """`response` with what the additions have to say."""
+    def _supplemented(
+        self, story: RequestContext, answered: InferenceResult, response: InferenceResponse
+    ) -> InferenceResponse:
+        """Return `response` with the parameters that the additions return."""
         outputs = response.outputs
         for addition in self._additions:
-            if said := addition(story.caller, answered, response.model_name):
+            if added := addition(story.caller, answered, response.model_name):
                 outputs = [
-                    msgspec.structs.replace(output, parameters={**output.parameters, **more})
-                    for output, more in zip(outputs, said, strict=True)
+                    msgspec.structs.replace(output, parameters={**output.parameters, **parameters})
+                    for output, parameters in zip(outputs, added, strict=True)
                 ]
         return response if outputs is response.outputs else msgspec.structs.replace(response, outputs=outputs)
 
-    def _read(self, story: Story, decode: Callable[[], InferenceRequest]) -> tuple[InferenceRequest, Registration]:
+    def _read(
+        self, story: RequestContext, decode: Callable[[], InferenceRequest]
+    ) -> tuple[InferenceRequest, Registration]:
+        story.check_queue_time()
         story.request = request = decode()
+        if request.timeout is not None:
+            story.limit(request.timeout)
         check_request(request, self._limits)
         story.registration = registration = self._registry.find(request.model_name, request.model_version)
         return request, registration
 
     @contextmanager
-    def _failures(self, story: Story) -> Generator[None]:
-        """Whatever goes wrong inside is told to `story`, and leaves as an `InferenceError`."""
+    def _failures(self, story: RequestContext) -> Generator[None]:
+        """Set every exception as the error of `story`, and raise it as an `InferenceError`."""
         try:
             yield
         except InferenceError as error:
             if error.kind in (ErrorKind.MODEL_FAILED, ErrorKind.INTERNAL):
                 _logger.exception("inference failed", extra={"request_id": story.caller.request_id})
-            story.error = error
-            raise
+            located = story.request.located(error) if story.request else error
+            story.error = located
+            if located is error:
+                raise
+            raise located from None
         except Exception as error:
             _logger.exception("inference failed", extra={"request_id": story.caller.request_id})
-            message = f"Something went wrong in the server; its log tells what, under request {story.caller.request_id}"
+            message = f"Something went wrong in the server; see its log for request {story.caller.request_id}"
             story.error = InferenceError(ErrorKind.INTERNAL, message)
             raise story.error from error
 
 
-def _response(request: InferenceRequest, registration: Registration, answered: Answered) -> InferenceResponse:
+def _response(request: InferenceRequest, registration: Registration, answered: InferenceResult) -> InferenceResponse:
     outputs = [msgspec.structs.replace(output, parameters=annotate(output.parameters)) for output in answered.outputs]
     return InferenceResponse(
         id=request.id,

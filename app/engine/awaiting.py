@@ -1,4 +1,4 @@
-"""How a coroutine waits for a worker: until the answer is there, the sender has left, or the time is over."""
+"""Wait in a coroutine for a worker's result, until the client disconnects or the deadline passes."""
 
 import asyncio
 from collections.abc import Callable, Generator
@@ -7,31 +7,36 @@ from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from app.engine.interest import stopping
-from app.engine.story import Story
+from app.engine.story import RequestContext
 from tasks.exchange.error import InferenceError
 
-__all__ = ("awaited", "kept", "watched")
+__all__ = ("awaited", "wait_recorded", "watched")
 
 T = TypeVar("T")
 
-_PATIENCE = 0.05
-"""Seconds after which somebody looks whether the sender is still there; most answers are made in less."""
+_WATCH_DELAY = 0.05
+"""Seconds before the first check for a disconnected client; most requests finish earlier."""
 
 
-async def awaited(work: "Future[T]", story: Story, tell: Callable[[Story], None], is_cut: Callable[[Story], bool]) -> T:
-    """The result of `work`.
+async def awaited(
+    work: "Future[T]",
+    story: RequestContext,
+    tell: Callable[[RequestContext], None],
+    is_cut: Callable[[RequestContext], bool],
+) -> T:
+    """Wait for the result of `work`.
 
-    When nobody waits for it any more, work that no worker has begun is dropped, and other work ends at its next step.
+    When the request is cancelled, work that has not started is dropped, and running work stops at its next check.
 
     Args:
         work: answers a request.
-        story: of that request.
-        tell: tells the story of work that was dropped, once; whoever does the work tells its own.
-        is_cut: whether it is the server that cancels this, and not the sender.
+        story: context of that request.
+        tell: report work that was dropped; work that has started reports itself.
+        is_cut: return whether the server cancels this coroutine, not the client.
 
     Raises:
-        InferenceError: what `work` raised; CANCELLED or DEADLINE_EXCEEDED when the request was lost meanwhile;
-            MODEL_NOT_READY when the workers were sent home before one took it up, or the server waits no longer.
+        InferenceError: the exception of `work`; CANCELLED or DEADLINE_EXCEEDED if the request was cancelled meanwhile;
+            MODEL_NOT_READY if the workers closed before it started, or the server stops.
     """
     waiting = _Waiting(work, story, tell)
     work.add_done_callback(waiting.done)
@@ -39,13 +44,13 @@ async def awaited(work: "Future[T]", story: Story, tell: Callable[[Story], None]
         with watched(story, waiting.lose):
             return await waiting.settled
     except asyncio.CancelledError:
-        # Whoever awaited this has been cancelled, as gRPC does when a client leaves, and uvicorn when it has to stop.
+        # gRPC cancels the handler when a client disconnects, and uvicorn when it must stop.
         cut = is_cut(story)
         if cut:
             story.interest.cut()
         waiting.lose(True)
         if not waiting.settled.cancelled():
-            # It was lost at the same moment; nobody asks for the reason any more.
+            # Mark the exception as retrieved: asyncio would log it otherwise.
             waiting.settled.exception()
         if cut:
             raise stopping() from None
@@ -54,50 +59,49 @@ async def awaited(work: "Future[T]", story: Story, tell: Callable[[Story], None]
         waiting.release()
 
 
-async def kept(story: Story) -> None:
-    """Wait until an inference is kept.
+async def wait_recorded(story: RequestContext) -> None:
+    """Wait until an inference is recorded.
 
     Raises:
-        InferenceError: when it cannot be.
+        InferenceError: if it cannot be recorded.
     """
     if story.kept is not None:
-        # A sender who leaves now cancels the waiting, not the keeping.
+        # A client that disconnects now cancels the waiting, not the recording.
         await asyncio.shield(asyncio.wrap_future(story.kept))
 
 
 class _Waiting(Generic[T]):
-    """Somebody waits for `work` in the running event loop.
+    """A future of the running event loop for the result of `work`.
 
     Args:
         work: answers a request.
-        story: of that request.
-        tell: as of `awaited`.
+        story: context of that request.
+        tell: as for `awaited`.
 
     Attributes:
-        settled: what is to be awaited.
+        settled: the future to await.
     """
 
-    def __init__(self, work: "Future[T]", story: Story, tell: Callable[[Story], None]) -> None:
+    def __init__(self, work: "Future[T]", story: RequestContext, tell: Callable[[RequestContext], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self.settled: asyncio.Future[T] = self._loop.create_future()
         self._work: Future[T] | None = work
-        self._story: Story | None = story
+        self._story: RequestContext | None = story
         self._tell = tell
 
     def release(self) -> None:
-        """Let go of the request."""
-        # The work knows this object, and this object the work: pictures would stay in memory until the garbage
-        # collector looks for such rings, which it rarely does.
+        """Drop the references to the request."""
+        # This object and the work refer to each other: images would stay in memory until the next garbage collection.
         self._work = self._story = None
 
     def done(self, _: object) -> None:
-        """The work has come to its end, in whatever thread."""
-        # The loop is gone when the server has stopped meanwhile.
+        """Settle the future after the work has ended. Called from any thread."""
+        # The loop is closed if the server has stopped meanwhile.
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._settle)
 
     def lose(self, gone: bool) -> None:
-        """Nobody waits any more, because the sender has `gone` or because the time is over."""
+        """Cancel the request because the client has disconnected (`gone`) or the deadline has passed."""
         work, story = self._work, self._story
         if work is None or story is None:
             return
@@ -127,7 +131,7 @@ class _Waiting(Generic[T]):
             self.settled.set_result(work.result())
 
     def _drop(self, error: InferenceError) -> None:
-        """Tell once of work that nobody has begun."""
+        """Report, once, work that was never started."""
         if self._story is not None:
             story, self._story = self._story, None
             story.error = error
@@ -135,12 +139,12 @@ class _Waiting(Generic[T]):
 
 
 @contextmanager
-def watched(story: Story, lose: Callable[[bool], None]) -> Generator[None]:
-    """While entered, look whether anybody still waits for what is told in `story`. To be entered in an event loop.
+def watched(story: RequestContext, lose: Callable[[bool], None]) -> Generator[None]:
+    """Watch for a disconnected client and for the deadline. Enter it in an event loop.
 
     Args:
-        story: of the request.
-        lose: called once when nobody does: with True when the sender has left, with False when the time is over.
+        story: context of the request.
+        lose: called once, with True if the client has disconnected, with False if the deadline has passed.
     """
     loop = asyncio.get_running_loop()
     watching: asyncio.Task[None] | None = None
@@ -149,17 +153,39 @@ def watched(story: Story, lose: Callable[[bool], None]) -> Generator[None]:
         nonlocal watching
         watching = loop.create_task(_watch(story, lose))
 
-    left = story.interest.left
-    timer = loop.call_later(_PATIENCE if left is None else min(_PATIENCE, max(0, left)), watch)
+    def restart() -> None:
+        nonlocal timer, watching
+        if not open_:
+            return
+        timer.cancel()
+        if watching is not None:
+            watching.cancel()
+            watching = None
+        timer = start()
+
+    def start() -> asyncio.TimerHandle:
+        left = story.interest.left
+        return loop.call_later(_WATCH_DELAY if left is None else min(_WATCH_DELAY, max(0, left)), watch)
+
+    def shortened() -> None:
+        # The loop is closed if the server has stopped meanwhile.
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(restart)
+
+    open_ = True
+    story.interest.on_shortened = shortened
+    timer = start()
     try:
         yield
     finally:
+        open_ = False
+        story.interest.on_shortened = None
         timer.cancel()
         if watching is not None:
             watching.cancel()
 
 
-async def _watch(story: Story, lose: Callable[[bool], None]) -> None:
+async def _watch(story: RequestContext, lose: Callable[[bool], None]) -> None:
     gone, left = story.caller.gone, story.interest.left
     try:
         async with asyncio.timeout(left):

@@ -1,4 +1,4 @@
-"""Calls of a model from several requests made one, where that is worth more than it costs."""
+"""Dynamic batching: combine the inputs of several requests into one call of the model."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
-from app.engine.interest import JointInterest, current_interest, on_behalf_of
+from app.engine.interest import CombinedToken, current_interest, on_behalf_of
 from app.engine.workers import has_company, waiting_elsewhere
 from tasks.exchange.response import Prediction
 from tasks.task import Model
@@ -17,21 +17,21 @@ __all__ = ("BatchingModel",)
 InputT = TypeVar("InputT")
 PredictionT = TypeVar("PredictionT", bound=Prediction)
 
-_ROOM = 2
-"""So many batches' worth of decoded inputs wait at most while their threads do something else."""
+_MAX_WAITING_BATCHES = 2
+"""Decoded inputs that may wait while their workers take other jobs, in batches."""
 
 
 class BatchingModel(Generic[InputT, PredictionT]):
-    """A model that is called with the inputs of several requests at once. Called like the model itself, from workers.
+    """Call a model with the inputs of several requests at once. Workers call it like the model itself.
 
-    The first request that comes gathers others, for a moment at most, and calls the model for all of them. While it
-    waits, its thread is another's. A request whose sender has left by then is left out. A batch that fails is tried
-    again request by request, so that each fails or succeeds by itself.
+    The first request leads: it waits up to `max_delay` for others, and calls the model for all of them. While a request
+    waits, its worker takes another job. Cancelled requests are left out. If a batch fails, each of its requests calls
+    the model separately, so that one bad request fails alone.
 
     Args:
-        model: what is called.
-        max_size: inputs of a batch. A request of more is a batch of its own.
-        max_delay: seconds that the first request waits for others. One that is alone in the server waits for none.
+        model: the model to call.
+        max_size: maximum number of inputs in a batch. A larger request is a batch of its own.
+        max_delay: seconds that the first request waits for others; it does not wait if no other job runs or waits.
     """
 
     def __init__(self, model: Model[InputT, PredictionT], max_size: int, max_delay: float) -> None:
@@ -53,9 +53,9 @@ class BatchingModel(Generic[InputT, PredictionT]):
                 entry.turn.set()
             elif self._size >= self._max_size:
                 self._gathering.full.set()
-            crowded = self._size > _ROOM * self._max_size
+            crowded = self._size > _MAX_WAITING_BATCHES * self._max_size
         if crowded:
-            # Its place among the workers is kept, so that no more pictures are decoded than will soon be looked at.
+            # Keep the worker, so that no more images are decoded than the model will need soon.
             entry.turn.wait()
         elif not entry.turn.is_set():
             with waiting_elsewhere():
@@ -65,19 +65,19 @@ class BatchingModel(Generic[InputT, PredictionT]):
         return self._model(inputs) if entry.alone else entry.result()
 
     def _lead(self, entry: "_Entry[InputT, PredictionT]") -> None:
-        """Gather a batch, of which `entry` is the first, and call the model."""
+        """Collect a batch that starts with `entry`, and call the model."""
         if self._size < self._max_size and has_company():
             with waiting_elsewhere():
                 entry.full.wait(max(0.0, entry.came + self._max_delay - time.monotonic()))
         batch = self._taken()
         if not batch:
             return
-        inputs = [each for member in batch for each in member.inputs]
+        inputs = [value for member in batch for value in member.inputs]
         try:
-            with on_behalf_of(JointInterest([member.interest for member in batch])):
+            with on_behalf_of(CombinedToken([member.interest for member in batch])):
                 shares = _shared_out(self._model(inputs), batch)
-        except BaseException as error:  # noqa: BLE001  it belongs to whichever request made the model fail
-            # Whatever it is, nobody may be left waiting for an answer that never comes.
+        except BaseException as error:  # noqa: BLE001  it belongs to the request that made the model fail
+            # After any exception, every waiting request must get an answer.
             if len(batch) == 1:
                 batch[0].settle(error=error)
             else:
@@ -87,7 +87,7 @@ class BatchingModel(Generic[InputT, PredictionT]):
             member.settle(share)
 
     def _taken(self) -> "list[_Entry[InputT, PredictionT]]":
-        """The entries of the next batch; another of those that wait gathers the one after it."""
+        """Return the entries of the next batch, and make the next waiting entry the leader of the batch after it."""
         batch: list[_Entry[InputT, PredictionT]] = []
         size = 0
         with self._lock:
@@ -106,7 +106,7 @@ class BatchingModel(Generic[InputT, PredictionT]):
 
     @staticmethod
     def _dissolve(batch: "Sequence[_Entry[InputT, PredictionT]]") -> None:
-        """Have every request call the model by itself."""
+        """Make every request call the model separately."""
         for member in batch:
             member.alone = True
             member.turn.set()
@@ -115,26 +115,26 @@ class BatchingModel(Generic[InputT, PredictionT]):
 def _shared_out(
     predictions: Sequence[PredictionT], batch: "Sequence[_Entry[Any, PredictionT]]"
 ) -> Sequence[Sequence[PredictionT]]:
-    """What each request of a batch is answered."""
+    """Return the predictions of each request of a batch."""
     if len(batch) == 1:
         return [predictions]
     ends = list(accumulate(len(member.inputs) for member in batch))
     if len(predictions) != ends[-1]:
-        raise ValueError(f"{len(predictions)} answers to {ends[-1]} inputs")
+        raise ValueError(f"{len(predictions)} predictions for {ends[-1]} inputs")
     return [predictions[end - len(member.inputs) : end] for member, end in zip(batch, ends, strict=True)]
 
 
 class _Entry(Generic[InputT, PredictionT]):
-    """The inputs of one request, and what becomes of them."""
+    """The inputs of one request, and their predictions or error."""
 
     def __init__(self, inputs: Sequence[InputT]) -> None:
         self.inputs = inputs
         self.interest = current_interest()
         self.came = time.monotonic()
         self.turn = threading.Event()
-        """It is to gather a batch, to go alone, or to take its result."""
+        """Set when the request must lead a batch, call the model alone, or take its result."""
         self.full = threading.Event()
-        """It need not gather any longer."""
+        """Set when the batch is full."""
         self.alone = False
         self.settled = False
         self._predictions: Sequence[PredictionT] = ()

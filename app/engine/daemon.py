@@ -1,4 +1,4 @@
-"""Work that may never end, in threads that nobody has to wait for."""
+"""Run jobs that may never end in daemon threads."""
 
 import asyncio
 import threading
@@ -12,15 +12,15 @@ T = TypeVar("T")
 
 
 async def in_daemon_thread(job: Callable[[], T], name: str = "loading") -> T:
-    """The result of `job`, run in a thread of its own, called `name`.
+    """Run `job` in a daemon thread called `name`, and return its result.
 
-    Neither the event loop nor the interpreter waits for it at its end, as they do for the threads of an executor: a
-    model that hangs while it is loaded is not to keep a server from stopping.
+    The interpreter waits for executor threads at exit, but not for daemon threads: a model that hangs while it loads
+    must not keep the server from stopping.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
-    def tell(result: T | None, error: BaseException | None) -> None:
+    def settle(result: T | None, error: BaseException | None) -> None:
         if future.done():
             return
         if error is not None:
@@ -32,11 +32,11 @@ async def in_daemon_thread(job: Callable[[], T], name: str = "loading") -> T:
         result, error = None, None
         try:
             result = job()
-        except BaseException as raised:  # noqa: BLE001  it belongs to whoever awaits the job
+        except BaseException as raised:  # noqa: BLE001  the awaiting coroutine raises it
             error = raised
-        # The loop is gone when the server has stopped meanwhile.
+        # The loop is closed if the server has stopped meanwhile.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(tell, result, error)
+            loop.call_soon_threadsafe(settle, result, error)
 
     threading.Thread(target=work, name=name, daemon=True).start()
     return await future

@@ -1,4 +1,4 @@
-"""What is known of a model, and how it came to be known."""
+"""Metadata of a model, with the origin of each fact."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -12,7 +12,7 @@ __all__ = ("Fact", "ModelDescription", "Origin")
 
 
 class Origin(StrEnum):
-    """Where a fact about a model was found."""
+    """The source of a fact about a model."""
 
     DECLARED = "model-settings.json"
     MODEL_FILE = "model file"
@@ -27,7 +27,7 @@ class Origin(StrEnum):
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """One thing understood about a model, for people to read."""
+    """One fact about a model, for people to read."""
 
     topic: str
     value: str
@@ -35,16 +35,16 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """A model as understood, before or after it is loaded.
+    """Metadata of a model, before or after it is loaded.
 
     Attributes:
-        task_type: what it does.
+        task_type: its task type.
         platform: the runtime's name for the model's format, such as ``onnx``.
         layout: the name of its output layout.
         labels: class names by class number; empty for tasks without classes.
-        inputs: tensors of the model's own graph.
-        outputs: tensors of the model's own graph.
-        facts: everything that was decided, with its origin, in the order in which a reader wants it.
+        inputs: input tensors of the model's graph.
+        outputs: output tensors of the model's graph.
+        facts: every detected or configured property, with its origin, the most important first.
     """
 
     task_type: TaskType

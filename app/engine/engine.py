@@ -1,4 +1,4 @@
-"""The one place where a request meets a model, whatever wire it came over."""
+"""Answer the inference requests of every protocol."""
 
 import asyncio
 import time
@@ -7,17 +7,17 @@ from contextlib import AbstractContextManager, aclosing
 from functools import partial
 from typing import TypeVar
 
-from app.engine.admission import Admission, Bounds
-from app.engine.answering import Answering, Explanations
-from app.engine.awaiting import awaited, kept
-from app.engine.events import Addition, Caller, InferenceObserver, Keeper
+from app.engine.admission import Admission, Bounds, Excess
+from app.engine.answering import Executor, Explanations
+from app.engine.awaiting import awaited, wait_recorded
+from app.engine.events import InferenceObserver, OutputAnnotator, RecordSink, RequestInfo
 from app.engine.explain import ExplanationWorkers
 from app.engine.interest import stopping
 from app.engine.pump import pumped
 from app.engine.readiness import Readiness
 from app.engine.repository import Repository
 from app.engine.statistics import Statistics
-from app.engine.story import Story
+from app.engine.story import RequestContext
 from app.engine.streaming import Piece
 from app.engine.trends import Trends
 from app.engine.workers import Workers
@@ -32,23 +32,24 @@ WireT = TypeVar("WireT")
 PartT = TypeVar("PartT")
 
 _BOUNDS = Bounds()
-_LOOK = 0.01
+_POLL_SECONDS = 0.01
+_IN_USE_SECONDS = 0.1
 
 
 class Engine(Readiness):
-    """Answers inference requests with the registry's models.
+    """Answer inference requests with the models of the registry.
 
     Args:
-        repository: the models on disk, and the registry they are loaded into.
-        observers: told of every inference.
-        limits: how much of one request is worked on.
-        workers: threads that decode, run and encode; the models and OpenCV are held to one thread each, so that the
-            number of cores is the right number of workers.
-        bounds: how many requests may wait for a worker, and how long; others are refused at once.
-        explain_workers: threads that make explanations, beside the others and at a lower priority.
-        clock: tells the trends the time, in seconds from any beginning.
-        additions: what else is said about answers.
-        keeper: keeps every inference; no answer leaves, or ends, before it is kept.
+        repository: the models on disk, and the registry that they are loaded into.
+        observers: receive the event of every inference.
+        limits: limits on one request.
+        workers: threads that decode, run and encode. Models and OpenCV use one thread each, so that one worker per core
+            is the right number.
+        bounds: limits on waiting requests; requests beyond them are refused at once.
+        explain_workers: additional threads, with a lower priority, for explanations.
+        clock: monotonic time in seconds, for the trends.
+        additions: add output parameters to responses.
+        keeper: records every inference before its answer is sent.
     """
 
     def __init__(
@@ -60,8 +61,8 @@ class Engine(Readiness):
         bounds: Bounds = _BOUNDS,
         explain_workers: int = 1,
         clock: Callable[[], float] = time.monotonic,
-        additions: Sequence[Addition] = (),
-        keeper: Keeper | None = None,
+        additions: Sequence[OutputAnnotator] = (),
+        keeper: RecordSink | None = None,
     ) -> None:
         super().__init__(repository.registry, keeper)
         self.repository = repository
@@ -70,7 +71,7 @@ class Engine(Readiness):
         self.trends = Trends(self.registry.knows, clock)
         self._ending = False
         counting = (self.statistics, self.trends)
-        self._answering = Answering(self.registry, limits, observers, counting, additions, keeper)
+        self._answering = Executor(self.registry, limits, observers, counting, additions, keeper)
         self._workers = Workers(workers, "inference")
         self._explanations = ExplanationWorkers(explain_workers)
         self._admission = Admission(
@@ -83,36 +84,41 @@ class Engine(Readiness):
 
     @property
     def busy(self) -> bool:
-        """Whether any request is being answered or waits."""
+        """Return whether any request runs or waits."""
         return self._admission.in_hand + self._explanations.taken > 0
 
     @property
+    def is_in_use(self) -> bool:
+        """Whether it is busy or was a moment ago: between two requests of the same clients it still is."""
+        return self.busy or time.monotonic() - self._admission.last_admitted < _IN_USE_SECONDS
+
+    @property
     def in_flight(self) -> int:
-        """Requests that are being answered or wait."""
+        """Return the number of requests that run or wait."""
         return self._admission.in_hand
 
     @property
     def waiting(self) -> int:
-        """Those of them that find all workers taken."""
+        """Return the number of requests in flight beyond those that the workers can run."""
         return self._admission.waiting
 
     async def exchange(
         self,
-        caller: Caller,
+        caller: RequestInfo,
         model_name: str,
         decode: Callable[[], InferenceRequest],
         encode: Callable[[InferenceResponse], WireT],
     ) -> WireT:
-        """Answer one wire request. All the work, from `decode` to `encode`, is done in one hop to a worker thread.
+        """Answer one request. A single job in a worker thread does all the work, from `decode` to `encode`.
 
         Args:
-            caller: where the request comes from.
-            model_name: the model it is addressed to; empty where only its body says so.
-            decode: reads it.
-            encode: writes the response.
+            caller: the origin of the request.
+            model_name: the requested model; empty if only the body has its name.
+            decode: decode the body.
+            encode: encode the response.
 
         Raises:
-            InferenceError: whatever went wrong; nothing else leaves this method but cancellation.
+            InferenceError: for every failure. No other exception except cancellation is raised.
         """
         story, turn = self._admitted(caller, model_name)
         try:
@@ -122,92 +128,91 @@ class Engine(Readiness):
             story.error = stopping()
             self._answering.tell(story)
             raise story.error from None
-        # The place is kept until the worker is done, even when the sender has gone: the worker is what is scarce.
+        # Count the request until its worker is free, even after the client has disconnected.
         work.add_done_callback(lambda _: self._admission.leave(turn, caller))
         answer = await awaited(work, story, self._answering.tell, self._is_cut)
-        await kept(story)
+        await wait_recorded(story)
         return answer
 
     async def stream(
-        self, caller: Caller, model_name: str, decode: Callable[[], InferenceRequest], *, whole: bool = False
+        self, caller: RequestInfo, model_name: str, decode: Callable[[], InferenceRequest], *, whole: bool = False
     ) -> AsyncGenerator[Piece]:
-        """Answer one wire request piece by piece, with a model that `Servable.streams`.
+        """Stream the answer to one request as chunks of text, with a model that `Servable.streams`.
 
-        Nothing happens before the first piece is asked for. A worker makes the pieces, a few ahead of whoever reads
-        them, and is free again at the next token when the generator is closed: close it (`contextlib.aclosing`) when
-        the sender is gone. One request is observed once, at its end; that its sender left is no failure of it, unless
-        there was no piece to be had by then.
+        Nothing happens before the first chunk is requested. A worker generates a few chunks ahead of the reader. Close
+        the generator (`contextlib.aclosing`) when the client disconnects: the worker then stops at the next token.
+        Observers receive one event, at the end. A client that disconnects after the first chunk is no failure.
 
         Args:
-            caller: where the request comes from.
-            model_name: the model it is addressed to; empty where only its body says so.
-            decode: reads it, in the worker.
-            whole: whether the sender is told nothing before the last piece, so that one who leaves was told nothing.
+            caller: the origin of the request.
+            model_name: the requested model; empty if only the body has its name.
+            decode: decode the body, in the worker.
+            whole: whether the client gets nothing before the last chunk, so that disconnecting earlier is a failure.
 
         Yields:
-            The pieces of every answer, one answer after the other.
+            The chunks of every answer, one answer after the other.
 
         Raises:
-            InferenceError: whatever went wrong; in place of the first piece for all that can be known by then, later
-                when the model fails on the way.
+            InferenceError: for every failure: instead of the first chunk if the request is invalid, later if the model
+                fails while it generates.
         """
         story, turn = self._admitted(caller, model_name)
-        async with aclosing(self._pumped(story, turn, self._answering.pieces(story, decode), whole=whole)) as pieces:
-            async for piece in pieces:
-                yield piece
+        async with aclosing(self._pumped(story, turn, self._answering.pieces(story, decode), whole=whole)) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     async def parts(
         self,
-        caller: Caller,
+        caller: RequestInfo,
         model_name: str,
         decode: Callable[[], InferenceRequest],
         encode: Callable[[InferenceResponse], WireT],
         encode_piece: Callable[[Piece], WireT | None],
     ) -> AsyncGenerator[WireT]:
-        """Answer one wire request part by part with any model: texts as `stream`, all else datum by datum.
+        """Stream the answer to one request with any model: text as in `stream`, other tasks sample by sample.
 
-        Each datum is run, and can be read, before the next one is begun. All that `stream` says holds here too.
+        Each sample is run, and its output can be read, before the next one starts. Cancellation works as in `stream`.
 
         Args:
-            caller: where the request comes from.
-            model_name: the model it is addressed to; empty where only its body says so.
-            decode: reads it, in the worker.
-            encode: writes a response of one output of one datum, in the worker.
-            encode_piece: writes a piece of text, in the worker; one that it makes None of is passed over.
+            caller: the origin of the request.
+            model_name: the requested model; empty if only the body has its name.
+            decode: decode the body, in the worker.
+            encode: encode a response with one output of one sample, in the worker.
+            encode_piece: encode a chunk of text, in the worker; return None to skip it.
 
         Yields:
-            What `encode` or `encode_piece` wrote, in the order of the inputs.
+            The results of `encode` or `encode_piece`, in the order of the inputs.
 
         Raises:
             InferenceError: as `stream`.
         """
         story, turn = self._admitted(caller, model_name)
         source = self._answering.parts(story, decode, encode, encode_piece)
-        async with aclosing(self._pumped(story, turn, source)) as parts:
-            async for part in parts:
-                yield part
+        async with aclosing(self._pumped(story, turn, source)) as outputs:
+            async for output in outputs:
+                yield output
 
     async def explain(
         self,
-        caller: Caller,
+        caller: RequestInfo,
         model_name: str,
         decode: Callable[[], InferenceRequest],
         encode: Callable[[InferenceResponse, Explanations], WireT],
     ) -> WireT:
-        """Answer one wire request, and say where in its images the reasons for the answer lie.
+        """Answer one request, and explain the answer with saliency maps.
 
-        Explanations take hundreds of calls of the model. They have workers and waiting places of their own. They end
-        early when the server stops or the sender leaves: cancel the coroutine then.
+        Explanations take hundreds of calls of the model. They have their own workers and queue. They end early if the
+        server stops or the client disconnects: cancel the coroutine then.
 
         Args:
-            caller: where the request comes from.
-            model_name: the model it is addressed to; empty where only its body says so.
-            decode: reads it; its own parameters are `ExplanationParameters`.
-            encode: writes the response and its explanations, best first.
+            caller: the origin of the request.
+            model_name: the requested model; empty if only the body has its name.
+            decode: decode the body; the parameters of the request are `ExplanationParameters`.
+            encode: encode the response and its explanations, highest score first.
 
         Raises:
-            InferenceError: whatever went wrong; UNSUPPORTED for a model whose answers cannot be explained, OVERLOADED
-                when too many explanations wait.
+            InferenceError: for every failure; UNSUPPORTED for a task that cannot be explained, OVERLOADED if too many
+                explanations wait.
         """
         try:
             deadline = self._admission.deadline(caller)
@@ -220,67 +225,100 @@ class Engine(Readiness):
             answer = await self._explanations.run_for(story, job, self._answering.tell)
         finally:
             self._admission.part(caller)
-        await kept(story)
+        await wait_recorded(story)
         return answer
 
-    def counted(self, caller: Caller) -> AbstractContextManager[None]:
-        """A stream of a client's, for as long as it is open; each request of it counts besides.
+    def counted(self, caller: RequestInfo) -> AbstractContextManager[None]:
+        """Count a client's stream while it is open. Each request on the stream counts in addition.
 
         Raises:
-            InferenceError: OVERLOADED, on entering, when the client has enough in hand.
+            InferenceError: OVERLOADED, on entry, if the client has reached its limit.
         """
         return self._admission.joined(caller)
 
-    def refused(self, caller: Caller, error: InferenceError, model_name: str = "") -> InferenceError:
-        """Tell observers of a request that was refused before it was read; gives `error` back, to be raised."""
+    def excess(self, model_name: str | None) -> Excess | None:
+        """Return why one more request would be refused now, before its body is read; None if it would be admitted.
+
+        Args:
+            model_name: its model; None to check only the limits that are the same for all models.
+        """
+        turn = self.registry.only if model_name is None else self._turn(model_name)
+        return self._admission.excess(turn)
+
+    def expect(self) -> Callable[[], object]:
+        """Count a request whose body is arriving, for `excess`. Call the result when the body is complete."""
+        return self._admission.expect()
+
+    def check_place(self, caller: RequestInfo, model_name: str) -> None:
+        """Refuse a request now if it would be refused after its body is read.
+
+        Raises:
+            InferenceError: OVERLOADED; sets the header retry-after of the response.
+        """
+        try:
+            self._admission.check(caller, self._turn(model_name))
+        except InferenceError as error:
+            raise self.refused(caller, error, model_name) from None
+
+    def refused_unread(self, caller: RequestInfo, error: InferenceError, model_name: str, count: int) -> None:
+        """Report `count` requests that were refused before they were read."""
+        self._answering.refused_unread(caller, error, model_name, count)
+
+    def refused(self, caller: RequestInfo, error: InferenceError, model_name: str = "") -> InferenceError:
+        """Report a request that was refused before it was read. Returns `error`, so that the caller can raise it."""
         return self._answering.refused(caller, error, model_name)
 
     def infer(self, request: InferenceRequest) -> InferenceResponse:
-        """Answer one neutral request in the calling thread, observing nothing: the in-process way in.
+        """Answer one decoded request in the calling thread, without reporting it. For use inside a process.
 
         Raises:
-            InferenceError: whatever went wrong.
+            InferenceError: for every failure.
         """
         return self._answering.answer(request)
 
     def hurry(self) -> None:
-        """The server stops: have explanations make do with the samples that they have.
+        """Start to drain: report not ready, and finish explanations with the samples that they have.
 
-        Requests over HTTP that are cancelled from now on are answered MODEL_NOT_READY.
+        HTTP requests that are cancelled from now on are answered with MODEL_NOT_READY.
         """
         self.retire()
         self._ending = True
         self._explanations.hurry()
 
     def close(self) -> None:
-        """Take no more requests, and drop those that wait."""
+        """Accept no more requests, and drop those that wait."""
         self._workers.close()
         self._explanations.close()
 
     async def ended(self, patience: float) -> None:
-        """Wait for those in hand, for `patience` seconds at the longest; of the others it is told that nobody did."""
-        until = time.monotonic() + patience
-        while self.busy and time.monotonic() < until:
-            await asyncio.sleep(_LOOK)
+        """Wait up to `patience` seconds for the requests in flight, then report those that are left as failed."""
+        deadline = time.monotonic() + patience
+        while self.busy and time.monotonic() < deadline:
+            await asyncio.sleep(_POLL_SECONDS)
         self._answering.abandon(stopping())
 
-    def _admitted(self, caller: Caller, model_name: str) -> tuple[Story, str]:
-        """The story of a request that has got a place, and the model in whose turn it waits.
+    def _admitted(self, caller: RequestInfo, model_name: str) -> tuple[RequestContext, str]:
+        """Admit a request; return its context and the model in whose queue it waits.
 
         Raises:
-            InferenceError: when there is no place for it, or no time.
+            InferenceError: if a limit is reached or its deadline has passed.
         """
-        # A name that a sender made up is not to be remembered.
-        turn = model_name if self.registry.knows(model_name) else ""
+        turn = self._turn(model_name)
         try:
             deadline = self._admission.deadline(caller)
-            self._admission.admit(caller, turn, deadline)
+            max_queue_seconds = self._admission.admit(caller, turn, deadline)
         except InferenceError as error:
             raise self.refused(caller, error, model_name) from None
-        return self._answering.begun(caller, model_name, deadline), turn
+        story = self._answering.begun(caller, model_name, deadline)
+        story.max_queue_seconds = max_queue_seconds
+        return story, turn
+
+    def _turn(self, model_name: str) -> str:
+        """Return the queue in which a request waits: its model's, or "" for unknown names, which clients may invent."""
+        return model_name if self.registry.knows(model_name) else ""
 
     def _pumped(
-        self, story: Story, turn: str, source: Generator[PartT], *, whole: bool = False
+        self, story: RequestContext, turn: str, source: Generator[PartT], *, whole: bool = False
     ) -> AsyncGenerator[PartT]:
         def ended(error: InferenceError | None) -> None:
             story.error = story.error or error
@@ -291,6 +329,6 @@ class Engine(Readiness):
 
         return pumped(source, partial(self._workers.submit_for, turn), ended, story, self._is_cut, whole=whole)
 
-    def _is_cut(self, story: Story) -> bool:
-        """Whether a call that is cancelled is so because the server stops: over HTTP nothing else cancels one."""
+    def _is_cut(self, story: RequestContext) -> bool:
+        """Return whether a cancelled call was cancelled by the server's shutdown: over HTTP nothing else cancels it."""
         return self._ending and story.caller.gone is not None

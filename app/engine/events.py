@@ -1,4 +1,4 @@
-"""What observers are told of every inference, whatever its protocol and its end."""
+"""The event that observers receive for every inference, of any protocol and outcome."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -6,28 +6,28 @@ from typing import Protocol
 
 import msgspec
 
-from app.engine.answered import Answered, Timings
+from app.engine.answered import InferenceResult, Timings
 from metadata.entry import Metadata
 from tasks.exchange.error import ErrorKind
 from tasks.exchange.request import InferenceRequest
 
-__all__ = ("Addition", "Caller", "InferenceEvent", "InferenceObserver", "Keeper")
+__all__ = ("InferenceEvent", "InferenceObserver", "OutputAnnotator", "RecordSink", "RequestInfo")
 
 
-class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a request came from.
+class RequestInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The origin of a request.
 
     Attributes:
-        protocol: the wire protocol's name.
-        request_id: the value of X-Request-ID, given or made.
-        base_id: the value of Chariot-Inference-Base-ID, when the platform sent one.
-        trace: the sender's trace context, W3C's `traceparent` and `tracestate`, as far as they came.
-        returned: headers (gRPC: trailing metadata) of the response by their names, filled while it is made.
-        timeout: seconds that the sender waits at most, None where it did not say; not a number for what it said that is
-            none.
-        gone: ends when the sender has left, None where leaving cancels whatever waits for the answer anyway.
-        client: the name of the sender's key, or ``jwt:`` and the subject of its token; empty where nobody is asked.
-        address: where the connection comes from, which may be a proxy that many share; empty where that is not known.
+        protocol: the name of the wire protocol.
+        request_id: the value of X-Request-ID, received or generated.
+        base_id: the value of Chariot-Inference-Base-ID, if the platform sent it.
+        trace: the client's trace context: the W3C headers `traceparent` and `tracestate` that were received.
+        returned: headers of the response (gRPC: trailing metadata) by name, filled while the request is processed.
+        timeout: the client's timeout in seconds, None if it sent none, NaN if it sent an invalid one.
+        gone: completes when the client has disconnected; None if a disconnect cancels the handler anyway.
+        client: the name of the client's API key, or ``jwt:`` and the subject of its token; empty without
+            authentication.
+        address: the address of the peer, which may be a shared proxy; empty if it is unknown.
     """
 
     protocol: str
@@ -42,31 +42,31 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InferenceEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One request that came to its end.
+    """One finished request.
 
     Attributes:
-        caller: where it came from.
-        model_name: the model that was asked, empty when the request never said so.
-        model_version: the version that answered, empty when none did.
-        outcome: None for an answer, else why there was none.
-        error: the sentence that the sender got, empty for an answer.
-        batch_size: images, or texts, that the model saw.
+        caller: the origin of the request.
+        model_name: the requested model, empty if the request did not name one.
+        model_version: the version that answered, empty if none did.
+        outcome: None for success, otherwise the kind of error.
+        error: the error message that the client got, empty for success.
+        batch_size: images, or texts, that the model processed.
         queue: nanoseconds that the request waited for a worker.
-        total: nanoseconds from arrival to the end, waiting included. Observers are told with the time that keeping
-            takes, which no keeper knows.
-        arrived: when that time began, on the clock of `time.perf_counter_ns`.
-        timings: where the time in between went.
-        metadata: of each output, as far as it could be read.
-        explanation: whether reasons were asked for beside the answer. Such a request takes hundreds of times as long.
-        samples: masked copies of the images that the model was shown besides, for an explanation.
-        id: names this event among all others.
-        started: when the request arrived, in nanoseconds since 1970 (UTC).
-        task_type: of the model that answered, empty when none did.
-        request: what was asked, None when it could not be read.
-        answered: what was answered, None when there is no answer; a part of it when it was broken off.
+        total: nanoseconds from arrival to the end, including the wait. For observers it includes the time of recording.
+        arrived: arrival on the clock of `time.perf_counter_ns`, in nanoseconds.
+        timings: the time of each step.
+        metadata: metadata of the inputs. A value that the request gives to several inputs comes once.
+        explanation: whether the client requested explanations, which take hundreds of times as long.
+        samples: masked copies of the images that the model processed for explanations.
+        id: unique id of the event.
+        started: arrival in nanoseconds since 1970 (UTC).
+        task_type: of the model that answered, empty if none did.
+        request: the decoded request, None if it could not be decoded.
+        answered: the result, None without an answer; partial if a stream was interrupted.
+        count: number of requests in this event: refusals before a body is read are reported together.
     """
 
-    caller: Caller
+    caller: RequestInfo
     model_name: str
     model_version: str
     outcome: ErrorKind | None
@@ -83,39 +83,42 @@ class InferenceEvent(msgspec.Struct, frozen=True, kw_only=True):
     started: int = 0
     task_type: str = ""
     request: InferenceRequest | None = None
-    answered: Answered | None = None
+    answered: InferenceResult | None = None
+    count: int = 1
 
 
 class InferenceObserver(Protocol):
-    """Is told of every inference once it has ended, and is kept. Neither blocks nor raises.
+    """Receive the event of every inference after it has ended and is recorded. Implementations never block or raise.
 
-    Called in whatever thread that happened: the worker that did it, the keeper's own, or the event loop.
+    Called from any thread: the worker, the thread of the keeper, or the event loop.
     """
 
     def observe(self, event: InferenceEvent, /) -> None: ...
 
 
-class Keeper(Protocol):
-    """Keeps inferences, so that no answer leaves before it is kept."""
+class RecordSink(Protocol):
+    """Record inferences before their answers are sent."""
 
     @property
     def refusing(self) -> str:
-        """Why nothing can be kept at present, so that nothing would be answered; empty while it can."""
+        """Return why nothing can be recorded now, so that every request would fail; empty if recording works."""
         ...
 
     def keep(self, event: InferenceEvent, /) -> "Future[None] | None":
-        """Take over one inference or refusal; does not block.
+        """Submit one inference or refusal for recording, without blocking.
 
         Returns:
-            What is done when it is kept, and fails with an `InferenceError` when it cannot be: the sender of a request
-            that was answered gets that instead. None when nobody need wait.
+            A future that completes when it is recorded, or fails with the `InferenceError` that the client gets instead
+            of its answer. None if the answer need not wait.
         """
         ...
 
 
-class Addition(Protocol):
-    """Says something more about an answer. Called in the worker, before the answer is written; does not raise."""
+class OutputAnnotator(Protocol):
+    """Add output parameters to a response. Called in the worker, before the response is encoded; does not raise."""
 
-    def __call__(self, caller: Caller, answered: Answered, model_name: str, /) -> Sequence[Mapping[str, object]]:
-        """Parameters for each output of `answered`, none or as many; headers go into `caller.returned`."""
+    def __call__(
+        self, caller: RequestInfo, answered: InferenceResult, model_name: str, /
+    ) -> Sequence[Mapping[str, object]]:
+        """Return parameters for each output of `answered`, or an empty sequence. Set headers in `caller.returned`."""
         ...

@@ -1,9 +1,8 @@
-"""Latencies counted in buckets that grow by a constant factor, so that counts of any two spans of time can be added.
+"""Histograms of latencies with exponential buckets. Histograms of different times can be added.
 
-The idea is that of HdrHistogram and DDSketch (Masson et al., 2019, section 2.1): with buckets that end at powers of
-``(1 + a) / (1 - a)``, the one value that stands for a bucket is within the relative error ``a`` of every latency in it.
-Here ``a`` is 3 %, between 10 microseconds and 1,000 seconds. What is shorter counts as 10 microseconds, what is longer
-as 1,000 seconds.
+The method is that of HdrHistogram and DDSketch (Masson et al., 2019, section 2.1). The buckets end at powers of
+``(1 + a) / (1 - a)``, so that one value per bucket has a relative error of at most ``a``. Here ``a`` is 3 %, between 10
+microseconds and 1,000 seconds. Latencies outside this range count as its ends.
 """
 
 import math
@@ -21,9 +20,9 @@ _GROWTH = math.log((1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR))
 _OFFSET = math.log(_SHORTEST) / _GROWTH
 
 BUCKETS = math.ceil(math.log(_LONGEST / _SHORTEST) / _GROWTH) + 1
-"""Bucket 0 holds what is no longer than the shortest latency."""
+"""Number of buckets. Bucket 0 holds latencies of at most 10 microseconds."""
 
-# The middle, in the sense of the relative error, of each bucket: nanoseconds.
+# The value in each bucket with the smallest relative error, in nanoseconds.
 _MIDDLES = _SHORTEST * np.exp(_GROWTH * np.arange(BUCKETS)) * (1 - RELATIVE_ERROR)
 _MIDDLES[0] = _SHORTEST
 _ENDS = _SHORTEST * np.exp(_GROWTH * np.arange(BUCKETS))
@@ -32,7 +31,7 @@ Counts = npt.NDArray[np.uint64]
 
 
 def bucket_of(nanoseconds: int) -> int:
-    """The bucket in which a latency counts."""
+    """Return the index of the bucket of a latency."""
     if nanoseconds <= _SHORTEST:
         return 0
     if nanoseconds >= _LONGEST:
@@ -41,25 +40,25 @@ def bucket_of(nanoseconds: int) -> int:
 
 
 def quantiles(counts: Counts, fractions: Sequence[float]) -> npt.NDArray[np.float64]:
-    """The shortest latencies that at least these fractions of all latencies do not exceed.
+    """Return the quantiles of histograms.
 
     Args:
         counts: shape ``(..., BUCKETS)``, one histogram along the last axis.
-        fractions: each above 0, up to 1.
+        fractions: greater than 0, at most 1.
 
     Returns:
-        Nanoseconds, shape ``(..., len(fractions))``, within `RELATIVE_ERROR`; NaN for a histogram of nothing.
+        Nanoseconds, shape ``(..., len(fractions))``, within `RELATIVE_ERROR`; NaN for an empty histogram.
     """
     running = counts.cumsum(axis=-1)
     total = running[..., -1:]
-    # The rank is rounded up but for the float error of the product: 0.999 * 1000 is a little more than 999.
+    # Subtract the rounding error of the product before rounding up: 0.999 * 1000 is slightly more than 999.
     ranks = np.maximum(np.ceil(total * np.asarray(fractions) - 1e-9 * np.maximum(total, 1)), 1)
     found = (running[..., None, :] < ranks[..., :, None]).sum(axis=-1)
     return np.where(total > 0, _MIDDLES[np.minimum(found, BUCKETS - 1)], np.nan)
 
 
 def cumulative(counts: Counts) -> Sequence[tuple[float, float]]:
-    """The share of latencies up to the end of each bucket that holds any: pairs of nanoseconds and a fraction."""
-    (held,) = np.nonzero(counts)
+    """Return the cumulative distribution as pairs of nanoseconds and a fraction, without empty buckets."""
+    (filled,) = np.nonzero(counts)
     running = counts.cumsum()
-    return [(float(_ENDS[index]), float(running[index] / running[-1])) for index in held]
+    return [(float(_ENDS[index]), float(running[index] / running[-1])) for index in filled]

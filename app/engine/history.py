@@ -1,4 +1,4 @@
-"""What happened lately, in rings of seconds, minutes, hours and days."""
+"""Ring buffers of request statistics by second, minute, hour and day."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -13,11 +13,11 @@ from app.engine.histogram import BUCKETS, bucket_of
 __all__ = ("BATCH_SIZES", "Gauges", "History", "Readings", "Resolution", "Window")
 
 BATCH_SIZES = ("1", "2", "3-4", "5-8", "9-16", "17-32", "33-64", "65-128", "129-256", "257+")
-"""The groups in which batch sizes are counted: each ends at a power of two."""
+"""The buckets of batch sizes: each ends at a power of two."""
 
 
 class Resolution(Enum):
-    """A grain of time: its length in seconds, and how many of them are remembered."""
+    """A time interval: its length in seconds, and the number of intervals in a ring."""
 
     SECONDS = (1, 60)
     MINUTES = (60, 60)
@@ -26,27 +26,27 @@ class Resolution(Enum):
 
     @property
     def interval(self) -> int:
-        """Seconds that one grain lasts."""
+        """Return the length of an interval in seconds."""
         return self.value[0]
 
     @property
     def size(self) -> int:
-        """How many grains are remembered."""
+        """Return the number of intervals in a ring."""
         return self.value[1]
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The last grains of one resolution, the oldest first; the last one may still be going on.
+    """The last intervals of one resolution, the oldest first; the last one may be incomplete.
 
     Attributes:
-        covered: seconds of each grain that lie in the life of the history, 0 before its start. Shape ``(size,)``.
-        requests: that came to their end.
-        failures: those of them that were not answered.
-        latency: nanoseconds that the answered ones took altogether.
-        slowest: nanoseconds that the slowest answered one took.
-        items: images or texts in the answered ones.
-        latencies: of the answered ones, by bucket of `app.engine.histogram`. Shape ``(size, BUCKETS)``.
-        batches: the answered ones by group of `BATCH_SIZES`. Shape ``(size, len(BATCH_SIZES))``.
+        covered: seconds of each interval since the start of the history, 0 before it. Shape ``(size,)``.
+        requests: finished requests.
+        failures: finished requests that failed.
+        latency: sum of the latencies of successful requests, nanoseconds.
+        slowest: highest latency of a successful request, nanoseconds.
+        items: images or texts in successful requests.
+        latencies: successful requests by bucket of `app.engine.histogram`. Shape ``(size, BUCKETS)``.
+        batches: successful requests by bucket of `BATCH_SIZES`. Shape ``(size, len(BATCH_SIZES))``.
     """
 
     covered: npt.NDArray[np.int64]
@@ -60,13 +60,13 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Readings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server measures at a moment.
+    """The gauges of a server at one time.
 
     Attributes:
-        in_flight: requests in hand, those that wait included.
-        waiting: those of them that wait for a worker.
-        cpu: cores' worth of processor time used since the reading before: 1.0 is one core, all the time.
-        memory: resident bytes.
+        in_flight: requests that run or wait.
+        waiting: requests that wait for a worker.
+        cpu: processor time per second since the reading before: 1.0 is one busy core.
+        memory: resident memory in bytes.
     """
 
     in_flight: float
@@ -76,7 +76,7 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Ring:
-    """Rows of numbers, one for each grain. Grains in which nothing happens cost nothing until the next one."""
+    """A ring buffer with one row of numbers for each interval. Rows of idle intervals are cleared lazily."""
 
     def __init__(self, resolution: Resolution, columns: int, dtype: npt.DTypeLike) -> None:
         self._resolution = resolution
@@ -84,41 +84,42 @@ class _Ring:
         self._newest = 0
 
     def row(self, second: int) -> npt.NDArray[Any]:
-        """The row, to be altered, of the grain that `second` lies in, which is none before the newest yet."""
+        """Return the row of the interval of `second` for writing. `second` must not decrease."""
         self._advance(second)
         return self._rows[self._newest % len(self._rows)]
 
     def recent(self, second: int) -> npt.NDArray[Any]:
-        """A copy of all rows, the oldest first, the one that `second` lies in last."""
+        """Return a copy of all rows up to the interval of `second`, the oldest first."""
         self._advance(second)
         return np.roll(self._rows, -1 - self._newest % len(self._rows), axis=0)
 
     def _advance(self, second: int) -> None:
-        wanted = second // self._resolution.interval
-        for grain in range(max(self._newest + 1, wanted - len(self._rows) + 1), wanted + 1):
-            self._rows[grain % len(self._rows)] = 0
-        self._newest = max(self._newest, wanted)
+        current = second // self._resolution.interval
+        for interval in range(max(self._newest + 1, current - len(self._rows) + 1), current + 1):
+            self._rows[interval % len(self._rows)] = 0
+        self._newest = max(self._newest, current)
 
 
 _SLOWEST = 4
-"""The column of a maximum, behind those of sums."""
+"""The column of the maximum latency, after four columns of sums."""
 
 
 class History:
-    """Requests of one model, or of all. Not safe for threads: whoever has it holds a lock around each call.
+    """The requests of one model, or of all models. Not thread-safe: the owner locks each call.
 
-    Seconds count from the start of the history. A second is written into the rings once it is over, so that a request
-    costs little more than an addition. All rings of a history take about 240 kB.
+    Seconds count from the start of the history. Each second is written into the rings after it has ended, so that a
+    request costs little more than an addition. All rings of a history take about 240 kB.
     """
 
     def __init__(self) -> None:
-        self._sums = {each: _Ring(each, _SLOWEST + 1, np.int64) for each in Resolution}
-        self._tallies = {each: _Ring(each, BUCKETS + len(BATCH_SIZES), np.uint32) for each in Resolution}
+        columns = BUCKETS + len(BATCH_SIZES)
+        self._sums = {resolution: _Ring(resolution, _SLOWEST + 1, np.int64) for resolution in Resolution}
+        self._tallies = {resolution: _Ring(resolution, columns, np.uint32) for resolution in Resolution}
         self._second = 0
         self._begin()
 
     def add(self, second: int, failed: bool, nanoseconds: int, items: int) -> None:
-        """A request came to its end in `second`."""
+        """Count a request that finished in `second`."""
         if second != self._second:
             self._close(second)
         self._requests += 1
@@ -133,7 +134,7 @@ class History:
         self._pending.append(BUCKETS + min(max(items - 1, 0).bit_length(), len(BATCH_SIZES) - 1))
 
     def window(self, resolution: Resolution, second: int) -> Window:
-        """What is known in `second` of the seconds before it."""
+        """Return the statistics of the seconds before `second`."""
         if second != self._second:
             self._close(second)
         last = max(second - 1, 0)
@@ -156,41 +157,41 @@ class History:
         self._pending: list[int] = []
 
     def _close(self, second: int) -> None:
-        """Write the second that is over into the rings, and begin another."""
+        """Write the finished second into the rings, and start another."""
         if self._requests:
             sums = (self._requests, self._failures, self._latency, self._items)
             tally = np.bincount(self._pending, minlength=BUCKETS + len(BATCH_SIZES)).astype(np.uint32)
-            for each in Resolution:
-                row = self._sums[each].row(self._second)
+            for resolution in Resolution:
+                row = self._sums[resolution].row(self._second)
                 row[:_SLOWEST] += sums
                 row[_SLOWEST] = max(row[_SLOWEST], self._slowest)
-                self._tallies[each].row(self._second)[:] += tally
+                self._tallies[resolution].row(self._second)[:] += tally
             self._begin()
         self._second = second
 
 
 class Gauges:
-    """Readings once a second; a longer grain has their mean. Not safe for threads."""
+    """Readings once a second; longer intervals have their mean. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._rings = {each: _Ring(each, 5, np.float64) for each in Resolution}
+        self._rings = {resolution: _Ring(resolution, 5, np.float64) for resolution in Resolution}
 
     def add(self, second: int, readings: Readings) -> None:
-        """What was measured in `second`."""
+        """Add the readings of `second`."""
         values = (readings.in_flight, readings.waiting, readings.cpu, readings.memory, 1)
         for ring in self._rings.values():
             row = ring.row(second)
             row += values
 
     def window(self, resolution: Resolution, second: int) -> Mapping[str, npt.NDArray[np.float64]]:
-        """By field of `Readings`, what is known in `second`: one value for each grain, NaN where nothing was read."""
+        """Return, by field of `Readings`, one value for each interval before `second`; NaN without readings."""
         rows = self._rings[resolution].recent(max(second - 1, 0)).astype(np.float64)
         read = np.where(rows[:, 4:] > 0, rows[:, 4:], np.nan)
         return dict(zip(Readings.__struct_fields__, (rows[:, :4] / read).T, strict=True))
 
 
 def _covered(resolution: Resolution, last: int) -> npt.NDArray[np.int64]:
-    """Seconds from 0 to `last` that lie in each of the grains up to the one that `last` lies in."""
-    grains = last // resolution.interval - np.arange(resolution.size - 1, -1, -1)
-    ends = np.minimum((grains + 1) * resolution.interval, last + 1)
-    return np.where(grains >= 0, ends - grains * resolution.interval, 0)
+    """Return the seconds from 0 to `last` in each interval up to that of `last`."""
+    intervals = last // resolution.interval - np.arange(resolution.size - 1, -1, -1)
+    ends = np.minimum((intervals + 1) * resolution.interval, last + 1)
+    return np.where(intervals >= 0, ends - intervals * resolution.interval, 0)

@@ -1,4 +1,4 @@
-"""Names for requests and events that nobody else has."""
+"""Unique ids for requests and events."""
 
 import os
 import random
@@ -7,17 +7,16 @@ import uuid
 
 __all__ = ("event_id", "request_id")
 
-# Seeded by the system once: asking it for every request costs a system call and a change of threads. The names keep
-# things apart and guard nothing.
+# Seeded once: `os.urandom` for every request costs a system call and releases the GIL. The ids are not secrets.
 _RANDOM = random.Random()  # noqa: S311
 os.register_at_fork(after_in_child=_RANDOM.seed)
 
 
 def event_id() -> str:
-    """32 hexadecimal digits: 12 of the milliseconds since 1970, so that stores have them in order, the rest random."""
+    """Return 32 hexadecimal digits: 12 of the milliseconds since 1970, for ordered storage, the rest random."""
     return f"{time.time_ns() // 1_000_000:012x}{_RANDOM.getrandbits(80):020x}"
 
 
 def request_id() -> str:
-    """A random UUID (RFC 9562, version 4)."""
+    """Return a random UUID (RFC 9562, version 4)."""
     return str(uuid.UUID(int=_RANDOM.getrandbits(128), version=4))

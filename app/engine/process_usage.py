@@ -1,4 +1,4 @@
-"""How much of the machine this process uses, its children not counted."""
+"""Measure the processor time and memory of this process, without its children."""
 
 import os
 import resource
@@ -10,16 +10,16 @@ from pathlib import Path
 __all__ = ("CpuMeter", "machine_memory", "resident_bytes")
 
 _STATM = Path("/proc/self/statm")
-_GRANTED = Path("/sys/fs/cgroup/memory.max")
+_MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class CpuMeter:
-    """Processor time by wall-clock time, between one reading and the next.
+    """Measure the mean processor use between two readings.
 
     Args:
-        clock: seconds, from any beginning.
-        used: seconds of processor time that the process has used so far.
+        clock: return wall-clock time in seconds.
+        used: return the processor time of the process in seconds.
     """
 
     def __init__(
@@ -30,14 +30,14 @@ class CpuMeter:
         self._before = (clock(), used())
 
     def read(self) -> float:
-        """Cores' worth of processor time since the reading before: 1.0 is one core, all the time."""
+        """Return processor time per second since the last reading: 1.0 is one busy core."""
         clock, used = self._clock(), self._used()
         (clock_before, used_before), self._before = self._before, (clock, used)
         return max(used - used_before, 0.0) / max(clock - clock_before, 1e-3)
 
 
 def resident_bytes() -> int:
-    """Memory that this process has in RAM. Where there is no proc(5), the most that it ever had."""
+    """Return the resident memory of this process in bytes; without proc(5), its maximum so far."""
     try:
         return int(_STATM.read_text().split()[1]) * _PAGE
     except OSError:
@@ -45,8 +45,8 @@ def resident_bytes() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def machine_memory(granted: Path = _GRANTED) -> int:
-    """Bytes of RAM that the machine has, or fewer where a control group grants less (cgroup v2, memory.max)."""
+def machine_memory(granted: Path = _MEMORY_LIMIT) -> int:
+    """Return the bytes of RAM of the machine, or the limit of the control group (cgroup v2, memory.max)."""
     total = os.sysconf("SC_PHYS_PAGES") * _PAGE
     try:
         return min(total, int(granted.read_text()))

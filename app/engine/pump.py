@@ -1,4 +1,4 @@
-"""How a coroutine reads what workers make piece by piece, at whatever pace it is read."""
+"""Stream the output of a generator in worker threads to a coroutine, with backpressure."""
 
 import asyncio
 import logging
@@ -10,10 +10,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from app.engine.awaiting import kept, watched
+from app.engine.awaiting import wait_recorded, watched
 from app.engine.daemon import in_daemon_thread
-from app.engine.interest import Interest, check_interest, on_behalf_of, stopping
-from app.engine.story import Story
+from app.engine.interest import CancellationToken, check_interest, on_behalf_of, stopping
+from app.engine.story import RequestContext
 from tasks.exchange.error import ErrorKind, InferenceError
 
 __all__ = ("pumped",)
@@ -27,55 +27,56 @@ async def pumped(
     source: Generator[PieceT, Any, Any],
     submit: Callable[[Callable[[], None]], Future[None]],
     ended: Callable[[InferenceError | None], None],
-    story: Story,
-    is_cut: Callable[[Story], bool],
+    story: RequestContext,
+    is_cut: Callable[[RequestContext], bool],
     *,
     whole: bool,
 ) -> AsyncGenerator[PieceT]:
-    """The pieces of `source`, which workers make. To be closed always.
+    """Yield the items of `source`, which runs in workers. Always close this generator.
 
     Args:
         source: answers a request.
-        submit: hands a job to the workers.
-        ended: as of `Pump`; tells the story.
-        story: of that request.
-        is_cut: whether it is the server that cancels this, and not the sender.
-        whole: whether what the reader has taken counts for nothing until all is taken.
+        submit: submit a job to the workers.
+        ended: as for `StreamBridge`; reports the request.
+        story: context of that request.
+        is_cut: return whether the server cancels this coroutine, not the client.
+        whole: whether a client that leaves before the last item counts as disconnected.
 
     Raises:
-        InferenceError: what `source` raised; CANCELLED or DEADLINE_EXCEEDED when the request was lost meanwhile;
-            MODEL_NOT_READY when the server waits no longer, or what was told cannot be kept.
+        InferenceError: the exception of `source`; CANCELLED or DEADLINE_EXCEEDED if the request was cancelled;
+            MODEL_NOT_READY if the server stops; the error of recording if it fails.
     """
-    pump = Pump(source, submit, ended, story.interest, whole=whole)
+    pump = StreamBridge(source, submit, ended, story.interest, whole=whole)
     pump.start()
     try:
-        with watched(story, pump.lose):
+        with watched(story, pump.cancel):
             while (piece := await pump.take()) is not None:
                 yield piece
-            await kept(story)
+            await wait_recorded(story)
     except asyncio.CancelledError:
         if not is_cut(story):
             raise
         story.interest.cut()
         raise stopping() from None
     finally:
-        await pump.leave()
+        await pump.close()
 
 
-class Pump(Generic[PieceT]):
-    """Runs a generator in worker threads for one coroutine, which it is never more than `room` pieces ahead of.
+class StreamBridge(Generic[PieceT]):
+    """Run a generator in worker threads for one coroutine, at most `room` items ahead of it.
 
-    A reader who is slow keeps no worker waiting: without room the pump leaves its worker, and asks for one again once
-    there is. A reader who leaves stops the generator at its next piece, or at once while no worker is at it.
+    A slow reader does not block a worker: when the buffer is full, the bridge releases its worker, and requests one
+    again when half of the buffer is free. When the reader leaves, the generator stops at its next item, or at once if
+    no worker runs it.
 
     Args:
-        source: raises nothing but `InferenceError`; is run by one thread at a time, and closed at the end.
-        submit: hands a job to the workers; raises RuntimeError when they take none any more.
-        ended: told once that the generator has come to its end, before the reader is: with the error that ended it, or
-            with None, also when the reader has left behind its first piece.
-        interest: on whose behalf the generator is run.
-        room: so many pieces may wait for the reader.
-        whole: whether what the reader has taken counts for nothing until all is taken.
+        source: raises only `InferenceError`; runs in one thread at a time, and is closed at the end.
+        submit: submit a job to the workers; raises RuntimeError after they are closed.
+        ended: called once at the end of the generator, before the reader learns of it. Its argument is the error, or
+            None for success, which includes a reader that left after the first item.
+        interest: the cancellation token of the request.
+        room: size of the buffer.
+        whole: whether a reader that leaves before the last item counts as disconnected.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Pump(Generic[PieceT]):
         source: Generator[PieceT, Any, Any],
         submit: Callable[[Callable[[], None]], Future[None]],
         ended: Callable[[InferenceError | None], None],
-        interest: Interest | None = None,
+        interest: CancellationToken | None = None,
         room: int = 32,
         *,
         whole: bool = False,
@@ -91,91 +92,91 @@ class Pump(Generic[PieceT]):
         self._source = source
         self._submit = submit
         self._ended = ended
-        self._interest = interest or Interest()
+        self._interest = interest or CancellationToken()
         self._room = room
         self._whole = whole
         self._loop = asyncio.get_running_loop()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._lock = threading.Lock()
-        self._waiting: deque[PieceT] = deque()
+        self._buffer: deque[PieceT] = deque()
         self._job: Future[None] | None = None
-        self._any = False
-        self._loss: InferenceError | None = None
-        # Whoever clears `_parked` owns the generator: the reader, when it asks for a worker or leaves.
+        self._has_output = False
+        self._cancelled_by: InferenceError | None = None
+        # The thread that clears `_parked` owns the generator: the reader does so to resume or to leave.
         self._parked = False
         self._left = False
-        self._over = False
+        self._finished = False
         self._error: InferenceError | None = None
 
     def start(self) -> None:
-        """Ask for a worker. To be called once, before all else."""
-        self._hire()
+        """Submit the first job. Call this once, first."""
+        self._submit_job()
 
     async def take(self) -> PieceT | None:
-        """The next piece, None behind the last.
+        """Return the next item, None after the last one.
 
         Raises:
-            InferenceError: what ended the generator, once the pieces before it are taken; what `lose` was told.
+            InferenceError: the error of the generator after its last item, or the error of `cancel`.
         """
         while True:
-            self._news.clear()
+            self._changed.clear()
             with self._lock:
-                piece = self._waiting.popleft() if self._waiting else None
-                over = self._over and piece is None
-                loss = self._loss if piece is None and not over else None
-                resumed = self._parked and len(self._waiting) <= self._room // 2
+                piece = self._buffer.popleft() if self._buffer else None
+                finished = self._finished and piece is None
+                error = self._cancelled_by if piece is None and not finished else None
+                resumed = self._parked and len(self._buffer) <= self._room // 2
                 if resumed:
                     self._parked = False
             if resumed:
-                self._hire()
+                self._submit_job()
             if piece is not None:
                 return piece
-            if over:
+            if finished:
                 if self._error is not None:
                     raise self._error
                 return None
-            if loss is not None:
-                raise loss
-            await self._news.wait()
+            if error is not None:
+                raise error
+            await self._changed.wait()
 
-    def lose(self, gone: bool) -> None:
-        """Nobody waits any more for what the reader passes on: they are `gone`, or the time is over.
+    def cancel(self, gone: bool) -> None:
+        """Cancel because the client has disconnected (`gone`) or the deadline has passed.
 
-        The reader is told when it asks for more. One that does not, because its own reader is stuck, keeps nothing.
+        The reader gets the error when it next calls `take`. A reader that is blocked holds no worker.
         """
         with self._lock:
             if not gone:
                 self._interest.expire()
-            elif self._whole or not self._any:
+            elif self._whole or not self._has_output:
                 self._interest.leave()
-            self._loss = self._interest.loss or InferenceError(ErrorKind.CANCELLED, "The sender left")
+            self._cancelled_by = self._interest.loss or InferenceError(ErrorKind.CANCELLED, "The client disconnected")
             owned, self._parked = self._parked, False
-        self._news.set()
+        self._changed.set()
         if owned:
-            job = partial(self._finish, self._interest.loss, self._loss)
+            job = partial(self._finish, self._interest.loss, self._cancelled_by)
             threading.Thread(target=job, name="leaving", daemon=True).start()
 
-    async def leave(self) -> None:
-        """Take no more. To be called always."""
+    async def close(self) -> None:
+        """Stop reading. Always call this at the end."""
         with self._lock:
             self._left = True
-            if self._whole or not self._any:
+            if self._whole or not self._has_output:
                 self._interest.leave()
-            self._waiting.clear()
+            self._buffer.clear()
             owned, self._parked = self._parked, False
         if owned:
-            # What the model does at the end may take its time, and the event loop has none.
+            # Closing the model's generator may take long, and must not block the event loop.
             await in_daemon_thread(lambda: self._finish(self._interest.loss), "leaving")
         elif self._job is not None:
             self._job.cancel()
 
-    def _hire(self) -> None:
+    def _submit_job(self) -> None:
         try:
             self._job = self._submit(self._work)
         except RuntimeError:
             self._finish(stopping())
         else:
-            self._job.add_done_callback(self._dismissed)
+            self._job.add_done_callback(self._job_done)
 
     def _work(self) -> None:
         while True:
@@ -193,16 +194,16 @@ class Pump(Generic[PieceT]):
                 return self._finish(error)
             with self._lock:
                 if not self._left:
-                    self._any = True
-                    self._waiting.append(piece)
-                parked = not self._left and len(self._waiting) >= self._room
+                    self._has_output = True
+                    self._buffer.append(piece)
+                parked = not self._left and len(self._buffer) >= self._room
                 self._parked = parked
             self._notify()
             if parked:
                 return None
 
-    def _dismissed(self, job: Future[None]) -> None:
-        """A job that no worker ever took up, because the reader left or the workers were sent home."""
+    def _job_done(self, job: Future[None]) -> None:
+        """Finish if the job never started, because the reader left or the workers were closed."""
         if job.cancelled():
             with self._lock:
                 left = self._left
@@ -211,16 +212,16 @@ class Pump(Generic[PieceT]):
     def _finish(self, error: InferenceError | None, shown: InferenceError | None = None) -> None:
         try:
             self._source.close()
-        except BaseException:  # an order to stop among them, which is nobody's but the model's
+        except BaseException:  # `SystemExit` and `KeyboardInterrupt` from model code must not stop the worker
             _logger.exception("a stream could not be closed")
         try:
             self._ended(error)
         finally:
             with self._lock:
-                self._over, self._error = True, error or shown
+                self._finished, self._error = True, error or shown
             self._notify()
 
     def _notify(self) -> None:
-        # The loop is gone when the server has stopped meanwhile; so is the reader.
+        # The loop is closed if the server has stopped meanwhile; then there is no reader either.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._news.set)
+            self._loop.call_soon_threadsafe(self._changed.set)

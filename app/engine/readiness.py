@@ -1,6 +1,6 @@
-"""Whether load balancers are to send requests here, and to which models."""
+"""Readiness of the server and its models for load balancers."""
 
-from app.engine.events import Keeper
+from app.engine.events import RecordSink
 from app.engine.interest import stopping
 from app.engine.registry import Registration, Registry
 from tasks.exchange.error import ErrorKind, InferenceError
@@ -11,17 +11,17 @@ _OFFLINE = "The server was taken offline by its operator"
 
 
 class Readiness:
-    """What every surface says of a server when it is asked whether it is ready. What comes is answered all the same.
+    """The readiness that every protocol reports. Requests are answered regardless of it.
 
     Args:
-        registry: knows which models can answer.
-        keeper: may be unable to keep anything, so that nothing would be answered.
+        registry: the models with their states.
+        keeper: if it cannot record, no request can be answered.
 
     Attributes:
-        online: False while the server's operator wants load balancers to send requests elsewhere.
+        online: False while the operator directs load balancers to other servers.
     """
 
-    def __init__(self, registry: Registry, keeper: Keeper | None = None) -> None:
+    def __init__(self, registry: Registry, keeper: RecordSink | None = None) -> None:
         self.registry = registry
         self.online = True
         self._retired = False
@@ -29,12 +29,12 @@ class Readiness:
 
     @property
     def unready(self) -> str:
-        """Why load balancers should send nothing here, empty when they may."""
+        """Return why the server is not ready, empty if it is ready."""
         return self.withheld or self.registry.unready
 
     @property
     def withheld(self) -> str:
-        """Why load balancers should send nothing here whatever the models could do; empty when they may."""
+        """Return why the server is not ready, apart from its models; empty if there is no such reason."""
         if self._retired:
             return str(stopping())
         if not self.online:
@@ -42,7 +42,7 @@ class Readiness:
         return self._keeper.refusing if self._keeper is not None else ""
 
     def ready(self, name: str, version: str | None = None) -> Registration:
-        """The registration that answers for a model, if load balancers may send it requests.
+        """Return the registration of a model that is ready.
 
         Raises:
             InferenceError: MODEL_NOT_FOUND, or MODEL_NOT_READY with the reason.
@@ -53,5 +53,5 @@ class Readiness:
         return registration
 
     def retire(self) -> None:
-        """The server is about to stop: load balancers are to send nothing more."""
+        """Report not ready from now on, because the server will stop."""
         self._retired = True

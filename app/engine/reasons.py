@@ -1,4 +1,4 @@
-"""What senders are told of a model that cannot answer: what is wrong with it, and not where the server keeps it."""
+"""Error texts for clients, without the paths of the server's files."""
 
 import re
 from pathlib import Path
@@ -8,34 +8,36 @@ from app.settings.model import ModelSource
 __all__ = ("told", "without_paths")
 
 _ABSOLUTE = re.compile(r"""(?<![\w.~:/-])/(?:[^\s/'"<>|:;,()\[\]{}]+/)+""")
-"""The folders of an absolute path, which is all of it but the last name. Neither of a URL nor of a relative path."""
+"""The folders of an absolute path, without its last name. URLs and relative paths do not match."""
 
 
 def without_paths(reason: str, source: ModelSource) -> str:
-    """`reason` with the names of files instead of their paths.
+    """Replace the paths of files in `reason` with their names.
 
     Args:
-        reason: as the log has it.
-        source: of the model, whose folder may have spaces in its path.
+        reason: the text for the log.
+        source: the model; its folder may have spaces in its path.
     """
     folders: dict[str, str] = {}
-    for folder in (source.folder, source.folder.absolute(), source.folder.resolve()):
-        for each in (folder, folder.parent):
-            if each != each.parent:
-                folders[str(each)] = each.name
+    for model_folder in (source.folder, source.folder.absolute(), source.folder.resolve()):
+        for folder in (model_folder, model_folder.parent):
+            if folder != folder.parent:
+                folders[str(folder)] = folder.name
     for path in sorted(folders, key=len, reverse=True):
-        reason = re.sub(rf"(?<![^\s'\"(:]){re.escape(path)}(/|(?![\w.-]))", lambda found: _left(found, folders), reason)
+        reason = re.sub(
+            rf"(?<![^\s'\"(:]){re.escape(path)}(/|(?![\w.-]))", lambda match: _name_only(match, folders), reason
+        )
     return _ABSOLUTE.sub("", reason)
 
 
 def told(error: BaseException) -> str:
-    """What an exception says, or its type where it says nothing, as `MemoryError` does."""
+    """Return the message of an exception, or its type if the message is empty, as for `MemoryError`."""
     try:
         return str(error) or type(error).__name__
-    except Exception:  # noqa: BLE001  a `__str__` of a model's own may fail as well
+    except Exception:  # noqa: BLE001  a model's own `__str__` may fail too
         return type(error).__name__
 
 
-def _left(found: re.Match[str], folders: dict[str, str]) -> str:
-    """What stands in a folder goes by its own name, the folder by its."""
-    return "" if found[1] else folders[str(Path(found[0]))]
+def _name_only(match: re.Match[str], folders: dict[str, str]) -> str:
+    """Return "" for the folders before a file name, and the name of a folder that stands alone."""
+    return "" if match[1] else folders[str(Path(match[0]))]

@@ -1,4 +1,4 @@
-"""The models of a server: which there are, in which state, and which one a request means."""
+"""The registry: all models of a server, their states, and the lookup by name, version or Chariot id."""
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -11,14 +11,17 @@ from app.engine.servable import Servable
 from app.settings.model import ModelError, ModelSource
 from tasks.exchange.error import ErrorKind, InferenceError
 
-__all__ = ("ModelState", "Registration", "Registry", "loaded", "version_order")
+__all__ = ("CHARIOT_PREFIX", "ModelState", "Registration", "Registry", "hidden_name", "loaded", "version_order")
 
 
 LATEST = "latest"
 
+CHARIOT_PREFIX = "m-"
+"""The prefix of a Chariot id in the path ``/v2/models/m-<id>``."""
+
 
 class ModelState(StrEnum):
-    """Whether a model version can answer, in the words of the Open Inference Protocol's repository extension."""
+    """The state of a model version, as in the repository extension of the Open Inference Protocol."""
 
     LOADING = "LOADING"
     READY = "READY"
@@ -29,12 +32,12 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One version of one model.
 
     Attributes:
-        source: where it comes from.
+        source: its files and settings.
         state: whether it can answer.
-        reason: why it cannot, empty when it can. It is told to every sender.
-        detail: the same for whoever runs the server, with the paths of files.
-        servable: there exactly when the state is READY.
-        wanted: False for a model that was unloaded on purpose, for which readiness does not wait.
+        reason: why it is not ready, empty if it is. Clients see this text.
+        detail: the same for the operator, with the paths of files.
+        servable: set if and only if the state is READY.
+        wanted: False for a model that was unloaded on purpose; readiness ignores it.
     """
 
     source: ModelSource
@@ -45,7 +48,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     wanted: bool = True
 
     def ready_servable(self) -> Servable:
-        """What answers.
+        """Return the servable.
 
         Raises:
             InferenceError: MODEL_NOT_READY with the reason.
@@ -56,15 +59,15 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def chariot_id(self) -> str:
-        """What Chariot's path calls the model, after ``m-``."""
+        """Return the id of the model in Chariot's path, after ``m-``."""
         return (self.source.settings.chariot_id or self.source.name).lower()
 
 
 class Registry:
-    """Every version of every model. Reads take no lock: a change replaces a registration, it never alters one.
+    """Every version of every model. Reads take no lock, because a registration is replaced, never changed.
 
     Args:
-        sources: the models that the server was started with, none loaded yet.
+        sources: the models at the start of the server, not loaded yet.
     """
 
     def __init__(self, sources: Iterable[ModelSource]) -> None:
@@ -82,44 +85,49 @@ class Registry:
 
     @property
     def registrations(self) -> Sequence[Registration]:
-        """Every version of every model, sorted by name and version."""
+        """Return every version of every model, sorted by name and version."""
         return [
-            _now(versions[version])
+            _with_health(versions[version])
             for _, versions in sorted(self._models.items())
             for version in sorted(versions, key=version_order)
         ]
 
     @property
     def unready(self) -> str:
-        """Which models cannot answer, and why; empty when all can, and there is one at least."""
-        wanted = [each for each in self.registrations if each.wanted]
+        """Return which models are not ready, and why; empty if all are ready and there is at least one."""
+        wanted = [registration for registration in self.registrations if registration.wanted]
         if not wanted:
             return "The server has no models"
-        waiting = [each for each in wanted if each.state is not ModelState.READY]
-        return "; ".join(f"{each.source.name}/{each.source.version}: {each.reason}" for each in waiting)
+        unready = [registration for registration in wanted if registration.state is not ModelState.READY]
+        return "; ".join(f"{model.source.name}/{model.source.version}: {model.reason}" for model in unready)
 
     @property
     def several(self) -> bool:
-        """Whether there is more than one model."""
+        """Return whether there is more than one model."""
         return len(self._models) > 1
 
+    @property
+    def only(self) -> str | None:
+        """Return the name of the only model, None if there are several or none."""
+        return next(iter(self._models)) if len(self._models) == 1 else None
+
     def own_bound(self, name: str) -> int | None:
-        """How many requests may wait for a model, where the settings of any of its versions say so."""
-        own = [each.source.settings.max_waiting for each in self._models.get(name, {}).values()]
-        return max((each for each in own if each is not None), default=None)
+        """Return the largest `max_waiting` in the settings of a model's versions, None if none sets it."""
+        limits = [version.source.settings.max_waiting for version in self._models.get(name, {}).values()]
+        return max((limit for limit in limits if limit is not None), default=None)
 
     def knows(self, name: str) -> bool:
-        """Whether a model has the name, in whatever state."""
+        """Return whether a model in any state has this name."""
         return name in self._models
 
     def versions(self, name: str) -> Sequence[Registration]:
-        """Every version of one model, the latest first; none for a name that is not known."""
+        """Return every version of one model, the latest first; an empty list for an unknown name."""
         versions = self._models.get(name, {})
-        return [_now(versions[each]) for each in sorted(versions, key=version_order, reverse=True)]
+        return [_with_health(versions[version]) for version in sorted(versions, key=version_order, reverse=True)]
 
     def replace(self, name: str, registrations: Iterable[Registration]) -> None:
-        """Put `registrations` in the place of all versions of a model, in one step; requests in flight keep theirs."""
-        versions = {each.source.version: each for each in registrations}
+        """Replace all versions of a model atomically; requests in flight keep the old ones."""
+        versions = {registration.source.version: registration for registration in registrations}
         with self._lock:
             models = dict(self._models)
             if versions:
@@ -129,7 +137,7 @@ class Registry:
             self._models = models
 
     def load(self, source: ModelSource, load: Callable[[ModelSource], Servable]) -> Registration:
-        """Load one of the sources with `load` and record how that ended; a failure is recorded, not raised."""
+        """Load one of the sources with `load`, and store the outcome; a failure is stored, not raised."""
         before = self._models.get(source.name, {}).get(source.version)
         try:
             registration = Registration(source=source, state=ModelState.READY, servable=loaded(source, load))
@@ -138,22 +146,22 @@ class Registry:
             registration = Registration(source=source, state=ModelState.UNAVAILABLE, reason=reason, detail=str(error))
         with self._lock:
             versions = self._models.get(source.name, {})
-            # Somebody may have unloaded it meanwhile, or loaded it anew: theirs is the later word.
+            # If it was unloaded or reloaded meanwhile, the later change wins.
             if before is not None and versions.get(source.version) is before:
                 versions[source.version] = registration
         return registration
 
     def labelled(self, name: str, label: str) -> str | None:
-        """The version of a model that its settings call `label`; None when none is called so."""
+        """Return the version of a model that has the label `label`, None if there is none."""
         for registration in self.versions(name):
             if (version := registration.source.settings.version_labels.get(label)) is not None:
                 return version
         return None
 
     def find(self, name: str, version: str | None = None) -> Registration:
-        """The registration that can answer for a model: the version asked for, or the latest that is ready.
+        """Return the registration of a model: the requested version, or the latest one that is ready.
 
-        The version "latest" is the same as none.
+        The version "latest" is the same as None.
 
         Raises:
             InferenceError: MODEL_NOT_FOUND, or MODEL_NOT_READY with the reason.
@@ -166,31 +174,47 @@ class Registry:
         message = f"Model {name!r} version {latest.source.version!r} is not ready: {latest.reason}"
         raise InferenceError(ErrorKind.MODEL_NOT_READY, message)
 
-    def name_for_chariot(self, chariot_id: str) -> str:
-        """The name of the model that Chariot calls `chariot_id`; a server with one model answers to every id.
+    def name_for_path(self, target: str) -> str:
+        """Return the name of the model in the path ``/v2/models/<target>``: a name, or ``m-`` and a Chariot id.
 
         Raises:
-            InferenceError: MODEL_NOT_FOUND, listing the ids there are.
+            InferenceError: MODEL_NOT_FOUND for an unknown Chariot id; a name is not looked up.
+        """
+        if not target.startswith(CHARIOT_PREFIX):
+            return target
+        return self.name_for_chariot(target.removeprefix(CHARIOT_PREFIX))
+
+    def name_for_chariot(self, chariot_id: str) -> str:
+        """Return the name of the model with the Chariot id; a server with one model accepts every id.
+
+        A model with the name ``m-<id>`` is used if no model has the id.
+
+        Raises:
+            InferenceError: MODEL_NOT_FOUND, with a list of the ids.
         """
         if len(self._models) == 1:
             return next(iter(self._models))
-        known = {each.chariot_id: each.source.name for each in self.registrations}
+        known = {registration.chariot_id: registration.source.name for registration in self.registrations}
         if chariot_id.lower() in known:
             return known[chariot_id.lower()]
+        name = f"{CHARIOT_PREFIX}{chariot_id}"
+        if name in self._models:
+            return name
         raise _not_found(f"No model has the Chariot id {chariot_id!r}", "This server has", known)
 
     def default_name(self) -> str:
-        """The name of the model meant by a path that names none: the only one, or the one set as default.
+        """Return the model for a path without a model name: the only one, or the default.
 
         Raises:
-            InferenceError: MODEL_NOT_FOUND, saying how to choose.
+            InferenceError: MODEL_NOT_FOUND, with a list of paths to choose from.
         """
         if len(self._models) == 1:
             return next(iter(self._models))
         for registration in self.registrations:
             if registration.source.settings.default:
                 return registration.source.name
-        paths = [f"/v2/models/m-{each.chariot_id}/infer" for each in self.registrations]
+        ids = [registration.chariot_id for registration in self.registrations]
+        paths = [f"/v2/models/{CHARIOT_PREFIX}{chariot_id}/infer" for chariot_id in ids]
         message = 'This path names no model, and none is set as default with "default": true in its model-settings.json'
         raise _not_found(message, "Choose one of", paths)
 
@@ -201,25 +225,27 @@ class Registry:
         if version is not None and version not in versions:
             raise _not_found(f"Model {name!r} has no version {version!r}", "It has", versions)
         wanted = versions if version is None else [version]
-        return [_now(versions[each]) for each in sorted(wanted, key=version_order, reverse=True)]
+        return [_with_health(versions[name]) for name in sorted(wanted, key=version_order, reverse=True)]
 
     def _check_ids(self) -> None:
         owners: dict[str, str] = {}
         defaults: set[str] = set()
-        for each in self.registrations:
-            owner = owners.setdefault(each.chariot_id, each.source.name)
-            if owner != each.source.name:
-                raise ModelError(f"Models {owner!r} and {each.source.name!r} share the Chariot id {each.chariot_id!r}")
-            if each.source.settings.default:
-                defaults.add(each.source.name)
+        for model in self.registrations:
+            owner = owners.setdefault(model.chariot_id, model.source.name)
+            if owner != model.source.name:
+                raise ModelError(
+                    f"Models {owner!r} and {model.source.name!r} share the Chariot id {model.chariot_id!r}"
+                )
+            if model.source.settings.default:
+                defaults.add(model.source.name)
         if len(defaults) > 1:
             raise ModelError(f"Only one model can be the default, but {', '.join(sorted(defaults))} all say so")
 
     def _check_labels(self) -> None:
         meant: dict[tuple[str, str], str] = {}
-        for each in self.registrations:
-            name = each.source.name
-            for label, version in each.source.settings.version_labels.items():
+        for registration in self.registrations:
+            name = registration.source.name
+            for label, version in registration.source.settings.version_labels.items():
                 if version not in self._models[name]:
                     raise ModelError(
                         f"Model {name!r}: version_labels: There is no version {version!r} to be called {label!r}"
@@ -228,8 +254,8 @@ class Registry:
                     raise ModelError(f"Model {name!r}: version_labels: Its versions disagree on {label!r}")
 
 
-def _now(registration: Registration) -> Registration:
-    """The same, without its servable while that can answer nobody."""
+def _with_health(registration: Registration) -> Registration:
+    """Return the registration, as UNAVAILABLE and without its servable while that reports a problem."""
     trouble = registration.servable.trouble if registration.servable is not None else ""
     if not trouble:
         return registration
@@ -243,21 +269,31 @@ def _now(registration: Registration) -> Registration:
 
 
 def loaded(source: ModelSource, load: Callable[[ModelSource], Servable]) -> Servable:
-    """What `load` makes of `source`.
+    """Load `source` with `load`.
 
     Raises:
-        ModelError: whatever went wrong: what a framework raises, or a model's own code, is that model's failure alone.
+        ModelError: for every exception: a failure in a framework or in a model's own code must affect this model only.
     """
     try:
         return load(source)
     except ModelError:
         raise
-    except BaseException as error:  # an order to stop among them, which is nobody's but the model's
+    except BaseException as error:  # `SystemExit` and `KeyboardInterrupt` from model code must not stop the server
         raise ModelError(f"{source.folder} failed to load: {type(error).__name__}: {error}") from error
 
 
+def hidden_name(name: str) -> str:
+    """Return a warning for a name that V2 paths read as a Chariot id; empty for any other name."""
+    if not name.startswith(CHARIOT_PREFIX):
+        return ""
+    return (
+        f"Under /v2/models/ the name {name!r} means the Chariot id {name.removeprefix(CHARIOT_PREFIX)!r}, and is "
+        "answered in Chariot's format; rename the model to serve it over KServe V2"
+    )
+
+
 def version_order(version: str) -> tuple[tuple[int, ...], str]:
-    """A sort key under which 10 comes after 9, and 1.10 after 1.9; names without numbers come first."""
+    """Return a sort key with 10 after 9, and 1.10 after 1.9; names that are not numbers come first."""
     numbers = version.removeprefix("v").split(".")
     return (tuple(int(number) for number in numbers) if all(map(str.isdecimal, numbers)) else (), version)
 

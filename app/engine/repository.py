@@ -1,4 +1,4 @@
-"""Loading and unloading models while the server answers."""
+"""Load and unload models at run time."""
 
 import asyncio
 import logging
@@ -21,18 +21,18 @@ __all__ = ("UNLOADED", "Repository")
 _logger = logging.getLogger(__name__)
 
 UNLOADED = "unloaded"
-"""The reason of a model that was unloaded on purpose."""
+"""The reason for a model that was unloaded on purpose."""
 
 
 class Repository:
-    """The models on disk, and the registry they are loaded into.
+    """The models on disk, and the registry that they are loaded into.
 
     Args:
-        registry: what is served.
-        discover: finds every model on disk, anew each time.
-        load: makes a model ready to answer.
-        patience: seconds that a change of a model waits for another change of it, and a look at the disk for all that
-            it brings about. A model that hangs while it is loaded holds up nothing but itself.
+        registry: the models that are served.
+        discover: scan the disk for models.
+        load: load a model.
+        patience: seconds that a change of a model waits for another change of it, and a scan waits for its changes. A
+            model that hangs while it loads thus blocks no other model.
     """
 
     def __init__(
@@ -46,38 +46,38 @@ class Repository:
         self._discover = discover
         self._load = load
         self._patience = patience
-        # Forgotten as soon as nobody holds or waits for them: names may be made up.
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        # Weak references drop unused locks: clients may invent names.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._following: dict[str, asyncio.Task[None]] = {}
-        self._prints: dict[str, object] | None = None
+        self._fingerprints: dict[str, object] | None = None
 
     @property
     def following(self) -> bool:
-        """Whether something that changed on disk is still being loaded."""
+        """Return whether a change on disk is still being loaded."""
         return bool(self._following)
 
     async def index(self) -> Sequence[Registration]:
-        """Every version of every model, those included that lie on disk and were never loaded."""
+        """Return every version of every model, including those on disk that were never loaded."""
         known = list(self.registry.registrations)
-        names = {(each.source.name, each.source.version) for each in known}
+        names = {(registration.source.name, registration.source.version) for registration in known}
         known += [
-            Registration(source=each, state=ModelState.UNAVAILABLE, reason="not loaded", wanted=False)
-            for each in await in_daemon_thread(self._sources)
-            if (each.name, each.version) not in names
+            Registration(source=source, state=ModelState.UNAVAILABLE, reason="not loaded", wanted=False)
+            for source in await in_daemon_thread(self._sources)
+            if (source.name, source.version) not in names
         ]
         return known
 
     async def load(self, name: str) -> None:
-        """Load every version of a model from disk, and put them in the place of those that serve.
+        """Load every version of a model from disk, and replace the versions that are served.
 
-        What serves goes on serving until the new versions are ready, and for good when one of them cannot be loaded.
+        The old versions answer until all new ones are ready, and stay if one of them cannot be loaded.
 
         Raises:
-            InferenceError: MODEL_NOT_FOUND when nothing on disk has the name, MODEL_NOT_READY when it cannot be loaded,
-                or is being loaded already and that takes long.
+            InferenceError: MODEL_NOT_FOUND if no model on disk has the name, MODEL_NOT_READY if it cannot be loaded, or
+                another load of it takes too long.
         """
-        async with self._turn(name):
-            sources = [each for each in await in_daemon_thread(self._sources) if each.name == name]
+        async with self._locked(name):
+            sources = [source for source in await in_daemon_thread(self._sources) if source.name == name]
             if not sources:
                 raise InferenceError(ErrorKind.MODEL_NOT_FOUND, f"Nothing in the repository is called {name!r}")
             ready: list[Registration] = []
@@ -91,35 +91,34 @@ class Repository:
                     raise InferenceError(ErrorKind.MODEL_NOT_READY, f"Failed to load {name!r}: {reason}") from None
                 ready.append(Registration(source=source, state=ModelState.READY, servable=servable))
             self.registry.replace(name, ready)
-            for each in ready:
-                _logger.info("model ready", extra={"model": name, "version": each.source.version})
+            for registration in ready:
+                _logger.info("model ready", extra={"model": name, "version": registration.source.version})
 
     async def unload(self, name: str) -> None:
-        """Serve a model no longer. Requests in flight are answered.
+        """Stop serving a model. Requests in flight are answered.
 
         Raises:
-            InferenceError: MODEL_NOT_FOUND when no model has the name, MODEL_NOT_READY when it is being loaded and that
-                takes long.
+            InferenceError: MODEL_NOT_FOUND if no model has the name, MODEL_NOT_READY if a load of it takes too long.
         """
-        async with self._turn(name):
+        async with self._locked(name):
             versions = self.registry.versions(name)
             if not versions:
                 raise InferenceError(ErrorKind.MODEL_NOT_FOUND, f"No model is called {name!r}")
-            idle = [
+            unloaded = [
                 msgspec.structs.replace(
-                    each, state=ModelState.UNAVAILABLE, reason=UNLOADED, servable=None, wanted=False
+                    version, state=ModelState.UNAVAILABLE, reason=UNLOADED, servable=None, wanted=False
                 )
-                for each in versions
+                for version in versions
             ]
-            self.registry.replace(name, idle)
+            self.registry.replace(name, unloaded)
             _logger.info("model unloaded", extra={"model": name})
 
     async def refresh(self) -> None:
-        """Bring what is served in line with what lies on disk: load what is new or changed, unload what is gone.
+        """Load new and changed models from disk, and unload removed ones.
 
-        What changed is told by comparing with the call before; the first one only looks. A model that was unloaded on
-        purpose stays so until its files change, and one that cannot be loaded is not tried again until then. A
-        repository in which nothing is found is left for another time: it is more likely out of reach than emptied.
+        Changes are found by comparing fingerprints with those of the last call; the first call changes nothing. A model
+        that was unloaded on purpose, or that failed to load, is not loaded again before its files change. If no
+        models can be found, nothing is unloaded: the disk is more likely unavailable than empty.
         """
         try:
             sources = await in_daemon_thread(self._discover)
@@ -129,20 +128,20 @@ class Repository:
         found: dict[str, list[ModelSource]] = {}
         for source in sources:
             found.setdefault(source.name, []).append(source)
-        prints = {name: await in_daemon_thread(partial(_fingerprint, sources)) for name, sources in found.items()}
-        before, self._prints = self._prints, prints
-        if before is None:
+        fingerprints = {name: await in_daemon_thread(partial(_fingerprint, sources)) for name, sources in found.items()}
+        previous, self._fingerprints = self._fingerprints, fingerprints
+        if previous is None:
             return
         for name in self._following:
-            # What came of it is looked at when it is done.
-            prints.pop(name, None)
-            if name in before:
-                prints[name] = before[name]
-        changed = [name for name, found_now in prints.items() if before.get(name) != found_now]
-        gone = [name for name in before.keys() - prints.keys() if self.registry.knows(name)]
-        begun = {name: self._follow(name, self.load) for name in changed}
-        begun |= {name: self._follow(name, self.unload) for name in gone}
-        await self._followed(begun)
+            # A model whose change is in progress is compared after it has finished.
+            fingerprints.pop(name, None)
+            if name in previous:
+                fingerprints[name] = previous[name]
+        changed = [name for name, fingerprint in fingerprints.items() if previous.get(name) != fingerprint]
+        removed = [name for name in previous.keys() - fingerprints.keys() if self.registry.knows(name)]
+        tasks = {name: self._follow(name, self.load) for name in changed}
+        tasks |= {name: self._follow(name, self.unload) for name in removed}
+        await self._wait_for(tasks)
 
     def _follow(self, name: str, change: Callable[[str], Awaitable[None]]) -> asyncio.Task[None]:
         async def follow() -> None:
@@ -156,24 +155,24 @@ class Repository:
         self._following[name] = task = asyncio.create_task(follow())
         return task
 
-    async def _followed(self, begun: Mapping[str, asyncio.Task[None]]) -> None:
-        """Wait for changes, but not for ever, and for none twice: one that hangs is not to slow down every look."""
-        if not begun:
+    async def _wait_for(self, tasks: Mapping[str, asyncio.Task[None]]) -> None:
+        """Wait for changes up to a timeout, so that a model that hangs does not delay later scans."""
+        if not tasks:
             return
-        _, late = await asyncio.wait(begun.values(), timeout=self._patience)
-        for name in [name for name, task in begun.items() if task in late]:
+        _, late = await asyncio.wait(tasks.values(), timeout=self._patience)
+        for name in [name for name, task in tasks.items() if task in late]:
             _logger.warning("model takes long to load", extra={"model": name, "seconds": self._patience})
 
     @asynccontextmanager
-    async def _turn(self, name: str) -> AsyncGenerator[None]:
-        """Entered by one at a time for each model.
+    async def _locked(self, name: str) -> AsyncGenerator[None]:
+        """Hold the lock of one model.
 
         Raises:
-            InferenceError: MODEL_NOT_READY when another is inside for long.
+            InferenceError: MODEL_NOT_READY if the lock is not free in time.
         """
-        lock = self._turns.get(name)
+        lock = self._locks.get(name)
         if lock is None:
-            self._turns[name] = lock = asyncio.Lock()
+            self._locks[name] = lock = asyncio.Lock()
         try:
             async with asyncio.timeout(self._patience):
                 await lock.acquire()
@@ -193,7 +192,7 @@ class Repository:
 
 
 def _fingerprint(sources: Sequence[ModelSource]) -> object:
-    """Names, sizes and times of the files of a model; settings that lie above versions are among them."""
+    """Return the names, sizes and times of a model's files, including settings in the parent folder of a version."""
     folders = {folder for source in sources for folder in (source.folder, source.folder.parent)}
     files = {file for folder in folders for file in folder.glob("*") if file.is_file()}
     files |= {file for source in sources for file in source.folder.glob("*/*") if file.is_file()}

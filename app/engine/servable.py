@@ -1,4 +1,4 @@
-"""A task bound to a model of it, its generic types closed over."""
+"""Servables: a model together with its task, ready to answer requests."""
 
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Generic, Protocol, Self, TypeVar, cast, runtime_checkable
 
 import msgspec
 
-from app.engine.answered import Answered, Datum, Findings, Timings
+from app.engine.answered import Datum, Findings, InferenceResult, Timings
 from app.engine.batching import BatchingModel
 from app.engine.description import ModelDescription
 from app.engine.interest import check_interest
@@ -32,11 +32,11 @@ PredictionT = TypeVar("PredictionT", bound=Prediction)
 
 @runtime_checkable
 class Faltering(Protocol):
-    """A model that may be unable to answer for a while, and knows it."""
+    """A model that reports when it cannot answer."""
 
     @property
     def trouble(self) -> str:
-        """Why it answers nobody at the moment; empty while it does. Asked at every request."""
+        """Return why it cannot answer now, empty if it can. Read for every request."""
         ...
 
 
@@ -48,73 +48,73 @@ class Servable(Protocol):
 
     @property
     def inputs(self) -> Sequence[TensorSpec]:
-        """What a protocol of tensors is to be told that the model takes."""
+        """Return the input tensors that tensor protocols report for the model."""
         ...
 
     @property
     def outputs(self) -> Sequence[TensorSpec]:
-        """The tensors into which its predictions are stacked."""
+        """Return the tensors into which predictions are stacked."""
         ...
 
     @property
     def parameters_type(self) -> type[msgspec.Struct]:
-        """The parameters that its inputs may carry."""
+        """Return the type of the parameters of its inputs."""
         ...
 
     @property
     def trouble(self) -> str:
-        """Why it answers nobody at the moment; empty while it does."""
+        """Return why it cannot answer now, empty if it can."""
         ...
 
     def batched(self, max_size: int, max_delay: float, /) -> Self:
-        """The same, gathering the inputs of several requests into one call of the model.
+        """Return a copy with dynamic batching: several requests share one call of the model.
 
         Args:
-            max_size: inputs of one call.
+            max_size: maximum number of inputs in one call.
             max_delay: seconds that the first request waits for others.
         """
         ...
 
-    def answer(self, request: InferenceRequest, limits: Limits, /) -> Answered:
+    def answer(self, request: InferenceRequest, limits: Limits, /) -> InferenceResult:
         """Answer every input of `request`.
 
         Raises:
-            InferenceError: for a request that cannot be read, or a model that failed.
+            InferenceError: for an invalid request, or a model that failed.
         """
         ...
 
-    def answer_singly(self, request: InferenceRequest, limits: Limits, /) -> Generator[Answered]:
-        """Answer `request` datum by datum: each is run alone, when its answer, of one output, is asked for.
+    def answer_singly(self, request: InferenceRequest, limits: Limits, /) -> Generator[InferenceResult]:
+        """Answer `request` sample by sample. Each is run alone, when its result, of one output, is requested.
 
         Raises:
-            InferenceError: for a request that cannot be read, in place of the first answer, or a model that failed.
+            InferenceError: for an invalid request, instead of the first result, or a model that failed.
         """
         ...
 
     @property
     def streams(self) -> bool:
-        """Whether its answers are texts, which `stream` tells while they are made."""
+        """Return whether its answers are texts that `stream` can generate in chunks."""
         ...
 
     def stream(self, request: InferenceRequest, limits: Limits, /) -> TextStream:
-        """Begin to answer every input of `request` piece by piece.
+        """Start to answer every input of `request` in chunks of text.
 
         Raises:
-            InferenceError: for a request that cannot be read, UNSUPPORTED when the model `streams` nothing.
+            InferenceError: for an invalid request; UNSUPPORTED if `streams` is False.
         """
         ...
 
-    def find(self, request: InferenceRequest, limits: Limits, label: str | None, most: int, /) -> Findings:
-        """Answer every input of `request` so that the answer can be explained.
+    def find(self, request: InferenceRequest, limits: Limits, label: str | None, max_objects: int, /) -> Findings:
+        """Answer every input of `request`, and return the subjects to explain.
 
         Args:
             request: as for `answer`.
-            limits: how much of it is worked on.
-            label: explain only what is of this class.
-            most: at most so many objects of each image.
+            limits: limits on one request.
+            label: explain only this class.
+            max_objects: maximum number of explained objects in each image.
 
         Raises:
-            InferenceError: as `answer`; UNSUPPORTED for a model whose answers are about no part of a picture.
+            InferenceError: as `answer`; UNSUPPORTED for a task that cannot be explained.
         """
         ...
 
@@ -123,14 +123,14 @@ class BoundServable(Generic[InputT, PredictionT]):
     """The servable of any task.
 
     Args:
-        task: reads requests and narrows predictions.
+        task: decodes requests and postprocesses predictions.
         model: a model of that task.
-        description: what is known of the model.
-        defaults: request parameters that the model's settings give, under the request's own.
-        detail: `Limits.detail` of the model, where its settings ask for it. Explanations see all there is to see.
+        description: metadata of the model.
+        defaults: default request parameters from the model's settings.
+        detail: `Limits.detail` of the model, if its settings enable it. Explanations use the full resolution.
 
     Raises:
-        ModelError: when the defaults are not what the task takes.
+        ModelError: if the defaults are not valid parameters of the task.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class BoundServable(Generic[InputT, PredictionT]):
         except InferenceError as error:
             raise ModelError(f"model-settings.json: {error}") from None
         self.task = task
-        self.model = self._gathered = model
+        self.model = self._batched = model
         self._faltering = cast("Faltering", model) if isinstance(model, Faltering) else None
         self.defaults = defaults
         self.detail = detail
@@ -162,18 +162,18 @@ class BoundServable(Generic[InputT, PredictionT]):
         return self._faltering.trouble if self._faltering is not None else ""
 
     def batched(self, max_size: int, max_delay: float) -> Self:
-        """The same, gathering the inputs of several requests (`BatchingModel`); streams and explanations do not."""
+        """Return a copy with dynamic batching (`BatchingModel`), which streams and explanations do not use."""
         servable = copy(self)
-        servable._gathered = BatchingModel(self.model, max_size, max_delay)
+        servable._batched = BatchingModel(self.model, max_size, max_delay)
         return servable
 
-    def answer(self, request: InferenceRequest, limits: Limits, /) -> Answered:
-        return self._answer(request, self._bounds(limits), self._gathered)[0]
+    def answer(self, request: InferenceRequest, limits: Limits, /) -> InferenceResult:
+        return self._answer(request, self._bounds(limits), self._batched)[0]
 
-    def find(self, request: InferenceRequest, limits: Limits, label: str | None, most: int, /) -> Findings:
+    def find(self, request: InferenceRequest, limits: Limits, label: str | None, max_objects: int, /) -> Findings:
         if not isinstance(self.task, ExplainableTask):
             task_type = self.task.task_type
-            message = f"Model {request.model_name!r} ({task_type}) gives no answers that a part of a picture explains"
+            message = f"Model {request.model_name!r} ({task_type}) does not support explanations"
             raise InferenceError(ErrorKind.UNSUPPORTED, message)
         task = cast("ExplainableTask[InputT, PredictionT]", self.task)
         answered, groups, predictions = self._answer(request, limits, self.model)
@@ -182,9 +182,9 @@ class BoundServable(Generic[InputT, PredictionT]):
             [
                 Subject(
                     task=self.task,
-                    model=partial(_predicted, self.model),
+                    model=partial(_predict, self.model),
                     item=item,
-                    targets=task.targets(next(raw), cast("PredictionT", refined), label, most),
+                    targets=task.targets(next(raw), cast("PredictionT", refined), label, max_objects),
                 )
                 for item, refined in zip(group.items, output.predictions, strict=True)
             ]
@@ -192,26 +192,28 @@ class BoundServable(Generic[InputT, PredictionT]):
         ]
         return Findings(answered=answered, subjects=subjects)
 
-    def answer_singly(self, request: InferenceRequest, limits: Limits, /) -> Generator[Answered]:
+    def answer_singly(self, request: InferenceRequest, limits: Limits, /) -> Generator[InferenceResult]:
         started = time.perf_counter_ns()
         groups = self.task.decode(request, self.defaults, self._bounds(limits))
-        decoded = time.perf_counter_ns() - started
+        decode = time.perf_counter_ns() - started
         for group in groups:
             for index, item in enumerate(group.items):
-                began = time.perf_counter_ns()
-                (prediction,) = _predicted(self.model, [item])
-                modelled = time.perf_counter_ns()
+                model_started = time.perf_counter_ns()
+                (prediction,) = _predict(self.model, [item])
+                model_ended = time.perf_counter_ns()
                 refined = self.task.refine(item, prediction)
-                output = InferenceOutput(name=group.name, predictions=[refined], parameters=group.parameters)
-                refine = time.perf_counter_ns() - modelled
-                timings = Timings(decode=decoded, model=modelled - began, refine=refine)
-                decoded = 0
+                output = InferenceOutput(
+                    name=group.name, index=group.index, predictions=[refined], parameters=group.parameters
+                )
+                refine = time.perf_counter_ns() - model_ended
+                timings = Timings(decode=decode, model=model_ended - model_started, refine=refine)
+                decode = 0
                 datum = Datum(input=group.index, index=index, item=item, prediction=refined)
-                yield Answered(outputs=[output], batch_size=1, timings=timings, data=[datum])
+                yield InferenceResult(outputs=[output], batch_size=1, timings=timings, data=[datum])
 
     def stream(self, request: InferenceRequest, limits: Limits, /) -> TextStream:
         if self._streaming is None:
-            message = f"Model {request.model_name!r} ({self.task.task_type}) does not answer in text; ask it to infer"
+            message = f"Model {request.model_name!r} ({self.task.task_type}) does not generate text; use infer instead"
             raise InferenceError(ErrorKind.UNSUPPORTED, message)
         started = time.perf_counter_ns()
         groups = self.task.decode(request, self.defaults, limits)
@@ -230,18 +232,22 @@ class BoundServable(Generic[InputT, PredictionT]):
 
     def _answer(
         self, request: InferenceRequest, limits: Limits, model: Model[InputT, PredictionT]
-    ) -> tuple[Answered, Sequence[InputGroup[InputT]], Sequence[PredictionT]]:
-        """The answer, and what it was made of."""
+    ) -> tuple[InferenceResult, Sequence[InputGroup[InputT]], Sequence[PredictionT]]:
+        """Return the result, the decoded inputs and the raw predictions."""
         started = time.perf_counter_ns()
         groups = self.task.decode(request, self.defaults, limits)
         items = [item for group in groups for item in group.items]
         decoded = time.perf_counter_ns()
-        predictions = _predicted(model, items)
-        modelled = time.perf_counter_ns()
-        refined = iter([self.task.refine(item, each) for item, each in zip(items, predictions, strict=True)])
+        predictions = _predict(model, items)
+        model_ended = time.perf_counter_ns()
+        pairs = zip(items, predictions, strict=True)
+        refined = iter([self.task.refine(item, prediction) for item, prediction in pairs])
         outputs = [
             InferenceOutput(
-                name=group.name, predictions=[next(refined) for _ in group.items], parameters=group.parameters
+                name=group.name,
+                index=group.index,
+                predictions=[next(refined) for _ in group.items],
+                parameters=group.parameters,
             )
             for group in groups
         ]
@@ -250,18 +256,20 @@ class BoundServable(Generic[InputT, PredictionT]):
             for group, output in zip(groups, outputs, strict=True)
             for index, (item, prediction) in enumerate(zip(group.items, output.predictions, strict=True))
         ]
-        timings = Timings(decode=decoded - started, model=modelled - decoded, refine=time.perf_counter_ns() - modelled)
-        return Answered(outputs=outputs, batch_size=len(items), timings=timings, data=data), groups, predictions
+        timings = Timings(
+            decode=decoded - started, model=model_ended - decoded, refine=time.perf_counter_ns() - model_ended
+        )
+        return InferenceResult(outputs=outputs, batch_size=len(items), timings=timings, data=data), groups, predictions
 
 
-def _predicted(model: Model[InputT, PredictionT], items: Sequence[InputT]) -> Sequence[PredictionT]:
+def _predict(model: Model[InputT, PredictionT], items: Sequence[InputT]) -> Sequence[PredictionT]:
     check_interest()
     try:
         predictions = model(items)
     except InferenceError:
         raise
     except BaseException as error:
-        # An order to stop that a model gives is obeyed by nobody: it would end a worker, or the server.
+        # `SystemExit` and `KeyboardInterrupt` from model code must not stop the worker.
         raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {told(error)}") from error
     if len(predictions) != len(items):
         message = f"The model answered {len(predictions)} of {len(items)} inputs"

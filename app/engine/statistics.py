@@ -1,4 +1,4 @@
-"""What each model has done since the server started, in the terms of the V2 statistics extension."""
+"""Statistics of each model since the start of the server, for the statistics extension of V2."""
 
 import threading
 import time
@@ -11,19 +11,19 @@ __all__ = ("Duration", "ModelStatistics", "Statistics")
 
 
 class Duration(msgspec.Struct):
-    """How often something was done, and how long it took altogether."""
+    """A count and the sum of durations."""
 
     count: int = 0
     ns: int = 0
 
     def add(self, nanoseconds: int, count: int = 1) -> None:
-        """Once more."""
+        """Add one duration."""
         self.count += count
         self.ns += nanoseconds
 
 
 class BatchStatistics(msgspec.Struct):
-    """The executions of one batch size."""
+    """The statistics of one batch size."""
 
     compute_input: Duration = msgspec.field(default_factory=Duration)
     compute_infer: Duration = msgspec.field(default_factory=Duration)
@@ -31,16 +31,18 @@ class BatchStatistics(msgspec.Struct):
 
 
 class ModelStatistics(msgspec.Struct):
-    """One version of one model. Every inference of a batch counts, an execution counts once.
+    """The statistics of one version of one model.
 
     Attributes:
-        last_inference: milliseconds since the epoch, 0 when there was none.
-        success: whole requests that were answered.
-        fail: whole requests that were not.
+        last_inference: milliseconds since the epoch, 0 if there was none.
+        inference_count: inputs; each input of a batch counts.
+        execution_count: requests; a batch counts once.
+        success: successful requests.
+        fail: failed requests.
         queue: waiting for a worker.
-        compute_input: reading images and parameters.
-        compute_infer: the model, its own pre- and post-processing included.
-        compute_output: thresholds, filters, order.
+        compute_input: decoding images and parameters.
+        compute_infer: the model, including its own pre- and postprocessing.
+        compute_output: thresholds, filters and order.
         batches: by batch size.
     """
 
@@ -57,7 +59,7 @@ class ModelStatistics(msgspec.Struct):
 
 
 class Statistics:
-    """An observer that counts."""
+    """An observer that counts requests by model version."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -77,13 +79,13 @@ class Statistics:
             found.success.add(event.total)
             found.queue.add(event.queue)
             batch = found.batches.setdefault(event.batch_size, BatchStatistics())
-            for each in (found, batch):
-                each.compute_input.add(event.timings.decode)
-                each.compute_infer.add(event.timings.model)
-                each.compute_output.add(event.timings.refine)
+            for statistics in (found, batch):
+                statistics.compute_input.add(event.timings.decode)
+                statistics.compute_infer.add(event.timings.model)
+                statistics.compute_output.add(event.timings.refine)
 
     def of(self, name: str, version: str) -> ModelStatistics:
-        """A copy of what is known of a model version by now."""
+        """Return a copy of the statistics of a model version."""
         with self._lock:
             found = self._models.get((name, version), ModelStatistics())
             return msgspec.convert(msgspec.to_builtins(found), ModelStatistics, str_keys=True)

@@ -1,61 +1,96 @@
-"""What happened to one request so far, to be told when it ends."""
+"""The context of one request: everything that is known about it until it is reported."""
 
+import math
 import threading
 import time
 from concurrent.futures import Future
 from functools import cached_property
 
-from app.engine.answered import Answered, Timings
-from app.engine.events import Caller, InferenceEvent
+from app.engine.admission import RETRY_AFTER
+from app.engine.answered import InferenceResult, Timings
+from app.engine.events import InferenceEvent, RequestInfo
 from app.engine.ids import event_id
-from app.engine.interest import Interest
+from app.engine.interest import CancellationToken
 from app.engine.registry import Registration
-from metadata.entry import PARAMETER, read_metadata
-from tasks.exchange.error import InferenceError
+from metadata.entry import metadata_values, read_metadata
+from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.request import InferenceRequest
 
-__all__ = ("Story",)
+__all__ = ("RequestContext",)
 
 
-class Story:
-    """Begins when a request arrives.
+class RequestContext:
+    """The state of one request, from its arrival to its event.
 
     Args:
-        caller: where it comes from.
-        model_name: the model it is addressed to, as far as that is known.
-        deadline: until when its sender waits, on the clock of `time.monotonic`.
-        explanation: whether it asks for reasons beside the answer.
+        caller: the origin of the request.
+        model_name: the requested model, empty if it is not known yet.
+        deadline: on the clock of `time.monotonic`; None for no deadline.
+        explanation: whether the client requests explanations.
+
+    Attributes:
+        samples: masked copies that the model processed for explanations.
+        request: the decoded request.
+        registration: the model that answers.
+        answered: the result so far.
+        error: why the request failed.
+        interest: its cancellation token.
+        kept: completes when the request is recorded; None without recording.
+        max_queue_seconds: seconds that it may wait for a worker; None for no limit.
     """
 
     def __init__(
-        self, caller: Caller, model_name: str, deadline: float | None = None, *, explanation: bool = False
+        self, caller: RequestInfo, model_name: str, deadline: float | None = None, *, explanation: bool = False
     ) -> None:
         self.caller = caller
         self.explanation = explanation
         self.samples = 0
         self.request: InferenceRequest | None = None
         self.registration: Registration | None = None
-        self.answered: Answered | None = None
+        self.answered: InferenceResult | None = None
         self.error: InferenceError | None = None
-        self.interest = Interest(deadline)
+        self.interest = CancellationToken(deadline)
         self.kept: Future[None] | None = None
+        self.max_queue_seconds: float | None = None
         self._model_name = model_name
         self._arrived = self._begun = time.perf_counter_ns()
         self._started = time.time_ns()
-        self._untold = threading.Lock()
+        self._unfinished = threading.Lock()
 
     def begin(self) -> None:
-        """A worker has taken the request up."""
+        """Set the time at which a worker starts the request."""
         self._begun = time.perf_counter_ns()
 
+    def limit(self, timeout: float) -> None:
+        """Set the deadline to `timeout` seconds after arrival, unless it is earlier already.
+
+        Raises:
+            InferenceError: DEADLINE_EXCEEDED if the deadline has passed.
+        """
+        left = timeout - (time.perf_counter_ns() - self._arrived) / 1e9
+        self.interest.shorten(time.monotonic() + left)
+        if (loss := self.interest.loss) is not None:
+            raise loss
+
+    def check_queue_time(self) -> None:
+        """Refuse a request that has waited in the queue for too long, before any work is done for it.
+
+        Raises:
+            InferenceError: OVERLOADED; sets the header retry-after of the response.
+        """
+        waited = (self._begun - self._arrived) / 1e9
+        if self.max_queue_seconds is not None and waited > self.max_queue_seconds:
+            self.caller.returned[RETRY_AFTER] = str(max(1, math.ceil(waited)))
+            message = f"The request waited for {waited:.3g} s, longer than the server allows; try again later"
+            raise InferenceError(ErrorKind.OVERLOADED, message)
+
     def conclude(self) -> bool:
-        """It is to be told now: whether that has not been done before, by any thread."""
-        return self._untold.acquire(blocking=False)
+        """Mark the request as finished. Return False if it was finished before, by any thread."""
+        return self._unfinished.acquire(blocking=False)
 
     @cached_property
     def event(self) -> InferenceEvent:
-        """The whole story, once it has ended."""
-        tensors = self.request.inputs if self.request else ()
+        """Return the event of the finished request."""
         answered = self.answered
         return InferenceEvent(
             caller=self.caller,
@@ -69,7 +104,7 @@ class Story:
             queue=self._begun - self._arrived,
             total=time.perf_counter_ns() - self._arrived,
             timings=answered.timings if answered else Timings(),
-            metadata=[read_metadata(each.parameters[PARAMETER]) for each in tensors if PARAMETER in each.parameters],
+            metadata=[read_metadata(value) for value in metadata_values(self.request)] if self.request else (),
             id=event_id(),
             arrived=self._arrived,
             started=self._started,

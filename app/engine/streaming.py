@@ -1,4 +1,4 @@
-"""Answers in text that are told while they are made: what they consist of."""
+"""The data of streamed text answers."""
 
 import logging
 import time
@@ -18,14 +18,14 @@ _logger = logging.getLogger(__name__)
 
 
 class Place(msgspec.Struct, frozen=True, eq=False):
-    """Where in a request an image stands.
+    """The position of an image, or a text, in a request.
 
     Attributes:
         input: the name of the input.
-        input_index: which input of the request that is.
-        image: which image of that input.
-        item: what the model is shown of it.
-        parameters: the input's own parameters as they came.
+        input_index: index of the input in the request.
+        image: index of the image in the input.
+        item: the decoded input of the model.
+        parameters: the input's own parameters, unchanged.
     """
 
     input: str
@@ -36,20 +36,20 @@ class Place(msgspec.Struct, frozen=True, eq=False):
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A part of the answer to one prompt, put to one image. Joined, an answer's texts are what `infer` answers.
+    """A chunk of the answer to one prompt about one image. The joined chunks equal the answer of `infer`.
 
-    Answers come one after the other, in the order of the inputs, their images, and the prompts put to each.
+    Answers come one after the other, in the order of the inputs, their images, and the prompts of each image.
 
     Attributes:
-        id: the request's.
+        id: the id of the request.
         model_name: the model that answers.
-        model_version: the version of it.
-        input: the name of the input, which an output of an inference would take over.
-        image: which image of that input.
-        prompt: which prompt put to that image.
+        model_version: its version.
+        input: the name of the input.
+        image: index of the image in that input.
+        prompt: index of the prompt of that image.
         text: may be empty.
-        final: whether the answer ends with this piece. Every answer has one such piece.
-        parameters: of the output, the same on every piece: the echo of the input's metadata.
+        final: whether this is the last chunk of the answer. Every answer has one.
+        parameters: parameters of the output, the same on every chunk: the input's metadata.
     """
 
     id: str
@@ -64,13 +64,13 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class TextStream:
-    """What a model says to one request, and an account of the time it takes.
+    """The text that a model generates for one request, with timings.
 
     Args:
-        pieces: of all answers; closed at the end.
-        places: where the images stand, by `TextPiece.item`.
-        decode: nanoseconds that reading the request took.
-        gather: makes the prediction of an item's whole answers, by prompt.
+        pieces: the chunks of all answers; closed at the end.
+        places: the positions of the images, by `TextPiece.item`.
+        decode: nanoseconds that decoding the request took.
+        gather: make a prediction from the complete answers of an item, one for each prompt.
     """
 
     def __init__(
@@ -85,20 +85,20 @@ class TextStream:
         self.model = 0
         self._pieces = pieces
         self._gather = gather
-        self._said: dict[int, list[list[str]]] = {}
+        self._texts: dict[int, list[list[str]]] = {}
 
     def gathered(self) -> Sequence[tuple[Place, Prediction]]:
-        """What was said so far, as predictions, with the places that they answer."""
+        """Return the text so far as predictions, with their positions."""
         return [
-            (self.places[item], self._gather(self.places[item].item, ["".join(each) for each in prompts]))
-            for item, prompts in self._said.items()
+            (self.places[item], self._gather(self.places[item].item, ["".join(texts) for texts in prompts]))
+            for item, prompts in self._texts.items()
         ]
 
     def __iter__(self) -> Iterator[TextPiece]:
-        """The pieces.
+        """Yield the chunks.
 
         Raises:
-            InferenceError: MODEL_FAILED for whatever the model raises, but an `InferenceError` of its own.
+            InferenceError: MODEL_FAILED for any exception of the model, except its own `InferenceError`.
         """
         try:
             while True:
@@ -113,23 +113,23 @@ class TextStream:
     def _close(self) -> None:
         try:
             self._pieces.close()
-        except BaseException:  # an order to stop among them, which is nobody's but the model's
+        except BaseException:  # `SystemExit` and `KeyboardInterrupt` from model code must not stop the worker
             _logger.exception("a stream could not be closed")
 
     def _next(self) -> TextPiece | None:
-        began = time.perf_counter_ns()
+        started = time.perf_counter_ns()
         try:
             return next(self._pieces, None)
         except InferenceError:
             raise
         except BaseException as error:
-            # As for an answer as a whole: no order to stop of a model's is obeyed.
+            # `SystemExit` and `KeyboardInterrupt` from model code must not stop the worker.
             raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {told(error)}") from error
         finally:
-            self.model += time.perf_counter_ns() - began
+            self.model += time.perf_counter_ns() - started
 
     def _keep(self, piece: TextPiece) -> None:
-        prompts = self._said.setdefault(piece.item, [])
+        prompts = self._texts.setdefault(piece.item, [])
         while len(prompts) <= piece.prompt:
             prompts.append([])
         prompts[piece.prompt].append(piece.text)

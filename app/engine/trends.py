@@ -1,4 +1,4 @@
-"""What the server and each of its models did in the last minute, hour, day and month."""
+"""Request trends of the server and each model over the last minute, hour, day and month."""
 
 import threading
 import time
@@ -13,18 +13,18 @@ from app.engine.history import Gauges, History, Readings, Resolution, Window
 __all__ = ("MOST_MODELS", "Trends")
 
 MOST_MODELS = 64
-"""So many models have a history of their own; requests to others count in the total alone."""
+"""Maximum number of models with their own history; requests to others count in the total only."""
 
 
 class Trends:
-    """An observer that remembers when.
+    """An observer that keeps a history of requests.
 
-    A model has a history from its first request on. The names that requests give are the senders': one that is no
-    model's counts in the total alone. When there are too many models, those that are gone make room.
+    The history of a model starts with its first request. Clients may invent model names: unknown names count in the
+    total only. When there are too many histories, those of removed models are dropped.
 
     Args:
-        known: whether a model has the name.
-        clock: seconds, from any beginning.
+        known: return whether a model has the name.
+        clock: monotonic time in seconds.
     """
 
     def __init__(self, known: Callable[[str], bool], clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,56 +41,57 @@ class Trends:
 
     @property
     def age(self) -> float:
-        """Seconds since the start."""
+        """Return the seconds since the start."""
         return self._clock() - self._started
 
     @property
     def requests(self) -> int:
-        """Requests that came to their end since the start."""
+        """Return the number of finished requests since the start."""
         return self._requests
 
     @property
     def readings(self) -> Readings:
-        """The last that were taken."""
+        """Return the last readings."""
         return self._readings
 
     def observe(self, event: InferenceEvent, /) -> None:
         failed, nanoseconds, items = event.outcome is not None, event.total, event.batch_size
         with self._lock:
-            # Inside the lock, seconds never run backwards.
+            # Read the clock inside the lock, so that seconds never decrease.
             second = int(self._clock() - self._started)
-            self._requests += 1
-            self._total.add(second, failed, nanoseconds, items)
-            history = self._models.get(event.model_name) or self._begun(event.model_name)
-            if history is not None:
-                history.add(second, failed, nanoseconds, items)
+            self._requests += event.count
+            history = self._models.get(event.model_name) or self._new_history(event.model_name)
+            for _ in range(event.count):
+                self._total.add(second, failed, nanoseconds, items)
+                if history is not None:
+                    history.add(second, failed, nanoseconds, items)
 
     def read(self, readings: Readings) -> None:
-        """Remember what was measured just now; to be called once a second."""
+        """Store new readings. Call this once a second."""
         with self._lock:
             self._readings = readings
             self._gauges.add(int(self.age), readings)
 
     def total(self, resolution: Resolution) -> Window:
-        """All requests, those included that named no model."""
+        """Return the window of all requests, including those without a model."""
         with self._lock:
             return self._total.window(resolution, int(self.age))
 
     def of(self, name: str, resolution: Resolution) -> Window:
-        """Requests to one model, whatever version of it."""
+        """Return the window of one model, all versions together."""
         with self._lock:
             return self._models.get(name, self._idle).window(resolution, int(self.age))
 
     def gauges(self, resolution: Resolution) -> Mapping[str, npt.NDArray[np.float64]]:
-        """By field of `Readings`, the mean in each grain; NaN where nothing was read."""
+        """Return, by field of `Readings`, the mean of each interval; NaN without readings."""
         with self._lock:
             return self._gauges.window(resolution, int(self.age))
 
-    def _begun(self, name: str) -> History | None:
+    def _new_history(self, name: str) -> History | None:
         if not name or not self._known(name):
             return None
         if len(self._models) >= MOST_MODELS:
-            self._models = {each: history for each, history in self._models.items() if self._known(each)}
+            self._models = {model: history for model, history in self._models.items() if self._known(model)}
             if len(self._models) >= MOST_MODELS:
                 return None
         history = self._models[name] = History()

@@ -1,22 +1,29 @@
-"""Whose turn it is, when jobs for several models wait."""
+"""A fair queue: choose the next job when jobs for several models wait."""
 
+import math
 from collections import OrderedDict, deque
 from typing import Generic, TypeVar
 
-__all__ = ("Turns",)
+__all__ = ("FairQueue",)
 
 T = TypeVar("T")
 
 _NEW = 0.2
-"""Weight of the newest job in the moving mean of what jobs take."""
+"""Weight of the newest job in the moving average of job durations."""
+
+_MARGIN = 2.5
+"""Standard deviations that an estimate adds to the mean, so that about 99 of 100 jobs wait less."""
+
+_DEVIATION = 1.25
+"""The standard deviation of a normal distribution divided by its mean absolute deviation."""
 
 
-class Turns(Generic[T]):
-    """Jobs that wait, by model. Not safe for threads by itself.
+class FairQueue(Generic[T]):
+    """Waiting jobs by model. Not thread-safe.
 
-    A model that has had the least time goes first (start-time fair queueing: Goyal, Vin and Cheng, 1996), one of which
-    nothing is running before all others. A model that comes back after a pause begins where the others are, so that
-    nobody saves up time.
+    The next job belongs to the model with the least virtual time (start-time fair queueing: Goyal, Vin and Cheng,
+    1996). Models without a running job come first. A model that returns after a pause continues at the current virtual
+    time, so that idle models do not save up time.
     """
 
     def __init__(self) -> None:
@@ -24,39 +31,54 @@ class Turns(Generic[T]):
         self._now = 0.0
         self._added = 0
         self.waiting = 0
-        """How many jobs wait."""
+        """Number of jobs that wait."""
 
     @property
     def backlog(self) -> float:
-        """Seconds that the jobs that wait will take, judged by earlier ones."""
-        return sum(each.backlog for each in self._models.values())
+        """Return the estimated seconds that the waiting jobs will take."""
+        return sum(queue.backlog for queue in self._models.values())
 
     def ahead(self, model: str) -> float:
-        """Seconds of jobs that are done before one more job of `model`, judged by earlier ones.
+        """Return the estimated seconds of work before one more job of `model`.
 
-        Those of other models count for as much as `model` itself has to do by then: they take turns.
+        Another model gets at most as much time meanwhile as `model` itself, because the queue is fair.
         """
         queue = self._models.get(model)
         own = queue.backlog if queue else 0.0
-        turn = own + (queue.mean if queue else 0.0)
-        return own + sum(min(each.backlog, turn) for name, each in self._models.items() if name != model)
+        share = own + (queue.mean if queue else 0.0)
+        return own + sum(min(other.backlog, share) for name, other in self._models.items() if name != model)
+
+    def expected(self, model: str) -> float:
+        """Return the mean duration of a job of `model`, in seconds."""
+        queue = self._models.get(model)
+        return queue.mean if queue else 0.0
+
+    def margin(self, model: str) -> float:
+        """Return the seconds by which the jobs before one more job of `model` may exceed their estimate.
+
+        The deviation of n jobs grows with the square root of n, because single deviations partly cancel out.
+        """
+        queue = self._models.get(model)
+        if queue is None:
+            return 0.0
+        return _MARGIN * _DEVIATION * queue.deviation * math.sqrt(len(queue.jobs) + queue.running)
 
     def is_idle(self, model: str) -> bool:
-        """Whether no job of `model` waits or runs."""
+        """Return whether no job of `model` waits or runs."""
         return model not in self._models or not (self._models[model].running or self._models[model].jobs)
 
     @property
     def has_idle_model_waiting(self) -> bool:
-        """Whether a model has jobs that wait and none that runs."""
-        return any(each.jobs and not each.running for each in self._models.values())
+        """Return whether a model has waiting jobs but no running one."""
+        return any(queue.jobs and not queue.running for queue in self._models.values())
 
     def add(self, model: str, job: T) -> int:
-        """Have `job` wait for `model`'s turn. Returns what `drop` knows it by."""
+        """Add a job of `model`. Return its number for `drop`."""
         queue = self._models.get(model)
         if queue is None:
             queue = self._models[model] = _Model()
         if not queue.jobs and not queue.running:
-            queue.had = max(queue.had, self._now)
+            queue.virtual_time = max(queue.virtual_time, self._now)
         self._added += 1
         queue.jobs[self._added] = (job, queue.mean)
         queue.backlog += queue.mean
@@ -64,60 +86,67 @@ class Turns(Generic[T]):
         return self._added
 
     def drop(self, model: str, number: int) -> None:
-        """Forget a job that nobody wants any more. Nothing happens when it does not wait any more."""
+        """Remove a cancelled job; does nothing if the job does not wait."""
         queue = self._models[model]
         dropped = queue.jobs.pop(number, None)
         if dropped is not None:
-            self._wait_no_more(queue, dropped[1])
+            self._removed(queue, dropped[1])
 
     def next(self) -> tuple[str, T] | None:
-        """The job whose turn it is, and its model; None when none waits."""
-        waiting = [(each.running > 0, each.had, name) for name, each in self._models.items() if each.jobs]
+        """Remove and return the next job and its model; None if no job waits."""
+        waiting = [(queue.running > 0, queue.virtual_time, name) for name, queue in self._models.items() if queue.jobs]
         if not waiting:
             return None
         _, self._now, name = min(waiting)
         queue = self._models[name]
         _, (job, expected) = queue.jobs.popitem(last=False)
-        self._wait_no_more(queue, expected)
+        self._removed(queue, expected)
         queue.running += 1
-        # Charged in advance, so that a model's many jobs are not all begun before the first of them has ended.
-        queue.had += expected
-        queue.charged.append(expected)
+        # Charge in advance, so that not all jobs of one model start before the first of them ends.
+        queue.virtual_time += expected
+        queue.reserved.append(expected)
         return name, job
 
     def done(self, model: str, seconds: float | None) -> None:
-        """A job of `model` has ended after `seconds`; None for one that was never begun."""
+        """Charge `model` for a job that ran for `seconds`; None for a job that never started."""
         queue = self._models[model]
         queue.running -= 1
-        queue.had -= queue.charged.popleft()
+        queue.virtual_time -= queue.reserved.popleft()
         if seconds is None:
             return
-        queue.had += seconds
-        queue.mean = seconds if queue.mean == 0 else (1 - _NEW) * queue.mean + _NEW * seconds
+        queue.virtual_time += seconds
+        if queue.mean == 0:
+            queue.mean = seconds
+            return
+        queue.deviation += _NEW * (abs(seconds - queue.mean) - queue.deviation)
+        queue.mean += _NEW * (seconds - queue.mean)
 
-    def _wait_no_more(self, queue: "_Model[T]", expected: float) -> None:
+    def _removed(self, queue: "_Model[T]", expected: float) -> None:
         self.waiting -= 1
-        # What rounding has left is not to add up.
+        # Reset an empty queue to zero, so that rounding errors do not accumulate.
         queue.backlog = queue.backlog - expected if queue.jobs else 0.0
 
 
 class _Model(Generic[T]):
-    """Jobs of one model that wait, by number, with the seconds that each was expected to take.
+    """The queue of one model.
 
     Attributes:
-        backlog: the sum of those.
-        had: seconds that its jobs took, on the scale that all models share.
-        mean: seconds that a job takes, moving.
-        running: how many jobs are being done.
-        charged: what `had` was raised by for those, in advance.
+        jobs: waiting jobs by number, each with its estimated duration in seconds.
+        backlog: sum of these durations.
+        virtual_time: seconds that its jobs took, on the scale that all models share.
+        mean: moving average of the duration of a job, in seconds.
+        deviation: moving average of the absolute deviation from `mean`.
+        running: number of running jobs.
+        reserved: the seconds that `virtual_time` was charged in advance for running jobs.
     """
 
-    __slots__ = ("backlog", "charged", "had", "jobs", "mean", "running")
+    __slots__ = ("backlog", "deviation", "jobs", "mean", "reserved", "running", "virtual_time")
 
     def __init__(self) -> None:
         self.jobs: OrderedDict[int, tuple[T, float]] = OrderedDict()
         self.backlog = 0.0
-        self.charged: deque[float] = deque()
-        self.had = 0.0
+        self.reserved: deque[float] = deque()
+        self.virtual_time = 0.0
         self.mean = 0.0
+        self.deviation = 0.0
         self.running = 0

@@ -1,9 +1,7 @@
-"""Watches a server's images for drift, beside the requests and never before them."""
+"""Monitor the images of requests for drift, in a thread with a lower priority than requests."""
 
 import logging
-import os
 import queue
-import sys
 import threading
 import time
 import uuid
@@ -16,8 +14,9 @@ from app.drift.history import History
 from app.drift.measuring import Seen
 from app.drift.monitor import Monitor, Watched, Window
 from app.drift.sample import DriftError, Observation
-from app.engine.answered import Answered, Datum
-from app.engine.events import Caller, InferenceEvent
+from app.engine.answered import Datum, InferenceResult
+from app.engine.events import InferenceEvent, RequestInfo
+from app.engine.explain import lower_priority
 from app.observers.drift_metrics import DriftMetrics
 from tasks.exchange.error import InferenceError
 from tasks.vision.image import Image
@@ -29,16 +28,15 @@ PARAMETER = "similarity"
 
 _logger = logging.getLogger(__name__)
 
-_MOST_WAITING = 64
-_MOST_PIXELS = 50_000_000
-"""Images that wait hold their pixels, three bytes each."""
-_NICENESS = 10
-_LOOK_SECONDS = 10.0
+_MAX_WAITING = 64
+_MAX_PIXELS = 50_000_000
+"""Maximum number of pixels in waiting images; each takes three bytes."""
+_POLL_SECONDS = 10.0
 _DECIMALS = 4
 
 
-class _Taken(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Images of one request, to be measured or measured already."""
+class _Batch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Images of one request: samples to measure, or finished measurements."""
 
     model: str
     task_type: str
@@ -52,21 +50,21 @@ class _Taken(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def pixels(self) -> int:
-        """That they hold in memory while they wait."""
-        images = [_image(each) for each in self.data]
-        return sum(each.width * each.height for each in images if each is not None)
+        """Return the number of pixels that the images hold in memory."""
+        images = [_image(datum) for datum in self.data]
+        return sum(image.width * image.height for image in images if image is not None)
 
 
 class DriftWatch:
-    """Measures images in a thread of its own at a low priority, as many a second as it may, and judges windows of them.
+    """Measure images in a thread with a low priority, at a limited rate, and test windows of them for drift.
 
     Args:
-        monitors: of the watched models, by their names.
-        metrics: told of everything.
-        per_second: images that are measured, at most, of all models together.
-        alarmed: told of every window whose verdict is new.
-        look: asked every now and then which monitors are other ones now; None for a model that has none any more.
-        look_seconds: how often.
+        monitors: the monitors of models, by model name.
+        metrics: the metrics to update.
+        per_second: maximum number of measured images per second, of all models together.
+        alarmed: called with every window whose verdict differs from the last one.
+        look: return the monitors that have changed, with None for a removed one; called periodically.
+        look_seconds: seconds between these calls.
     """
 
     def __init__(
@@ -76,7 +74,7 @@ class DriftWatch:
         per_second: float,
         alarmed: Callable[[Window], None] | None = None,
         look: Callable[[], Mapping[str, Monitor | None]] | None = None,
-        look_seconds: float = _LOOK_SECONDS,
+        look_seconds: float = _POLL_SECONDS,
     ) -> None:
         self.history = History()
         self._monitors = dict(monitors)
@@ -84,8 +82,8 @@ class DriftWatch:
         self._look_seconds = look_seconds
         self._metrics = metrics
         self._alarmed = alarmed
-        self._allowance = _Allowance(per_second)
-        self._waiting: queue.SimpleQueue[_Taken | None] = queue.SimpleQueue()
+        self._rate_limit = _RateLimit(per_second)
+        self._waiting: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
         self._pixels = 0
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="drift", daemon=True)
@@ -97,58 +95,58 @@ class DriftWatch:
             return
         if HEADER in event.caller.returned:
             return
-        data = [each for each in answered.data if _image(each) is not None]
-        allowed = self._allowance.take(len(data))
+        data = [datum for datum in answered.data if _image(datum) is not None]
+        allowed = self._rate_limit.take(len(data))
         self._count(event.model_name, "skipped", len(data) - allowed)
         if allowed:
-            self._offer(_Taken(model=event.model_name, task_type=event.task_type, event=event.id, data=data[:allowed]))
+            self._submit(_Batch(model=event.model_name, task_type=event.task_type, event=event.id, data=data[:allowed]))
 
     def measured(self, model: str, task_type: str, observations: Sequence[Observation]) -> None:
-        """Take over images that were measured already."""
-        self._offer(_Taken(model=model, task_type=task_type, measured=observations))
+        """Add observations that were measured elsewhere."""
+        self._submit(_Batch(model=model, task_type=task_type, measured=observations))
 
     def close(self) -> None:
-        """Drop what waits, and end."""
+        """Drop waiting images, and stop the thread."""
         with suppress(queue.Empty):
             while True:
                 self._waiting.get_nowait()
         self._waiting.put(None)
         self._thread.join(5)
 
-    def _offer(self, taken: _Taken) -> None:
+    def _submit(self, batch: _Batch) -> None:
         with self._lock:
-            full = self._pixels >= _MOST_PIXELS or self._waiting.qsize() >= _MOST_WAITING
+            full = self._pixels >= _MAX_PIXELS or self._waiting.qsize() >= _MAX_WAITING
             if not full:
-                self._pixels += taken.pixels
-                self._waiting.put(taken)
+                self._pixels += batch.pixels
+                self._waiting.put(batch)
         if full:
-            self._count(taken.model, "dropped", taken.count)
+            self._count(batch.model, "dropped", batch.count)
 
     def _run(self) -> None:
-        _make_way()
-        looked = time.monotonic()
+        lower_priority()
+        polled = time.monotonic()
         while True:
-            if time.monotonic() - looked >= self._look_seconds:
-                self._look_again()
-                looked = time.monotonic()
+            if time.monotonic() - polled >= self._look_seconds:
+                self._update_monitors()
+                polled = time.monotonic()
             try:
-                taken = self._waiting.get(timeout=self._look_seconds)
+                batch = self._waiting.get(timeout=self._look_seconds)
             except queue.Empty:
                 continue
-            if taken is None:
+            if batch is None:
                 return
             with self._lock:
-                self._pixels -= taken.pixels
+                self._pixels -= batch.pixels
             try:
-                self._take(taken)
+                self._measure(batch)
             except (DriftError, InferenceError) as error:
-                self._count(taken.model, "failed", taken.count)
-                _logger.warning("drift of %s could not be judged: %s", taken.model, error)
+                self._count(batch.model, "failed", batch.count)
+                _logger.warning("drift of %s could not be judged: %s", batch.model, error)
             except Exception:
-                self._count(taken.model, "failed", taken.count)
-                _logger.exception("drift of %s could not be judged", taken.model)
+                self._count(batch.model, "failed", batch.count)
+                _logger.exception("drift of %s could not be judged", batch.model)
 
-    def _look_again(self) -> None:
+    def _update_monitors(self) -> None:
         if self._look is None:
             return
         try:
@@ -165,26 +163,26 @@ class DriftWatch:
                 monitor.follow(former)
             self._monitors[model] = monitor
 
-    def _take(self, taken: _Taken) -> None:
-        monitor = self._monitors.get(taken.model)
+    def _measure(self, batch: _Batch) -> None:
+        monitor = self._monitors.get(batch.model)
         if monitor is None:
             return
-        seen = [_seen(each, taken.event) for each in taken.data]
-        measured = taken.measured or monitor.watched.measured(seen, taken.task_type)
-        # One image whose scores are not numbers would cost the window of all others.
-        observations = [each for each in measured if each.finite]
-        self._count(taken.model, "measured", len(observations))
-        self._count(taken.model, "failed", len(measured) - len(observations))
-        window = monitor.add(observations, taken.task_type)
+        samples = [_sample(datum, batch.event) for datum in batch.data]
+        measured = batch.measured or monitor.watched.measured(samples, batch.task_type)
+        # One image with scores that are not finite would make the whole window fail.
+        observations = [observation for observation in measured if observation.finite]
+        self._count(batch.model, "measured", len(observations))
+        self._count(batch.model, "failed", len(measured) - len(observations))
+        window = monitor.add(observations, batch.task_type)
         if window is None:
             return
         self._metrics.judged(window)
         self.history.add(window)
         if window.changed:
-            found = window.comparison
-            said = "has drifted" if found.drifted else "no longer drifts"
-            where = ", ".join(f"{each.name} {each.where}".strip() for each in found.tests if each.drifted)
-            _logger.warning("%s %s%s", window.model, said, f": {where}" if where else "")
+            comparison = window.comparison
+            verdict = "has drifted" if comparison.drifted else "no longer drifts"
+            where = ", ".join(f"{test.name} {test.where}".strip() for test in comparison.tests if test.drifted)
+            _logger.warning("%s %s%s", window.model, verdict, f": {where}" if where else "")
             if self._alarmed is not None:
                 self._alarmed(window)
 
@@ -194,46 +192,50 @@ class DriftWatch:
 
 
 class Similarity:
-    """Says of every answer how much its images are like the model's baseline: an output parameter, and a header.
+    """Add the similarity of images to the model's baseline to every answer: an output parameter and a header.
 
     The parameter `similarity` is a number, 0..1, or a list of numbers for an output of several images. The header
     `charioteer-similarity` has the numbers of the whole response, separated by commas.
 
     Args:
-        watched: models that have a baseline, by their names.
-        watch: takes the measured images over.
+        watched: models that have a baseline, by name.
+        watch: receives the measurements.
     """
 
     def __init__(self, watched: Mapping[str, Watched], watch: DriftWatch) -> None:
         self._watched = watched
         self._watch = watch
 
-    def __call__(self, caller: Caller, answered: Answered, model_name: str, /) -> Sequence[Mapping[str, object]]:
+    def __call__(
+        self, caller: RequestInfo, answered: InferenceResult, model_name: str, /
+    ) -> Sequence[Mapping[str, object]]:
         watched = self._watched.get(model_name)
-        if watched is None or not answered.data or any(_image(each) is None for each in answered.data):
+        if watched is None or not answered.data or any(_image(datum) is None for datum in answered.data):
             return ()
         task_type = watched.sample.task_type
         try:
-            seen = [_seen(each, uuid.uuid4().hex) for each in answered.data]
-            observations = watched.measured(seen, task_type)
-            told = [None if each is None else round(each, _DECIMALS) for each in watched.similarities(observations)]
+            samples = [_sample(datum, uuid.uuid4().hex) for datum in answered.data]
+            observations = watched.measured(samples, task_type)
+            similarities = [
+                None if value is None else round(value, _DECIMALS) for value in watched.similarities(observations)
+            ]
         except Exception:
             _logger.exception("the similarity of images for %s could not be told", model_name)
             return ()
         self._watch.measured(model_name, task_type, observations)
-        if all(each is None for each in told):
+        if all(value is None for value in similarities):
             return ()
-        caller.returned[HEADER] = ",".join("" if each is None else f"{each:g}" for each in told)
-        numbers = iter(told)
-        shares = [[next(numbers) for _ in output.predictions] for output in answered.outputs]
-        return [{PARAMETER: each[0] if len(each) == 1 else each} for each in shares]
+        caller.returned[HEADER] = ",".join("" if value is None else f"{value:g}" for value in similarities)
+        remaining = iter(similarities)
+        values_of_outputs = [[next(remaining) for _ in output.predictions] for output in answered.outputs]
+        return [{PARAMETER: values[0] if len(values) == 1 else values} for values in values_of_outputs]
 
 
-class _Allowance:
-    """So many a second, a second's worth at once.
+class _RateLimit:
+    """A token bucket that holds the tokens of one second.
 
     Args:
-        per_second: how many.
+        per_second: tokens per second.
     """
 
     def __init__(self, per_second: float) -> None:
@@ -243,7 +245,7 @@ class _Allowance:
         self._lock = threading.Lock()
 
     def take(self, wanted: int) -> int:
-        """How many of them are allowed now."""
+        """Take up to `wanted` tokens, and return how many."""
         with self._lock:
             now = time.monotonic()
             self._left = min(max(1.0, self._rate), self._left + (now - self._at) * self._rate)
@@ -258,13 +260,6 @@ def _image(datum: Datum) -> Image | None:
     return image if isinstance(image, Image) else None
 
 
-def _seen(datum: Datum, event: str) -> Seen:
-    records = [msgspec.structs.asdict(each) for each in datum.prediction.records()]
+def _sample(datum: Datum, event: str) -> Seen:
+    records = [msgspec.structs.asdict(record) for record in datum.prediction.records()]
     return Seen(id=f"{event}-{datum.input}-{datum.index}", image=_image(datum), records=records)
-
-
-def _make_way() -> None:
-    """Let requests go first."""
-    if sys.platform == "linux":
-        # To the kernel a thread is a process of its own: this is the priority of the calling thread alone.
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)

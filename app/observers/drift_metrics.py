@@ -8,10 +8,10 @@ __all__ = ("DriftMetrics",)
 
 
 class DriftMetrics:
-    """What Prometheus is told.
+    """The Prometheus metrics of drift monitoring.
 
     Args:
-        registry: where the metrics are registered.
+        registry: the registry for the metrics.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -37,29 +37,31 @@ class DriftMetrics:
             model,
             registry=registry,
         )
-        self.windows = Counter("charioteer_drift_windows", "Windows that were judged.", model, registry=registry)
+        self.windows = Counter(
+            "charioteer_drift_windows", "Windows that were tested for drift.", model, registry=registry
+        )
         self.images = Counter(
             "charioteer_drift_images",
-            "Images that were measured, or not: skipped to spare the processor, dropped in a rush, failed.",
+            "Images by outcome: measured, skipped by the rate limit, dropped because too many wait, or failed.",
             ("model", "outcome"),
             registry=registry,
         )
         self.alerts = Counter(
-            "charioteer_drift_alerts", "Alerts to the webhook, by how they ended.", ("outcome",), registry=registry
+            "charioteer_drift_alerts", "Alerts to the webhook, by outcome.", ("outcome",), registry=registry
         )
 
     def forget(self, model: str) -> None:
-        """A model is no longer watched: what was last said of it would stand for ever."""
-        for each in (self.detected, self.similarity, self.baseline_similarity):
-            each.remove_by_labels({"model": model})
+        """Remove the metrics of a model that is no longer monitored, because they would stay forever."""
+        for gauge in (self.detected, self.similarity, self.baseline_similarity):
+            gauge.remove_by_labels({"model": model})
         self.p.remove_by_labels({"model": model})
 
     def judged(self, window: Window) -> None:
-        """A window is over."""
-        found = window.comparison
-        self.detected.labels(window.model).set(found.drifted)
-        self.similarity.labels(window.model).set(found.production_similarity)
-        self.baseline_similarity.labels(window.model).set(found.baseline_similarity)
+        """Update the metrics after a window has been tested."""
+        comparison = window.comparison
+        self.detected.labels(window.model).set(comparison.drifted)
+        self.similarity.labels(window.model).set(comparison.production_similarity)
+        self.baseline_similarity.labels(window.model).set(comparison.baseline_similarity)
         self.windows.labels(window.model).inc()
-        for test in found.tests:
+        for test in comparison.tests:
             self.p.labels(window.model, test.name).set(test.adjusted)

@@ -1,4 +1,4 @@
-"""Prometheus metrics of what models are shown and what they find in it."""
+"""Prometheus metrics of inputs and predictions: image sizes, batch sizes, labels and scores."""
 
 import threading
 from bisect import bisect_left
@@ -21,11 +21,11 @@ from tasks.vision.image import Image
 __all__ = ("OTHER", "FindingMetrics")
 
 OTHER = "other"
-"""Counts labels that a model does not declare: of an open vocabulary they are its senders'."""
+"""The label for labels that a model does not declare: clients choose those of an open vocabulary."""
 
-_MOST_LABELS = 2000
-_FEW = 16
-"""Up to so many numbers Python is faster than NumPy."""
+_MAX_LABELS = 2000
+_MAX_SIZE_FOR_PYTHON = 16
+"""For lists of up to this size, Python is faster than NumPy."""
 _SCORES = tuple(round(0.1 * step, 1) for step in range(1, 11))
 _PIXELS = tuple(float(4**step * 1000) for step in range(9))
 _SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
@@ -33,20 +33,20 @@ _BEST_ONLY = frozenset({TaskType.IMAGE_CLASSIFICATION, TaskType.TEXT_CLASSIFICAT
 
 
 class LabelsOf(Protocol):
-    """The labels that a model declares; none for a model that is not known."""
+    """Return the labels that a model declares; an empty collection for an unknown model."""
 
     def __call__(self, model: str, /) -> Collection[str]: ...
 
 
 class FindingMetrics(Collector):
-    """Counts labels, scores, and sizes of images and batches, of answered inferences, explanations aside.
+    """Count labels, scores, image sizes and batch sizes of successful inferences, without explanations.
 
-    Of a classification the best class counts alone, since every class is in its answer. Each request is counted in one
-    go: an answer of a hundred boxes costs no more than one of a few.
+    For classifications only the best class counts, because every answer contains all classes. All predictions of a
+    request are counted together: a hundred boxes cost no more than a few.
 
     Args:
-        registry: where the metrics are registered.
-        labels_of: labels that a model declares; others are counted as `OTHER`.
+        registry: the registry for the metrics.
+        labels_of: return the labels that a model declares; others are counted as `OTHER`.
     """
 
     def __init__(self, registry: CollectorRegistry, labels_of: LabelsOf) -> None:
@@ -64,8 +64,8 @@ class FindingMetrics(Collector):
             return
         best_only = event.task_type in _BEST_ONLY
         labels, scores = _found(answered.data, best_only=best_only)
-        images = [image for image in (getattr(each.item, "image", None) for each in answered.data) if image is not None]
-        pixels = [float(each.width * each.height) for each in images if isinstance(each, Image)]
+        images = [getattr(datum.item, "image", None) for datum in answered.data]
+        pixels = [float(image.width * image.height) for image in images if isinstance(image, Image)]
         model = event.model_name
         with self._lock:
             if labels:
@@ -93,10 +93,10 @@ class FindingMetrics(Collector):
 
     def _count(self, model: str, labels: Sequence[str]) -> None:
         counted = self._predictions.setdefault(model, {})
-        found = [(label, 1) for label in labels] if len(labels) <= _FEW else Counter(labels).items()
+        found = [(label, 1) for label in labels] if len(labels) <= _MAX_SIZE_FOR_PYTHON else Counter(labels).items()
         known = () if all(label in counted for label, _ in found) else self._labels_of(model)
         for label, count in found:
-            kept = label in counted or (len(counted) < _MOST_LABELS and label in known)
+            kept = label in counted or (len(counted) < _MAX_LABELS and label in known)
             name = label if kept else OTHER
             counted[name] = counted.get(name, 0) + count
 
@@ -105,46 +105,46 @@ class _Histograms:
     """One histogram for each model.
 
     Args:
-        bounds: the upper ends of its buckets, ascending; one without end comes besides.
+        bounds: ascending upper bounds of the buckets; a bucket without upper bound is added.
     """
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = tuple(bounds)
         self._edges = np.array(bounds)
-        self._names = [*(f"{each:g}" if each < 1e6 else f"{each:.0f}" for each in bounds), "+Inf"]
+        self._names = [*(f"{bound:g}" if bound < 1e6 else f"{bound:.0f}" for bound in bounds), "+Inf"]
         self._counts: dict[str, list[int]] = {}
         self._sums: dict[str, float] = {}
 
     def add(self, model: str, values: Sequence[float]) -> None:
         """Count values."""
         counts = self._counts.setdefault(model, [0] * len(self._names))
-        if len(values) <= _FEW:
+        if len(values) <= _MAX_SIZE_FOR_PYTHON:
             for value in values:
                 counts[bisect_left(self._bounds, value)] += 1
         else:
-            places = np.bincount(np.searchsorted(self._edges, values), minlength=len(counts))
-            for place, count in enumerate(places.tolist()):
-                counts[place] += count
+            bucket_counts = np.bincount(np.searchsorted(self._edges, values), minlength=len(counts))
+            for bucket, count in enumerate(bucket_counts.tolist()):
+                counts[bucket] += count
         self._sums[model] = self._sums.get(model, 0.0) + sum(values)
 
     def family(self, name: str, documentation: str) -> HistogramMetricFamily:
-        """All of them, for Prometheus."""
-        made = HistogramMetricFamily(name, documentation, labels=("model",))
+        """Return the histograms for Prometheus."""
+        histograms = HistogramMetricFamily(name, documentation, labels=("model",))
         for model, counts in self._counts.items():
             buckets = [(end, float(count)) for end, count in zip(self._names, accumulate(counts), strict=True)]
-            made.add_metric((model,), buckets, self._sums[model])
-        return made
+            histograms.add_metric((model,), buckets, self._sums[model])
+        return histograms
 
 
 def _found(data: Sequence[Datum], *, best_only: bool) -> tuple[list[str], list[float]]:
-    """The labels of all data, and their scores."""
-    labels: list[str] = []
-    scores: list[float] = []
-    for each in data:
-        some: Sequence[str] | None = getattr(each.prediction, "labels", None)
-        numbers: NDArray[np.floating] | None = getattr(each.prediction, "scores", None)
-        if some and numbers is not None:
-            most = 1 if best_only else len(some)
-            labels += some[:most]
-            scores += numbers[:most].tolist()
-    return labels, scores
+    """Return the labels and scores of all samples."""
+    all_labels: list[str] = []
+    all_scores: list[float] = []
+    for datum in data:
+        labels: Sequence[str] | None = getattr(datum.prediction, "labels", None)
+        scores: NDArray[np.floating] | None = getattr(datum.prediction, "scores", None)
+        if labels and scores is not None:
+            count = 1 if best_only else len(labels)
+            all_labels += labels[:count]
+            all_scores += scores[:count].tolist()
+    return all_labels, all_scores

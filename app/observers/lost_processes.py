@@ -1,4 +1,4 @@
-"""Prometheus metric of models whose own process was lost."""
+"""The Prometheus metric of isolated models whose process ended."""
 
 from prometheus_client import CollectorRegistry, Counter
 
@@ -10,10 +10,10 @@ _CAUSES = {"it hung": "hung", "it was not loaded": "not loaded"}
 
 
 class LostProcesses:
-    """Counts how often a model's process had to be started again, and why.
+    """Count restarts of models' processes by cause.
 
     Args:
-        registry: where the metric is registered.
+        registry: the registry for the metric.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -25,6 +25,6 @@ class LostProcesses:
         )
 
     def lost(self, source: ModelSource, how: str) -> None:
-        """A process has ended, `how` in a few words."""
+        """Count a process that ended; `how` is a short text."""
         cause = how if how.startswith(("signal", "exit")) else _CAUSES.get(how.partition(":")[0], "other")
         self._restarts.labels(source.name, source.version, cause).inc()

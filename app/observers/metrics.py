@@ -13,22 +13,20 @@ _EXPLANATION_SECONDS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 
 
 class Metrics:
-    """Counts inferences, how long they took, and the metadata that could not be read; explanations apart from them.
+    """Count inferences, their durations and invalid metadata. Explanations have their own metrics.
 
     Args:
-        registry: where the metrics are registered; one for each server, never the library's global one.
-        known: whether a model has a name; others are counted under the empty name, because senders make them up.
+        registry: the registry for the metrics: one for each server, never the library's global one.
+        known: return whether a model has the name. Other names are counted as "", because clients may invent them.
     """
 
     def __init__(self, registry: CollectorRegistry, known: Callable[[str], bool]) -> None:
         self._known = known
         labels = ("protocol", "model", "version", "outcome")
-        self._inferences = Counter(
-            "charioteer_inferences", "Inference requests that came to their end.", labels, registry=registry
-        )
+        self._inferences = Counter("charioteer_inferences", "Finished inference requests.", labels, registry=registry)
         self._seconds = Histogram(
             "charioteer_inference_seconds",
-            "Seconds from the arrival of a request's body to its answer, waiting included.",
+            "Seconds from the arrival of a request's body to its answer, including the wait.",
             labels,
             registry=registry,
             buckets=_SECONDS,
@@ -41,18 +39,18 @@ class Metrics:
             buckets=_SECONDS,
         )
         self._explanations = Counter(
-            "charioteer_explanations", "Requests for explanations that came to their end.", labels, registry=registry
+            "charioteer_explanations", "Finished explanation requests.", labels, registry=registry
         )
         self._explanation_seconds = Histogram(
             "charioteer_explanation_seconds",
-            "Seconds from the arrival of a request's body to its explained answer, waiting included.",
+            "Seconds from the arrival of a request's body to its explained answer, including the wait.",
             labels,
             registry=registry,
             buckets=_EXPLANATION_SECONDS,
         )
         self._faults = Counter(
             "charioteer_metadata_faults",
-            "Parts of custom metadata that could not be read; the inference was answered all the same.",
+            "Parts of custom metadata that could not be read. The inferences were answered.",
             ("protocol", "model"),
             registry=registry,
         )
@@ -65,9 +63,9 @@ class Metrics:
             self._explanations.labels(protocol, model, version, outcome).inc()
             self._explanation_seconds.labels(protocol, model, version, outcome).observe(event.total / 1e9)
         else:
-            self._inferences.labels(protocol, model, version, outcome).inc()
+            self._inferences.labels(protocol, model, version, outcome).inc(event.count)
             self._seconds.labels(protocol, model, version, outcome).observe(event.total / 1e9)
             self._queue.labels(protocol).observe(event.queue / 1e9)
-        faults = sum(len(each.faults) for each in event.metadata)
+        faults = sum(len(metadata.faults) for metadata in event.metadata)
         if faults:
             self._faults.labels(protocol, model).inc(faults)

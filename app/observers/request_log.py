@@ -10,7 +10,7 @@ __all__ = ("RequestLog",)
 
 
 class RequestLog:
-    """Writes ids, model, outcome, timings and the sender's typed metadata of every inference."""
+    """Log ids, model, outcome, timings and the client's metadata of every inference."""
 
     def __init__(self) -> None:
         self._log: Any = structlog.get_logger("charioteer.inference")
@@ -32,12 +32,14 @@ class RequestLog:
             fields["client"] = event.caller.client
         if event.caller.base_id is not None:
             fields["inference_base_id"] = event.caller.base_id
-        entries = [{entry.key: entry.value for entry in each.entries} for each in event.metadata]
+        entries = [{entry.key: entry.value for entry in metadata.entries} for metadata in event.metadata]
         if any(entries):
             fields["metadata"] = entries
-        faults = [fault for each in event.metadata for fault in each.faults]
+        faults = [fault for metadata in event.metadata for fault in metadata.faults]
         if faults:
             fields["metadata_faults"] = faults
+        if event.count > 1:
+            fields["requests"] = event.count
         name = "inference"
         if event.explanation:
             name, fields["samples"] = "explanation", event.samples

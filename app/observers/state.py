@@ -1,4 +1,4 @@
-"""Prometheus metrics of what the server is at the moment somebody asks: ready or not, and how busy."""
+"""Prometheus metrics of the current state of the server: readiness and load."""
 
 from collections.abc import Iterable
 
@@ -13,11 +13,11 @@ __all__ = ("StateMetrics",)
 
 
 class StateMetrics(Collector):
-    """Tells of readiness and load, and of each model that is wanted.
+    """Collect the readiness and load of the server, and the readiness of each wanted model.
 
     Args:
-        engine: asked whenever metrics are read.
-        registry: where the metrics are registered.
+        engine: its state is read on every scrape.
+        registry: the registry for the metrics.
     """
 
     def __init__(self, engine: Engine, registry: CollectorRegistry) -> None:
@@ -25,17 +25,17 @@ class StateMetrics(Collector):
         registry.register(self)
 
     def describe(self) -> Iterable[Metric]:
-        """The metrics without their values: nothing is asked before there is anybody who reads them."""
+        """Return the metrics without values, so that registration does not read the engine."""
         return _families()
 
     def collect(self) -> Iterable[Metric]:
-        """The metrics as they are now."""
+        """Return the metrics with current values."""
         engine = self._engine
         ready, models, in_flight, waiting = families = _families()
         ready.add_metric([], 0 if engine.unready else 1)
-        for each in engine.registry.registrations:
-            if each.wanted:
-                models.add_metric([each.source.name, each.source.version], int(each.state is ModelState.READY))
+        for model in engine.registry.registrations:
+            if model.wanted:
+                models.add_metric([model.source.name, model.source.version], int(model.state is ModelState.READY))
         in_flight.add_metric([], engine.in_flight)
         waiting.add_metric([], engine.waiting)
         return families
@@ -46,9 +46,9 @@ def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily
         GaugeMetricFamily("charioteer_ready", "1 while load balancers may send requests, as /ready says."),
         GaugeMetricFamily(
             "charioteer_model_ready",
-            "1 while a model that is wanted can answer, 0 while it cannot.",
+            "1 while a wanted model can answer, 0 while it cannot.",
             labels=("model", "version"),
         ),
-        GaugeMetricFamily("charioteer_requests_in_flight", "Requests that are being answered or wait."),
-        GaugeMetricFamily("charioteer_requests_waiting", "Those of them that wait for a worker."),
+        GaugeMetricFamily("charioteer_requests_in_flight", "Requests that run or wait."),
+        GaugeMetricFamily("charioteer_requests_waiting", "Requests that wait for a worker."),
     )

@@ -16,25 +16,25 @@ from app.engine.events import InferenceEvent
 __all__ = ("Tracing", "otlp_exporter")
 
 _PROPAGATOR = TraceContextTextMapPropagator()
-_PATIENCE = 2.0
+_SHUTDOWN_SECONDS = 2.0
 
 _logger = logging.getLogger(__name__)
 
 
 def otlp_exporter(endpoint: str) -> SpanExporter:
-    """Sends spans to an OTLP collector over HTTP; `endpoint` is its base, such as ``http://127.0.0.1:4318``."""
+    """Return an exporter to an OTLP collector over HTTP; `endpoint` is its base URL: ``http://127.0.0.1:4318``."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     return OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
 
 
 class Tracing:
-    """Writes one span for each inference, under the sender's, and one for each step within it.
+    """Write one span for each inference, as a child of the client's span, and one for each step within it.
 
-    An observer is told when an inference has ended, so that the spans are written with the times that it was told.
+    Observers are called after an inference has ended, so that spans get their times from the event.
 
     Args:
-        exporter: where spans go, in batches and from a thread of their own.
+        exporter: receives the spans in batches, in its own thread.
     """
 
     def __init__(self, exporter: SpanExporter) -> None:
@@ -45,7 +45,7 @@ class Tracing:
 
     def observe(self, event: InferenceEvent, /) -> None:
         ended = time.time_ns()
-        begun = ended - event.total
+        started = ended - event.total
         attributes = {
             "request.id": event.caller.request_id,
             "protocol": event.caller.protocol,
@@ -61,11 +61,11 @@ class Tracing:
             _PROPAGATOR.extract(event.caller.trace),
             SpanKind.SERVER,
             attributes,
-            start_time=begun,
+            start_time=started,
         )
         if event.outcome is not None:
             span.set_status(Status(StatusCode.ERROR, event.error))
-        inside, position = set_span_in_context(span), begun
+        context, position = set_span_in_context(span), started
         steps = (
             ("queue", event.queue),
             ("decode", event.timings.decode),
@@ -74,16 +74,16 @@ class Tracing:
         )
         for name, nanoseconds in steps:
             if nanoseconds:
-                step = self._tracer.start_span(name, inside, start_time=position)
+                step = self._tracer.start_span(name, context, start_time=position)
                 position += nanoseconds
                 step.end(position)
         span.end(ended)
 
     def close(self) -> None:
-        """Send what has not been sent, if somebody takes it within two seconds."""
-        # In a thread, because a collector that does not answer is waited for by the minute, again and again.
+        """Send the remaining spans, with a timeout of two seconds."""
+        # The provider waits minutes for a collector that does not answer, so that it needs its own thread.
         thread = threading.Thread(target=self._provider.shutdown, name="tracing", daemon=True)
         thread.start()
-        thread.join(_PATIENCE)
+        thread.join(_SHUTDOWN_SECONDS)
         if thread.is_alive():
-            _logger.warning("traces were not sent before the end", extra={"seconds": _PATIENCE})
+            _logger.warning("traces were not sent before the end", extra={"seconds": _SHUTDOWN_SECONDS})
