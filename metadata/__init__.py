@@ -1,1 +1,1 @@
-"""What is said about an exchange: the sender's own metadata, and what rules add to an answer."""
+"""Metadata of requests and responses: the client's own metadata, and the rules that add output parameters."""

@@ -1,7 +1,7 @@
-"""The sender's custom metadata, read and typed.
+"""Read and type the client's custom metadata.
 
-Two forms are in use (Chariot, "Inference Protocols" and "Inference Store"): an object with `standard_metadata` and
-`extended_metadata`, and a bare list of entries. Either comes as a string of JSON, or as the JSON itself.
+There are two forms (Chariot, "Inference Protocols" and "Inference Store"): an object with `standard_metadata` and
+`extended_metadata`, and a list of entries. Both come as a JSON string, or as the JSON value itself.
 """
 
 import math
@@ -11,16 +11,17 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from tasks.exchange.error import brief
+from tasks.exchange.request import InferenceRequest
 
-__all__ = ("PARAMETER", "Metadata", "MetadataEntry", "read_metadata")
+__all__ = ("PARAMETER", "Metadata", "MetadataEntry", "metadata_of_inputs", "metadata_values", "read_metadata")
 
 PARAMETER = "metadata"
-"""The name of the input parameter that carries metadata, and of the output parameter that returns it."""
+"""The name of the input parameter for metadata, and of the output parameter that returns it."""
 
 SectionT = TypeVar("SectionT", dict[Any, Any], list[Any])
 
-_MOST_BYTES = 1 << 20
-_MOST_ENTRIES = 10_000
+_MAX_BYTES = 1 << 20
+_MAX_ENTRIES = 10_000
 _EXPECTED: dict[type, str] = {dict: "an object", list: "a list of entries"}
 
 _TEXTS = (str, bytes, msgspec.Raw)
@@ -29,7 +30,7 @@ MetadataValue = str | int | float | dict[str, Any]
 
 
 class MetadataEntry(msgspec.Struct, frozen=True):
-    """One extended entry: `value` is of the Python type that `type` names (`str`, `int`, `float` or `dict`)."""
+    """One extended entry. `type` is the name of the Python type of `value`: `str`, `int`, `float` or `dict`."""
 
     key: str
     type: str
@@ -37,12 +38,12 @@ class MetadataEntry(msgspec.Struct, frozen=True):
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
-    """What could be read of one input's metadata.
+    """The metadata of one input.
 
     Attributes:
-        standard: the section reserved for the platform, as it came.
-        entries: the extended entries that could be typed.
-        faults: a sentence for each part that could not be read. They never fail an inference.
+        standard: the section reserved for the platform, unchanged.
+        entries: the valid extended entries.
+        faults: a message for each invalid part. Faults never fail an inference.
     """
 
     standard: Mapping[str, object] = {}
@@ -50,11 +51,29 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     faults: Sequence[str] = ()
 
 
+def metadata_values(request: InferenceRequest) -> Sequence[object]:
+    """Return the metadata of the inputs in their order. A value that several inputs share comes once."""
+    values = [request.parameter(index, PARAMETER) for index in range(len(request.inputs))]
+    return list({id(value): value for value in values if value is not None}.values())
+
+
+def metadata_of_inputs(request: InferenceRequest, read: Sequence[Metadata]) -> Mapping[int, Metadata]:
+    """Return the metadata of each input that has any.
+
+    Args:
+        request: the request.
+        read: the results of `read_metadata` for `metadata_values`, in that order.
+    """
+    by_value = dict(zip(map(id, metadata_values(request)), read, strict=True))
+    by_input = {index: by_value.get(id(request.parameter(index, PARAMETER))) for index in range(len(request.inputs))}
+    return {index: metadata for index, metadata in by_input.items() if metadata is not None}
+
+
 def read_metadata(value: object) -> Metadata:
-    """Read metadata in any of its forms; what cannot be read becomes a fault, never an exception."""
-    if (size := _size(value)) > _MOST_BYTES:
-        # It goes back all the same.
-        return Metadata(faults=(f"metadata: expected at most {_MOST_BYTES:,} bytes, got {size:,}",))
+    """Read metadata in any form. Invalid parts become faults, never exceptions."""
+    if (size := _size(value)) > _MAX_BYTES:
+        # The output returns it unread.
+        return Metadata(faults=(f"metadata: expected at most {_MAX_BYTES:,} bytes, got {size:,}",))
     try:
         content = _parsed(value)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -95,9 +114,9 @@ def _parsed(value: object) -> object:
 def _entries(standard: Mapping[str, object], items: Sequence[object]) -> Metadata:
     entries: list[MetadataEntry] = []
     faults: list[str] = []
-    if len(items) > _MOST_ENTRIES:
-        faults.append(f"extended_metadata: expected at most {_MOST_ENTRIES:,} entries, got {len(items):,}")
-    for position, item in enumerate(items[:_MOST_ENTRIES]):
+    if len(items) > _MAX_ENTRIES:
+        faults.append(f"extended_metadata: expected at most {_MAX_ENTRIES:,} entries, got {len(items):,}")
+    for position, item in enumerate(items[:_MAX_ENTRIES]):
         try:
             entries.append(_entry(item))
         except (ValueError, TypeError, OverflowError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""What may be added to an output's parameters, and the list of all such rules."""
+"""Rules that add parameters to outputs."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -8,24 +8,30 @@ from metadata.entry import PARAMETER
 __all__ = ("RULES", "MetadataRule", "annotate")
 
 
+_INPUT_SUFFIX = f"].{PARAMETER}"
+
+
 class MetadataRule(Protocol):
-    """Says something about an answer. Called for every output, in the order of `RULES`."""
+    """Add parameters to an output. Called for every output, in the order of `RULES`."""
 
     def __call__(self, parameters: Mapping[str, object], /) -> Mapping[str, object]:
-        """The output's parameters that follow from its input's `parameters`."""
+        """Return output parameters for an input with `parameters`."""
         ...
 
 
 def echo_metadata(parameters: Mapping[str, object], /) -> Mapping[str, object]:
-    """Return the sender's metadata as it came, without reading it: the platform matches and stores it unchanged."""
-    return {PARAMETER: parameters[PARAMETER]} if PARAMETER in parameters else {}
+    """Return the client's metadata unchanged and unread, because the platform matches and stores it.
+
+    An output that answers several inputs returns the metadata of each as ``inputs[<index>].metadata``.
+    """
+    return {name: value for name, value in parameters.items() if name == PARAMETER or name.endswith(_INPUT_SUFFIX)}
 
 
 RULES: tuple[MetadataRule, ...] = (echo_metadata,)
 
 
 def annotate(parameters: Mapping[str, object]) -> Mapping[str, object]:
-    """The parameters of the output that answers an input with `parameters`."""
+    """Return the parameters of the output for an input with `parameters`."""
     annotated: dict[str, object] = {}
     for rule in RULES:
         annotated.update(rule(parameters))

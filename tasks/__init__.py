@@ -1,1 +1,1 @@
-"""The language of vision inference: task types, the neutral exchange, images, boxes, contours."""
+"""Protocol-neutral inference: task types, requests and responses, images, boxes, contours and texts."""

@@ -1,4 +1,4 @@
-"""IMAGE_CLASSIFICATION: what the picture as a whole shows."""
+"""IMAGE_CLASSIFICATION: classify a whole image."""
 
 from collections.abc import Mapping, Sequence
 from typing import Self
@@ -34,7 +34,7 @@ CLASSIFICATION_OUTPUTS = (
     TensorSpec(name="labels", datatype=Datatype.BYTES, shape=(-1, -1)),
     TensorSpec(name="scores", datatype=Datatype.FP32, shape=(-1, -1)),
 )
-"""The tensors into which classifications are stacked, of images or of texts."""
+"""The output tensors of classifications of images and texts."""
 
 
 class LabelledScore(msgspec.Struct, frozen=True):
@@ -45,12 +45,12 @@ class LabelledScore(msgspec.Struct, frozen=True):
 
 
 class Classification(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Scores of classes for one image.
+    """The class scores of one image or text.
 
     Attributes:
         labels: class names.
         scores: (len(labels),) float32, 0..1, in the order of `labels`.
-        class_ids: the class numbers of `labels`; None, as a model gives it, when they are 0, 1, 2 ...
+        class_ids: the class numbers of `labels`; None for 0, 1, 2 ...
     """
 
     labels: Sequence[str]
@@ -58,26 +58,28 @@ class Classification(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     class_ids: Sequence[int] | None = None
 
     def records(self) -> list[LabelledScore]:
-        """One `LabelledScore` for each class, in the order of `labels`."""
+        """Return one `LabelledScore` for each class, in the order of `labels`."""
         scores = np.round(self.scores.astype(np.float64), SCORE_DECIMALS).tolist()
         return [LabelledScore(label, score) for label, score in zip(self.labels, scores, strict=True)]
 
     @classmethod
     def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
-        """`num_classes` INT32 [N], `class_ids` INT32 [N, K], `labels` BYTES [N, K], `scores` FP32 [N, K]."""
+        """Return `num_classes` INT32 [N], `class_ids` INT32 [N, K], `labels` BYTES [N, K], `scores` FP32 [N, K]."""
         class_ids = [
-            np.array(range(len(each.labels)) if each.class_ids is None else each.class_ids) for each in predictions
+            np.array(range(len(prediction.labels)) if prediction.class_ids is None else prediction.class_ids)
+            for prediction in predictions
         ]
+        labels = [prediction.labels for prediction in predictions]
         return (
-            counts("num_classes", [each.labels for each in predictions]),
+            counts("num_classes", labels),
             stacked_numbers("class_ids", class_ids, Datatype.INT32),
-            stacked_text("labels", [each.labels for each in predictions]),
-            stacked_numbers("scores", [each.scores for each in predictions]),
+            stacked_text("labels", labels),
+            stacked_numbers("scores", [prediction.scores for prediction in predictions]),
         )
 
 
 class ClassificationInput(msgspec.Struct, frozen=True, eq=False):
-    """An image and how much of its classification is wanted."""
+    """An image and the parameters that select its classes."""
 
     image: Image
     parameters: SelectionParameters
@@ -87,10 +89,10 @@ ImageClassifier = Model[ClassificationInput, Classification]
 
 
 class ImageClassification:
-    """All classes best first; the action `predict` gives the best one only, `predict_proba` (the default) every one.
+    """Return classes by descending score: the best one for the action `predict`, all for `predict_proba` (default).
 
     Args:
-        open_vocabulary: whether the model is told its classes with each request, as `candidate_labels`.
+        open_vocabulary: whether each request gives the classes as `candidate_labels`.
     """
 
     task_type = TaskType.IMAGE_CLASSIFICATION
@@ -112,13 +114,13 @@ class ImageClassification:
         return narrowed(prediction, item.parameters)
 
     def targets(
-        self, prediction: Classification, refined: Classification, label: str | None, most: int, /
+        self, prediction: Classification, refined: Classification, label: str | None, max_objects: int, /
     ) -> Classification:
         if label is None:
             return narrowed(refined, SelectionParameters(action="predict"))
         if label not in prediction.labels:
             raise invalid(f"The model has no class {brief(label)}", "label")
-        return narrowed(prediction, SelectionParameters(labels=(label,), top_k=most))
+        return narrowed(prediction, SelectionParameters(labels=(label,), top_k=max_objects))
 
     def probe(self, item: ClassificationInput, image: Image, targets: Classification, /) -> ClassificationInput:
         return probe_item(item, image, targets, faint=False)
@@ -128,10 +130,10 @@ class ImageClassification:
         return np.array([scores.get(label, 0) for label in targets.labels], np.float32)
 
 
-def narrowed(prediction: Classification, wanted: SelectionParameters) -> Classification:
-    """What is left of `prediction` by what is wanted, best first."""
-    chosen = select(prediction.scores, prediction.labels, wanted)
-    if wanted.action == "predict":
+def narrowed(prediction: Classification, parameters: SelectionParameters) -> Classification:
+    """Return the classes of `prediction` that `parameters` selects, by descending score."""
+    chosen = select(prediction.scores, prediction.labels, parameters)
+    if parameters.action == "predict":
         chosen = chosen[:1]
     return Classification(
         labels=[prediction.labels[index] for index in chosen],

@@ -1,4 +1,4 @@
-"""IMAGE_SEGMENTATION: what is in the picture, and the outline of each."""
+"""IMAGE_SEGMENTATION: detect objects and their contours."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Self
@@ -31,17 +31,18 @@ __all__ = (
 
 
 class SegmentationParameters(DetectionParameters, frozen=True, kw_only=True):
-    """What a segmenter may be asked.
+    """Parameters of segmentation.
 
     Attributes:
-        epsilon: contour points within so many pixels of the line between their neighbours are dropped; 0 keeps all.
+        epsilon: maximum distance in pixels of dropped contour points from the line between their neighbours; 0 keeps
+            all points.
     """
 
     epsilon: Annotated[float, msgspec.Meta(ge=0, le=1e6)] = 0.0
 
 
 class Point(msgspec.Struct, frozen=True):
-    """A pixel's centre in the upright original image, x to the right, y down."""
+    """The centre of a pixel in the upright original image, x to the right, y down."""
 
     x: float
     y: float
@@ -61,8 +62,8 @@ class Segments(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         labels: N class names.
         scores: (N,) float32, 0..1.
-        contours: for each object, its contours in pixels of the upright original image: every part's outer boundary,
-            each followed by its holes (`tasks.vision.contours`).
+        contours: for each object its contours in pixels of the upright original image: each outer boundary, followed by
+            its holes (`tasks.vision.contours`).
     """
 
     labels: Sequence[str]
@@ -70,7 +71,7 @@ class Segments(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     contours: Sequence[Sequence[Contour]]
 
     def records(self) -> list[SegmentedObject]:
-        """One `SegmentedObject` for each object, in order."""
+        """Return one `SegmentedObject` for each object, in order."""
         scores = np.round(self.scores.astype(np.float64), SCORE_DECIMALS).tolist()
         return [
             SegmentedObject(label, score, [_points(contour) for contour in contours])
@@ -79,18 +80,22 @@ class Segments(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @classmethod
     def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
-        """`num_detections` INT32 [N], `labels` BYTES [N, M], `scores` FP32 [N, M], `contours` BYTES [N, M] of JSON."""
-        outlines = [[msgspec.json.encode(record.contour).decode() for record in each.records()] for each in predictions]
+        """Return `num_detections` INT32 [N], `labels`, `contours` (JSON) BYTES [N, M] and `scores` FP32 [N, M]."""
+        labels = [prediction.labels for prediction in predictions]
+        contours = [
+            [msgspec.json.encode(record.contour).decode() for record in prediction.records()]
+            for prediction in predictions
+        ]
         return (
-            counts("num_detections", [each.labels for each in predictions]),
-            stacked_text("labels", [each.labels for each in predictions]),
-            stacked_numbers("scores", [each.scores for each in predictions]),
-            stacked_text("contours", outlines),
+            counts("num_detections", labels),
+            stacked_text("labels", labels),
+            stacked_numbers("scores", [prediction.scores for prediction in predictions]),
+            stacked_text("contours", contours),
         )
 
 
 class SegmentationInput(msgspec.Struct, frozen=True, eq=False):
-    """An image and which of its objects are wanted."""
+    """An image and the parameters that select its objects."""
 
     image: Image
     parameters: SegmentationParameters
@@ -100,7 +105,7 @@ ImageSegmenter = Model[SegmentationInput, Segments]
 
 
 class ImageSegmentation:
-    """Objects best first; one whose mask is empty has no contour and is left out."""
+    """Return objects by descending score. Objects with an empty mask have no contour and are left out."""
 
     task_type = TaskType.IMAGE_SEGMENTATION
     parameters_type = SegmentationParameters
@@ -118,8 +123,8 @@ class ImageSegmentation:
         return image_groups(request, defaults, limits, SegmentationParameters, SegmentationInput)
 
     def refine(self, item: SegmentationInput, prediction: Segments, /) -> Segments:
-        seen = np.fromiter(map(_is_sound, prediction.contours), np.bool_, len(prediction.contours))
-        scores = np.where(seen, prediction.scores, np.float32(np.nan))
+        valid = np.fromiter(map(_is_valid, prediction.contours), np.bool_, len(prediction.contours))
+        scores = np.where(valid, prediction.scores, np.float32(np.nan))
         chosen = select(scores, prediction.labels, item.parameters)
         return Segments(
             labels=[prediction.labels[index] for index in chosen],
@@ -127,8 +132,8 @@ class ImageSegmentation:
             contours=[simplify(prediction.contours[index], item.parameters.epsilon) for index in chosen],
         )
 
-    def targets(self, _: Segments, refined: Segments, label: str | None, most: int, /) -> Segments:
-        chosen = chosen_objects(refined, label, most)
+    def targets(self, _: Segments, refined: Segments, label: str | None, max_objects: int, /) -> Segments:
+        chosen = chosen_objects(refined, label, max_objects)
         return Segments(
             labels=[refined.labels[index] for index in chosen],
             scores=refined.scores[chosen],
@@ -143,7 +148,7 @@ class ImageSegmentation:
         return best_match(targets, seen, contour_ious(scaled, seen.contours))
 
 
-def _is_sound(contours: Sequence[Contour]) -> bool:
+def _is_valid(contours: Sequence[Contour]) -> bool:
     return len(contours) > 0 and all(np.isfinite(contour).all() for contour in contours)
 
 

@@ -1,4 +1,4 @@
-"""IMAGE_TEXT_TO_TEXT: questions about a picture, answered in words."""
+"""IMAGE_TEXT_TO_TEXT: answer prompts about an image with text."""
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, Self, runtime_checkable
@@ -10,7 +10,7 @@ from tasks.exchange.limits import Limits, beyond
 from tasks.exchange.parameters import TextList, read_parameters
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.stacking import counts, stacked_text
-from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
+from tasks.exchange.tensor import BytesTensor, Datatype, Tensor, TensorSpec
 from tasks.task import InputGroup, Model, TaskType, TextPiece
 from tasks.text.generation import SamplingParameters, check_new_tokens, within_limits
 from tasks.vision.image import Image
@@ -29,56 +29,57 @@ __all__ = (
 )
 
 DEFAULT_PROMPT = "What is in the picture?"
-"""Asked when neither the request nor the model's settings name a prompt."""
+"""The prompt if neither the request nor the model's settings have one."""
 
 _TEXT_INPUT_NAMES = frozenset({"prompt", "prompts", "question", "text"})
 
 
 class GenerationParameters(SamplingParameters, frozen=True, kw_only=True):
-    """What is asked, and how answers are generated.
+    """The prompts, and how answers are generated.
 
     Attributes:
-        prompts: the questions; one answer each.
+        prompts: prompts with one answer each.
     """
 
     prompts: TextList | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """One prompt and what the model said to it."""
+    """One prompt and its answer."""
 
     prompt: str
     answer: str
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What was said about one image: `answers[i]` to `prompts[i]`."""
+    """The answers about one image: `answers[i]` to `prompts[i]`."""
 
     prompts: Sequence[str]
     answers: Sequence[str]
 
     def records(self) -> list[Answer]:
-        """One `Answer` for each prompt, in the order they were put."""
+        """Return one `Answer` for each prompt, in order."""
         return [Answer(prompt, answer) for prompt, answer in zip(self.prompts, self.answers, strict=True)]
 
     @classmethod
     def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
-        """`num_prompts` INT32 [N], `prompts` BYTES [N, P], `answers` BYTES [N, P]."""
+        """Return `num_prompts` INT32 [N], `prompts` BYTES [N, P], `answers` BYTES [N, P]."""
+        prompts = [prediction.prompts for prediction in predictions]
         return (
-            counts("num_prompts", [each.prompts for each in predictions]),
-            stacked_text("prompts", [each.prompts for each in predictions]),
-            stacked_text("answers", [each.answers for each in predictions]),
+            counts("num_prompts", prompts),
+            stacked_text("prompts", prompts),
+            stacked_text("answers", [prediction.answers for prediction in predictions]),
         )
 
 
 class PromptedImage(msgspec.Struct, frozen=True, eq=False):
-    """An image and the prompts put to it.
+    """An image and its prompts.
 
     Attributes:
-        image: what is asked about.
-        prompts: at least one.
+        image: the image.
+        prompts: at least one prompt.
         parameters: how the answers are generated.
-        path: where the prompts stand in the request, for a model that cannot use one of them.
+        path: path of the prompts in the request, for error messages.
     """
 
     image: Image
@@ -92,24 +93,24 @@ VisionLanguageModel = Model[PromptedImage, Answers]
 
 @runtime_checkable
 class StreamingModel(Protocol):
-    """A vision-language model that can tell an answer while it makes it."""
+    """A vision-language model that can generate answers in chunks."""
 
     def stream(self, inputs: Sequence[PromptedImage], /) -> Generator[TextPiece]:
-        """Answer `inputs` and their prompts in their order, as its call does, the last piece of each answer marked.
+        """Answer all prompts of `inputs` in order, as its call does. The last chunk of each answer is marked.
 
-        Called from several threads at once; what it returns is read from one thread at a time.
+        Called from several threads at once; each result is read from one thread at a time.
 
         Raises:
-            InferenceError: INVALID_REQUEST for a prompt that the model cannot use, before any picture is looked at.
+            InferenceError: INVALID_REQUEST for a prompt that the model cannot use, before any image is processed.
         """
         ...
 
 
 class ImageTextToText:
-    """Prompts come as the `prompts` parameter of an image, or as text inputs, put to every image without its own.
+    """Prompts are the `prompts` parameter of an image, or text inputs that apply to every image without its own.
 
-    A text input is a BYTES input with `content_type: str`, or one named prompt, prompts, question or text. It has no
-    output of its own.
+    A text input is a BYTES input with `content_type: str`, or with the name prompt, prompts, question or text. It has
+    no output.
     """
 
     task_type = TaskType.IMAGE_TEXT_TO_TEXT
@@ -126,10 +127,10 @@ class ImageTextToText:
     ) -> Sequence[InputGroup[PromptedImage]]:
         check_count(request.inputs, limits)
         texts = tuple(_texts(request))
-        budget, asked, usual = PixelBudget(limits), 0, within_limits(defaults, limits)
+        budget, prompt_count, usual = PixelBudget(limits), 0, within_limits(defaults, limits)
         groups: list[InputGroup[PromptedImage]] = []
         for index, tensor in enumerate(request.inputs):
-            if _is_text(tensor):
+            if _is_text(request, index):
                 continue
             path = f"inputs[{index}]"
             parameters = read_parameters(
@@ -138,15 +139,17 @@ class ImageTextToText:
             own = tensor.parameters.get("prompts") is not None or not texts
             prompts = (parameters.prompts if own else texts) or (DEFAULT_PROMPT,)
             check_new_tokens(parameters, limits, f"{path}.parameters.max_new_tokens")
-            where = f"{path}.parameters.prompts"
-            _check_lengths(prompts, limits, where)
+            prompts_path = f"{path}.parameters.prompts"
+            _check_lengths(prompts, limits, prompts_path)
             images = read_images(tensor, budget, path)
-            asked += len(images) * len(prompts)
-            if asked > limits.max_prompts:
-                message = f"Expected at most {limits.max_prompts} prompts in one request, got {asked} up to here"
-                raise InferenceError(ErrorKind.TOO_LARGE, message, where)
-            items = [PromptedImage(image, prompts, parameters, where) for image in images]
-            groups.append(InputGroup(name=tensor.name, index=index, parameters=tensor.parameters, items=items))
+            prompt_count += len(images) * len(prompts)
+            if prompt_count > limits.max_prompts:
+                message = f"Expected at most {limits.max_prompts} prompts in one request, got {prompt_count} up to here"
+                raise InferenceError(ErrorKind.TOO_LARGE, message, prompts_path)
+            items = [PromptedImage(image, prompts, parameters, prompts_path) for image in images]
+            groups.append(
+                InputGroup(name=tensor.name, index=index, parameters=request.parameters_of(index), items=items)
+            )
         if not groups:
             raise invalid("Expected an image among the inputs, got texts only", "inputs")
         return groups
@@ -156,7 +159,7 @@ class ImageTextToText:
         return prediction
 
     def stream(self, items: Sequence[PromptedImage], model: VisionLanguageModel, /) -> Generator[TextPiece]:
-        """Answer `items` piece by piece; a model that cannot do so gives each answer in one piece."""
+        """Answer `items` in chunks; a model that cannot stream returns each answer in one chunk."""
         return model.stream(items) if isinstance(model, StreamingModel) else _whole_answers(items, model)
 
     def gather(self, item: PromptedImage, answers: Sequence[str], /) -> Answers:
@@ -164,19 +167,19 @@ class ImageTextToText:
 
 
 def stripped(pieces: Iterable[str]) -> Iterator[str]:
-    """`pieces` without the white space around the whole: joined, what `str.strip` leaves of the joined `pieces`.
+    """Yield `pieces` such that joined they equal the joined input after `str.strip`.
 
-    White space is held back until something follows it; no piece is empty.
+    White space is held back until other text follows it. No result is empty.
     """
-    held = ""
-    begun = False
+    space = ""
+    started = False
     for piece in pieces:
-        text = held + piece if begun else piece.lstrip()
-        kept = text.rstrip()
-        held = text[len(kept) :]
-        if kept:
-            begun = True
-            yield kept
+        text = space + piece if started else piece.lstrip()
+        stripped_text = text.rstrip()
+        space = text[len(stripped_text) :]
+        if stripped_text:
+            started = True
+            yield stripped_text
 
 
 def _whole_answers(items: Sequence[PromptedImage], model: VisionLanguageModel) -> Generator[TextPiece]:
@@ -192,16 +195,17 @@ def _check_lengths(prompts: Sequence[str], limits: Limits, path: str) -> None:
             raise beyond(limits.max_text_length, "characters in one prompt", len(prompt), f"{path}[{index}]")
 
 
-def _is_text(tensor: InputTensor) -> bool:
+def _is_text(request: InferenceRequest, index: int) -> bool:
+    tensor = request.inputs[index]
     if not isinstance(tensor, BytesTensor):
         return False
-    return tensor.parameters.get("content_type") == "str" or tensor.name.lower() in _TEXT_INPUT_NAMES
+    return request.parameter(index, "content_type") == "str" or tensor.name.lower() in _TEXT_INPUT_NAMES
 
 
 def _texts(request: InferenceRequest) -> Sequence[str]:
     found: list[str] = []
     for index, tensor in enumerate(request.inputs):
-        if not _is_text(tensor) or not isinstance(tensor, BytesTensor):
+        if not _is_text(request, index) or not isinstance(tensor, BytesTensor):
             continue
         for position, element in enumerate(tensor.elements):
             try:

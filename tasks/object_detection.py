@@ -1,4 +1,4 @@
-"""OBJECT_DETECTION: what is in the picture, and the upright box around each."""
+"""OBJECT_DETECTION: detect objects and their axis-aligned boxes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Self
@@ -30,15 +30,15 @@ __all__ = (
 )
 
 PIXEL_DECIMALS = 4
-"""Digits kept of a pixel coordinate: far below what a 32-bit float resolves in a large image."""
+"""Decimals of pixel coordinates: finer than the resolution of a 32-bit float in a large image."""
 
 
 class DetectionParameters(SelectionParameters, frozen=True, kw_only=True):
-    """What a detector may be asked.
+    """Parameters of detection.
 
     Attributes:
-        iou_threshold: of two boxes of one class that overlap more, the worse is left out. Models that suppress
-            duplicates inside their own graph do not read it.
+        iou_threshold: the IoU threshold of non-maximum suppression within one class. Models that suppress duplicates in
+            their own graph ignore it.
     """
 
     score_threshold: Fraction = 0.5
@@ -70,7 +70,7 @@ class Detections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     boxes: NDArray[np.float32]
 
     def records(self) -> list[DetectedObject]:
-        """One `DetectedObject` for each box, in order."""
+        """Return one `DetectedObject` for each box, in order."""
         scores = np.round(self.scores.astype(np.float64), SCORE_DECIMALS).tolist()
         boxes = np.round(self.boxes.astype(np.float64), PIXEL_DECIMALS).tolist()
         return [
@@ -79,17 +79,18 @@ class Detections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @classmethod
     def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
-        """`num_detections` INT32 [N], `labels` BYTES [N, M], `scores` FP32 [N, M], `boxes` FP32 [N, M, 4]."""
+        """Return `num_detections` INT32 [N], `labels` BYTES [N, M], `scores` FP32 [N, M], `boxes` FP32 [N, M, 4]."""
+        labels = [prediction.labels for prediction in predictions]
         return (
-            counts("num_detections", [each.labels for each in predictions]),
-            stacked_text("labels", [each.labels for each in predictions]),
-            stacked_numbers("scores", [each.scores for each in predictions]),
-            stacked_numbers("boxes", [each.boxes for each in predictions]),
+            counts("num_detections", labels),
+            stacked_text("labels", labels),
+            stacked_numbers("scores", [prediction.scores for prediction in predictions]),
+            stacked_numbers("boxes", [prediction.boxes for prediction in predictions]),
         )
 
 
 class DetectionInput(msgspec.Struct, frozen=True, eq=False):
-    """An image and which of its objects are wanted."""
+    """An image and the parameters that select its objects."""
 
     image: Image
     parameters: DetectionParameters
@@ -99,10 +100,10 @@ ObjectDetector = Model[DetectionInput, Detections]
 
 
 class ObjectDetection:
-    """Boxes clipped to the image, best first; a box with nothing left inside the image is left out.
+    """Return boxes clipped to the image, by descending score. Boxes outside the image are left out.
 
     Args:
-        open_vocabulary: whether the model is told its classes with each request, as `candidate_labels`.
+        open_vocabulary: whether each request gives the classes as `candidate_labels`.
     """
 
     task_type = TaskType.OBJECT_DETECTION
@@ -132,8 +133,8 @@ class ObjectDetection:
             labels=[prediction.labels[index] for index in chosen], scores=prediction.scores[chosen], boxes=boxes[chosen]
         )
 
-    def targets(self, _: Detections, refined: Detections, label: str | None, most: int, /) -> Detections:
-        chosen = chosen_objects(refined, label, most)
+    def targets(self, _: Detections, refined: Detections, label: str | None, max_objects: int, /) -> Detections:
+        chosen = chosen_objects(refined, label, max_objects)
         labels = [refined.labels[index] for index in chosen]
         return Detections(labels=labels, scores=refined.scores[chosen], boxes=refined.boxes[chosen])
 

@@ -1,4 +1,4 @@
-"""ORIENTED_OBJECT_DETECTION: what is in the picture, and the turned box around each."""
+"""ORIENTED_OBJECT_DETECTION: detect objects and their oriented boxes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Self
@@ -27,8 +27,8 @@ _FRACTION_DECIMALS = 8
 class OrientedObject(msgspec.Struct, frozen=True):
     """One object: centre and size as fractions of image width (cx, w) and height (cy, h), r in radians clockwise.
 
-    w and h are divided by the image's width and height whatever the rotation, so the box has to be scaled back to
-    pixels before it is rotated.
+    w and h are divided by the image's width and height regardless of the rotation: scale the box to pixels before
+    rotating it.
     """
 
     label: str
@@ -41,15 +41,15 @@ class OrientedObject(msgspec.Struct, frozen=True):
 
 
 class OrientedDetections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The objects of one image, kept in pixels until they are rendered.
+    """The objects of one image, in pixels.
 
     Attributes:
         labels: N class names.
         scores: (N,) float32, 0..1.
         boxes: (N, 5) float32: centre x, centre y, width, height in pixels of the upright original image, and the
-            rotation in radians, clockwise as seen with y down.
-        width: of the image, pixels.
-        height: of the image, pixels.
+            rotation in radians, clockwise with y down.
+        width: width of the image in pixels.
+        height: height of the image in pixels.
     """
 
     labels: Sequence[str]
@@ -59,7 +59,7 @@ class OrientedDetections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     height: int
 
     def records(self) -> list[OrientedObject]:
-        """One `OrientedObject` for each box, in order."""
+        """Return one `OrientedObject` for each box, in order."""
         scores = np.round(self.scores.astype(np.float64), SCORE_DECIMALS).tolist()
         boxes = np.round(self._fractions(), _FRACTION_DECIMALS).tolist()
         return [
@@ -68,12 +68,13 @@ class OrientedDetections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @classmethod
     def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
-        """`num_detections` INT32 [N], `labels` BYTES [N, M], `scores` FP32 [N, M], `boxes` FP32 [N, M, 5]."""
+        """Return `num_detections` INT32 [N], `labels` BYTES [N, M], `scores` FP32 [N, M], `boxes` FP32 [N, M, 5]."""
+        labels = [prediction.labels for prediction in predictions]
         return (
-            counts("num_detections", [each.labels for each in predictions]),
-            stacked_text("labels", [each.labels for each in predictions]),
-            stacked_numbers("scores", [each.scores for each in predictions]),
-            stacked_numbers("boxes", [each._fractions() for each in predictions]),
+            counts("num_detections", labels),
+            stacked_text("labels", labels),
+            stacked_numbers("scores", [prediction.scores for prediction in predictions]),
+            stacked_numbers("boxes", [prediction._fractions() for prediction in predictions]),
         )
 
     def _fractions(self) -> NDArray[np.float64]:
@@ -85,7 +86,7 @@ OrientedObjectDetector = Model[DetectionInput, OrientedDetections]
 
 
 class OrientedObjectDetection:
-    """Turned boxes, best first. Clipping would bend them: one centred outside the image is left out instead."""
+    """Return oriented boxes by descending score, not clipped. Boxes centred outside the image are left out."""
 
     task_type = TaskType.ORIENTED_OBJECT_DETECTION
     parameters_type = DetectionParameters
@@ -105,8 +106,8 @@ class OrientedObjectDetection:
     def refine(self, item: DetectionInput, prediction: OrientedDetections, /) -> OrientedDetections:
         boxes, size = prediction.boxes, np.array([prediction.width, prediction.height], np.float32)
         inside = np.all((boxes[:, :2] >= 0) & (boxes[:, :2] <= size) & (boxes[:, 2:4] > 0), axis=1)
-        sound = inside & np.isfinite(boxes).all(axis=1)
-        scores = np.where(sound, prediction.scores, np.float32(np.nan))
+        valid = inside & np.isfinite(boxes).all(axis=1)
+        scores = np.where(valid, prediction.scores, np.float32(np.nan))
         chosen = select(scores, prediction.labels, item.parameters)
         return msgspec.structs.replace(
             prediction,
@@ -116,9 +117,9 @@ class OrientedObjectDetection:
         )
 
     def targets(
-        self, _: OrientedDetections, refined: OrientedDetections, label: str | None, most: int, /
+        self, _: OrientedDetections, refined: OrientedDetections, label: str | None, max_objects: int, /
     ) -> OrientedDetections:
-        chosen = chosen_objects(refined, label, most)
+        chosen = chosen_objects(refined, label, max_objects)
         labels = [refined.labels[index] for index in chosen]
         return msgspec.structs.replace(
             refined, labels=labels, scores=refined.scores[chosen], boxes=refined.boxes[chosen]

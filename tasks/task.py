@@ -1,4 +1,4 @@
-"""What a task type, and a model of it, have to offer the engine."""
+"""The interfaces of tasks and models."""
 
 from collections.abc import Generator, Mapping, Sequence
 from enum import StrEnum
@@ -18,7 +18,7 @@ __all__ = ("ExplainableTask", "InputGroup", "Model", "StreamingTask", "Task", "T
 
 
 class TaskType(StrEnum):
-    """The task types of the Chariot page, spelled as it spells them, those of text, and TENSOR for models without."""
+    """The task types of the Chariot page with its spelling, the text tasks, and TENSOR for models without a task."""
 
     IMAGE_CLASSIFICATION = "IMAGE_CLASSIFICATION"
     OBJECT_DETECTION = "OBJECT_DETECTION"
@@ -38,13 +38,13 @@ PredictionT_co = TypeVar("PredictionT_co", bound=Prediction, covariant=True)
 
 
 class InputGroup(msgspec.Struct, Generic[InputT], frozen=True, kw_only=True, eq=False):
-    """The data of one input of a request, all answered in one output.
+    """The samples of one input of a request. One output answers all of them.
 
     Attributes:
-        name: the input's name, which its output takes over.
-        index: which input of the request it is, the first of them where it is several.
-        parameters: the input's own parameters as they came.
-        items: what the model is given, one for each datum.
+        name: the name of the input and of its output.
+        index: the index of the input in the request; of the first one if the group holds several.
+        parameters: the parameters of the input, unchanged.
+        items: the inputs of the model, one for each sample.
     """
 
     name: str
@@ -54,36 +54,36 @@ class InputGroup(msgspec.Struct, Generic[InputT], frozen=True, kw_only=True, eq=
 
 
 class Model(Protocol[InputT_contra, PredictionT_co]):
-    """A loaded model: a batch in, a batch of the same length and order out. Called from several threads at once."""
+    """A loaded model: return predictions for a batch, in its order. Called from several threads at once."""
 
     def __call__(self, inputs: Sequence[InputT_contra], /) -> Sequence[PredictionT_co]: ...
 
 
 class Task(Protocol[InputT, PredictionT]):
-    """How requests of one task type become model inputs, and how answers are narrowed to what was asked for."""
+    """Decode requests of one task type into model inputs, and postprocess the predictions."""
 
     @property
     def task_type(self) -> TaskType: ...
 
     @property
     def parameters_type(self) -> type[msgspec.Struct]:
-        """The parameters that its inputs may carry."""
+        """Return the type of the parameters of its inputs."""
         ...
 
     @property
     def inputs(self) -> Sequence[TensorSpec]:
-        """What a protocol of tensors is to be told that the model takes."""
+        """Return the input tensors that tensor protocols report for the model."""
         ...
 
     @property
     def outputs(self) -> Sequence[TensorSpec]:
-        """The tensors into which its predictions are stacked."""
+        """Return the tensors into which predictions are stacked."""
         ...
 
     def decode(
         self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
     ) -> Sequence[InputGroup[InputT]]:
-        """Read every input of `request`; `defaults` are the model's own parameters, under the request's.
+        """Decode every input of `request`; `defaults` are the parameters of the model's settings.
 
         Raises:
             InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field.
@@ -91,18 +91,18 @@ class Task(Protocol[InputT, PredictionT]):
         ...
 
     def refine(self, item: InputT, prediction: PredictionT, /) -> PredictionT:
-        """Apply the thresholds, label filter, limits and order that `item` asks for."""
+        """Apply the thresholds, label filter, limits and order of the parameters of `item`."""
         ...
 
 
 class TextPiece(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of one answer in text. Joined, the pieces of an answer are the answer that the model's call gives.
+    """A chunk of one text answer. The joined chunks equal the answer of a call of the model.
 
     Attributes:
-        item: which of the model's inputs it answers.
-        prompt: which prompt of that input.
+        item: index of the model's input.
+        prompt: index of the prompt of that input.
         text: may be empty.
-        final: whether the answer ends with it.
+        final: whether this is the last chunk of the answer.
     """
 
     item: int
@@ -113,51 +113,53 @@ class TextPiece(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class StreamingTask(Protocol[InputT_contra, PredictionT_co]):
-    """A task whose answers are texts, which can be told while they are made."""
+    """A task with text answers that can be generated in chunks."""
 
     def stream(self, items: Sequence[InputT_contra], model: object, /) -> Generator[TextPiece]:
-        """Answer `items` one after the other with `model`, which is a model of the task.
+        """Answer `items` one after the other with `model`, a model of the task.
 
-        What can be refused without the model is refused by the call itself, before the first piece.
+        Errors that do not need the model are raised by the call itself, before the first chunk.
         """
         ...
 
     def gather(self, item: InputT_contra, answers: Sequence[str], /) -> PredictionT_co:
-        """The prediction for `item` that consists of these answers, one for each of its prompts that has one yet."""
+        """Return the prediction for `item` from its answers so far, one for each prompt."""
         ...
 
 
 @runtime_checkable
 class ExplainableTask(Protocol[InputT, PredictionT]):
-    """A task of pictures whose findings can be looked for again in a picture of which a part is hidden.
+    """A vision task whose predictions can be explained with masked images.
 
     Its inputs are `tasks.explanation.probe.ImageItem`, its predictions have `labels` and `scores`.
     """
 
-    def targets(self, prediction: PredictionT, refined: PredictionT, label: str | None, most: int, /) -> PredictionT:
-        """The findings to explain, K of them, best first.
+    def targets(
+        self, prediction: PredictionT, refined: PredictionT, label: str | None, max_objects: int, /
+    ) -> PredictionT:
+        """Return the K predictions to explain, by descending score.
 
         Args:
-            prediction: as the model gave it.
-            refined: what is left of it by what the input asks for.
-            label: only findings of this class.
-            most: at most so many objects.
+            prediction: the raw prediction of the model.
+            refined: the prediction after `refine`.
+            label: only predictions of this class.
+            max_objects: maximum number of objects.
 
         Raises:
-            InferenceError: INVALID_REQUEST, about ``label``, when that is none of the model's classes.
+            InferenceError: INVALID_REQUEST, with the path ``label``, if the model has no such class.
         """
         ...
 
     def probe(self, item: InputT, image: Image, targets: PredictionT, /) -> InputT:
-        """`item` with `image` in the place of its own, asking for whatever could be one of `targets`, however faint."""
+        """Return `item` with another image, and parameters that select every prediction that may match a target."""
         ...
 
     def similarity(self, targets: PredictionT, seen: PredictionT, scale: float, /) -> NDArray[np.float32]:
-        """(K,) 0..1: how well each of `targets` is found again in `seen`.
+        """Return (K,) 0..1: the similarity of each target to its best match in `seen`.
 
         Args:
             targets: in pixels of the original image.
-            seen: in pixels of an image that is `scale` times as large.
-            scale: 0..1.
+            seen: predictions for the masked image, in its pixels.
+            scale: size of the masked image relative to the original, 0..1.
         """
         ...

@@ -1,5 +1,6 @@
-"""TENSOR: a model served as it is, tensors in and tensors out."""
+"""TENSOR: run a model on tensors, without a task."""
 
+import base64
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -11,14 +12,14 @@ from numpy.typing import NDArray
 from tasks.exchange.error import InferenceError, brief, invalid
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
+from tasks.exchange.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor, TensorSpec
 from tasks.task import InputGroup, Model, TaskType
 
 __all__ = ("TensorInference", "TensorModel", "TensorRecord", "Tensors", "TensorsInput")
 
 
 class TensorRecord(msgspec.Struct, frozen=True):
-    """One output tensor: row-major `data`, BYTES elements as text."""
+    """One output tensor: row-major `data`, BYTES elements as text, or as ``{"b64": "<base64>"}`` if not UTF-8."""
 
     name: str
     datatype: str
@@ -32,24 +33,28 @@ class Tensors(msgspec.Struct, frozen=True, eq=False):
     tensors: Sequence[Tensor]
 
     def records(self) -> list[TensorRecord]:
-        """One `TensorRecord` for each tensor. Numbers that are not finite become null in JSON."""
+        """Return one `TensorRecord` for each tensor. Numbers that are not finite become null in JSON."""
         return [
-            TensorRecord(each.name, each.datatype, list(each.shape), _plain(each.data.ravel())) for each in self.tensors
+            TensorRecord(tensor.name, tensor.datatype, list(tensor.shape), _plain(tensor.data.ravel()))
+            for tensor in self.tensors
         ]
 
     @classmethod
     def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
-        """The tensors themselves: one call, one prediction.
+        """Return the tensors of the only prediction.
 
         Raises:
-            ValueError: for several predictions, which have no common batch dimension.
+            ValueError: for several predictions, because they have no common batch dimension.
         """
         (only,) = predictions
         return only.tensors
 
 
 class TensorsInput(msgspec.Struct, frozen=True, eq=False):
-    """The input tensors of one call, by name; BYTES are object arrays of `str`."""
+    """The input tensors of one call, by name.
+
+    BYTES are object arrays of `str`. For a model that accepts binary data, elements that are not UTF-8 are `bytes`.
+    """
 
     tensors: Mapping[str, NDArray[Any]]
 
@@ -58,23 +63,25 @@ TensorModel = Model[TensorsInput, Tensors]
 
 
 class NoParameters(msgspec.Struct, frozen=True):
-    """Tensors are all that such a model is given."""
+    """The task has no parameters."""
 
 
 class TensorInference:
-    """Checks tensors against what the model declares, and hands them on.
+    """Check tensors against the model's declared inputs, and pass them on.
 
     Args:
         inputs: the model's declared inputs; -1 is a dimension of any size.
         outputs: its declared outputs.
+        binary: whether the model accepts BYTES elements that are not UTF-8.
     """
 
     task_type = TaskType.TENSOR
     parameters_type = NoParameters
 
-    def __init__(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
+    def __init__(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], *, binary: bool = False) -> None:
         self.inputs = inputs
         self.outputs = outputs
+        self._binary = binary
         self._specs = {spec.name: spec for spec in inputs}
 
     def decode(
@@ -89,18 +96,32 @@ class TensorInference:
                 raise invalid(f"Expected one of {_listed(self._specs)}, got {tensor.name!r}", f"{path}.name")
             if tensor.name in tensors:
                 raise invalid(f"Expected each input once, got {tensor.name!r} again", f"{path}.name")
-            tensors[tensor.name] = _checked(tensor, spec, path)
+            tensors[tensor.name] = _checked(tensor, spec, path, binary=self._binary)
         missing = [name for name in self._specs if name not in tensors]
         if missing:
             raise invalid(f"Expected the inputs {_listed(self._specs)}, {_listed(missing)} did not come", "inputs")
-        return [InputGroup(name="", parameters=request.parameters, items=[TensorsInput(tensors)])]
+        # Chariot answers each input by its name; all inputs of a tensor model have one answer.
+        name = request.inputs[0].name if request.inputs else ""
+        return [InputGroup(name=name, parameters=_parameters(request), items=[TensorsInput(tensors)])]
 
     def refine(self, item: TensorsInput, prediction: Tensors, /) -> Tensors:
         del item
         return prediction
 
 
-def _checked(tensor: InputTensor, spec: TensorSpec, path: str) -> NDArray[Any]:
+def _parameters(request: InferenceRequest) -> Mapping[str, object]:
+    """Return the parameters of the one output; several inputs have theirs as ``inputs[<index>].<name>``."""
+    if len(request.inputs) == 1:
+        return request.parameters_of(0)
+    own = {
+        f"inputs[{index}].{name}": value
+        for index, tensor in enumerate(request.inputs)
+        for name, value in tensor.parameters.items()
+    }
+    return {**request.parameters, **own}
+
+
+def _checked(tensor: InputTensor, spec: TensorSpec, path: str, *, binary: bool) -> NDArray[Any]:
     datatype = Datatype.BYTES if isinstance(tensor, BytesTensor) else tensor.datatype
     if datatype is not spec.datatype:
         raise invalid(f"Expected {spec.datatype} for {spec.name!r}, got {datatype}", f"{path}.datatype")
@@ -110,17 +131,18 @@ def _checked(tensor: InputTensor, spec: TensorSpec, path: str) -> NDArray[Any]:
     if not fits:
         message = f"Expected the shape {list(spec.shape)} for {spec.name!r}, got {brief(list(tensor.shape))}"
         raise invalid(message, f"{path}.shape")
-    return _elements(tensor, path) if isinstance(tensor, BytesTensor) else tensor.data
+    return _elements(tensor, path, binary=binary) if isinstance(tensor, BytesTensor) else tensor.data
 
 
-def _elements(tensor: BytesTensor, path: str) -> NDArray[Any]:
+def _elements(tensor: BytesTensor, path: str, *, binary: bool) -> NDArray[Any]:
     if math.prod(tensor.shape) != len(tensor.elements) or any(size < 0 for size in tensor.shape):
         message = f"Expected a shape for the {len(tensor.elements)} elements in data, got {brief(list(tensor.shape))}"
         raise invalid(message, f"{path}.shape")
+    encoded = tensor.parameters.get("content_type") == "base64"
     array = np.empty(len(tensor.elements), object)
     for index, element in enumerate(tensor.elements):
         try:
-            array[index] = element.text()
+            array[index] = _decoded(element, binary=binary) if encoded else _content(element, binary=binary)
         except InferenceError as error:
             raise error.under(f"{path}.data[{index}]") from None
     try:
@@ -130,10 +152,36 @@ def _elements(tensor: BytesTensor, path: str) -> NDArray[Any]:
         raise invalid(message, f"{path}.shape") from None
 
 
+def _content(element: Element, *, binary: bool) -> str | bytes:
+    """Return an element as text, or as bytes if it is not text and the model accepts binary data."""
+    try:
+        return element.text()
+    except InferenceError:
+        if not binary:
+            raise
+        return element.binary()
+
+
+def _decoded(element: Element, *, binary: bool) -> str | bytes:
+    """Decode an element of base64: to bytes, or to text if the model accepts text only."""
+    data = element.binary()
+    if binary:
+        return data
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise invalid("Expected text in UTF-8, got other bytes") from None
+
+
 def _plain(values: NDArray[Any]) -> list[Any]:
-    if values.dtype == object:
-        return [value.decode(errors="replace") for value in values]
-    return values.tolist()
+    return [_text_or_base64(value) for value in values] if values.dtype == object else values.tolist()
+
+
+def _text_or_base64(value: bytes) -> object:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"b64": base64.b64encode(value).decode()}
 
 
 def _listed(names: Sequence[str] | Mapping[str, object]) -> str:

@@ -1,4 +1,4 @@
-"""TEXT_CLASSIFICATION: what a text is, or says, as a whole."""
+"""TEXT_CLASSIFICATION: classify a whole text."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ __all__ = ("ClassifiedText", "TextClassification", "TextClassifier")
 
 
 class ClassifiedText(msgspec.Struct, frozen=True, eq=False):
-    """A text and how much of its classification is wanted."""
+    """A text and the parameters that select its classes."""
 
     item: TextItem
     parameters: SelectionParameters
@@ -25,7 +25,7 @@ TextClassifier = Model[ClassifiedText, Classification]
 
 
 class TextClassification:
-    """All classes best first, with the actions of images: `predict` gives the best, `predict_proba` every one."""
+    """Return classes by descending score: the best one for the action `predict`, all for `predict_proba` (default)."""
 
     task_type = TaskType.TEXT_CLASSIFICATION
     parameters_type = SelectionParameters

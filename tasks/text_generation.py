@@ -1,4 +1,4 @@
-"""TEXT_GENERATION: a text continued."""
+"""TEXT_GENERATION: continue a text."""
 
 from collections.abc import Generator, Mapping, Sequence
 from typing import Protocol, Self, runtime_checkable
@@ -24,17 +24,17 @@ __all__ = (
     "TextGenerator",
 )
 
-_USUAL_TEMPERATURE = 1.0
-"""Hugging Face's, for a `do_sample` that comes without one."""
+_DEFAULT_TEMPERATURE = 1.0
+"""The default of Hugging Face for `do_sample` without a temperature."""
 
 
 class TextGenerationParameters(SamplingParameters, frozen=True, kw_only=True):
-    """How a text is continued.
+    """Parameters of text generation.
 
     Attributes:
-        do_sample: false is a temperature of 0, true one of 1 unless another is given; when absent, the temperature
-            alone says it.
-        return_full_text: whether the text that was sent comes back before its continuation.
+        do_sample: false sets the temperature to 0; true sets it to 1 unless another is given. By default only the
+            temperature decides.
+        return_full_text: whether the answer starts with the input text.
     """
 
     do_sample: bool | None = None
@@ -42,7 +42,7 @@ class TextGenerationParameters(SamplingParameters, frozen=True, kw_only=True):
 
 
 class GeneratedText(msgspec.Struct, frozen=True):
-    """What was generated: the field name is that of Hugging Face's pipeline."""
+    """The generated text, with the field name of Hugging Face's pipeline."""
 
     generated_text: str
 
@@ -53,19 +53,19 @@ class Generation(msgspec.Struct, frozen=True, eq=False):
     text: str
 
     def records(self) -> list[GeneratedText]:
-        """One `GeneratedText`."""
+        """Return one `GeneratedText`."""
         return [GeneratedText(self.text)]
 
     @classmethod
     def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
-        """`generated_text` BYTES [N]."""
+        """Return `generated_text` BYTES [N]."""
         data = np.empty(len(predictions), object)
-        data[:] = [each.text.encode() for each in predictions]
+        data[:] = [prediction.text.encode() for prediction in predictions]
         return (Tensor(name="generated_text", datatype=Datatype.BYTES, data=data),)
 
 
 class ContinuedText(msgspec.Struct, frozen=True, eq=False):
-    """A text and how it is to be continued."""
+    """A text and the parameters of its continuation."""
 
     item: TextItem
     parameters: TextGenerationParameters
@@ -76,19 +76,19 @@ TextGenerator = Model[ContinuedText, Generation]
 
 @runtime_checkable
 class StreamingGenerator(Protocol):
-    """A text generator that can tell its continuation while it makes it."""
+    """A text generator that can return its continuation in chunks."""
 
     def stream(self, inputs: Sequence[ContinuedText], /) -> Generator[TextPiece]:
-        """Continue `inputs` in their order, as its call does, the last piece of each marked.
+        """Continue `inputs` in order, as its call does. The last chunk of each continuation is marked.
 
         Raises:
-            InferenceError: INVALID_REQUEST for a text that the model cannot use, before any is continued.
+            InferenceError: INVALID_REQUEST for a text that the model cannot use, before any generation.
         """
         ...
 
 
 class TextGeneration:
-    """The continuation alone, or behind the text that was sent where `return_full_text` asks for it."""
+    """Return the continuation, with `return_full_text` after the input text."""
 
     task_type = TaskType.TEXT_GENERATION
     parameters_type = TextGenerationParameters
@@ -103,10 +103,10 @@ class TextGeneration:
             check_new_tokens(parameters, limits, f"{path}.max_new_tokens")
 
         usual = within_limits(defaults, limits)
-        groups = text_groups(request, usual, limits, TextGenerationParameters, _settled, check)
-        asked = sum(len(group.items) for group in groups)
-        if asked > limits.max_prompts:
-            message = f"Expected at most {limits.max_prompts} texts in one request, got {asked}"
+        groups = text_groups(request, usual, limits, TextGenerationParameters, _resolve_temperature, check)
+        count = sum(len(group.items) for group in groups)
+        if count > limits.max_prompts:
+            message = f"Expected at most {limits.max_prompts} texts in one request, got {count}"
             raise InferenceError(ErrorKind.TOO_LARGE, message, "inputs")
         return groups
 
@@ -114,37 +114,37 @@ class TextGeneration:
         return Generation(item.item.text + prediction.text) if item.parameters.return_full_text else prediction
 
     def stream(self, items: Sequence[ContinuedText], model: TextGenerator, /) -> Generator[TextPiece]:
-        """Continue `items` piece by piece; a model that cannot do so gives each continuation in one piece."""
-        pieces = model.stream(items) if isinstance(model, StreamingGenerator) else _whole(items, model)
-        return _behind_their_texts(items, pieces)
+        """Continue `items` in chunks; a model that cannot stream returns each continuation in one chunk."""
+        pieces = model.stream(items) if isinstance(model, StreamingGenerator) else _single_chunks(items, model)
+        return _with_input_texts(items, pieces)
 
     def gather(self, item: ContinuedText, answers: Sequence[str], /) -> Generation:
         del item
         return Generation("".join(answers))
 
 
-def _settled(item: TextItem, parameters: TextGenerationParameters) -> ContinuedText:
+def _resolve_temperature(item: TextItem, parameters: TextGenerationParameters) -> ContinuedText:
     if parameters.do_sample is False:
         parameters = msgspec.structs.replace(parameters, temperature=0.0)
     elif parameters.do_sample and parameters.temperature == 0:
-        parameters = msgspec.structs.replace(parameters, temperature=_USUAL_TEMPERATURE)
+        parameters = msgspec.structs.replace(parameters, temperature=_DEFAULT_TEMPERATURE)
     return ContinuedText(item, parameters)
 
 
-def _whole(items: Sequence[ContinuedText], model: TextGenerator) -> Generator[TextPiece]:
+def _single_chunks(items: Sequence[ContinuedText], model: TextGenerator) -> Generator[TextPiece]:
     for index, item in enumerate(items):
         (found,) = model([item])
         yield TextPiece(item=index, text=found.text, final=True)
 
 
-def _behind_their_texts(items: Sequence[ContinuedText], pieces: Generator[TextPiece]) -> Generator[TextPiece]:
-    begun = -1
+def _with_input_texts(items: Sequence[ContinuedText], pieces: Generator[TextPiece]) -> Generator[TextPiece]:
+    current = -1
     try:
         for piece in pieces:
-            if piece.item != begun:
-                begun = piece.item
-                if items[begun].parameters.return_full_text:
-                    yield TextPiece(item=begun, text=items[begun].item.text)
+            if piece.item != current:
+                current = piece.item
+                if items[current].parameters.return_full_text:
+                    yield TextPiece(item=current, text=items[current].item.text)
             yield piece
     finally:
         pieces.close()

@@ -1,4 +1,4 @@
-"""TOKEN_CLASSIFICATION: which parts of a text name something, and what."""
+"""TOKEN_CLASSIFICATION: find the named entities of a text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, Self
@@ -29,19 +29,19 @@ Aggregation = Literal["none", "simple", "first", "average", "max"]
 
 
 class TokenParameters(SelectionParameters, frozen=True, kw_only=True):
-    """What a tagger may be asked.
+    """Parameters of token classification.
 
     Attributes:
-        aggregation_strategy: how tokens become entities, as in Hugging Face's pipeline: `none` gives one entity for
-            each token; `simple` joins neighbours of one tag; the others first settle on one tag for each word, by its
-            first token, by the average of its tokens, or by the surest of them.
+        aggregation_strategy: how tokens become entities, as in Hugging Face's pipeline. `none` returns one entity for
+            each token; `simple` joins adjacent tokens with the same tag. The others first choose one tag for each word:
+            that of its first token, of the average of its tokens, or of its token with the highest score.
     """
 
     aggregation_strategy: Aggregation = "simple"
 
 
 class Entity(msgspec.Struct, frozen=True):
-    """One part of a text: the field names are those of Hugging Face's pipeline; `start` and `end` count characters."""
+    """One entity, with the field names of Hugging Face's pipeline; `start` and `end` are character offsets."""
 
     entity_group: str
     score: float
@@ -54,10 +54,10 @@ class Entities(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The entities of one text.
 
     Attributes:
-        labels: N tags, without ``B-`` and ``I-`` where tokens were joined.
+        labels: N tags, without ``B-`` and ``I-`` if tokens were joined.
         scores: (N,) float32, 0..1.
-        words: what was found, as the tokenizer spells it.
-        spans: (N, 2) int32, where each begins in the text and where it has ended, in characters.
+        words: the text of each entity in the tokenizer's spelling.
+        spans: (N, 2) int32, start and end of each entity in the text, as character offsets.
     """
 
     labels: Sequence[str]
@@ -66,7 +66,7 @@ class Entities(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     spans: NDArray[np.int32]
 
     def records(self) -> list[Entity]:
-        """One `Entity` for each, in their order."""
+        """Return one `Entity` for each entity, in order."""
         scores = np.round(self.scores.astype(np.float64), SCORE_DECIMALS).tolist()
         return [
             Entity(label, score, word, start, end)
@@ -77,18 +77,19 @@ class Entities(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @classmethod
     def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
-        """`num_entities` INT32 [N]; `labels`, `words` BYTES, `scores` FP32 [N, M]; `spans` INT32 [N, M, 2]."""
+        """Return `num_entities` INT32 [N]; `labels`, `words` BYTES, `scores` FP32 [N, M]; `spans` INT32 [N, M, 2]."""
+        labels = [prediction.labels for prediction in predictions]
         return (
-            counts("num_entities", [each.labels for each in predictions]),
-            stacked_text("labels", [each.labels for each in predictions]),
-            stacked_numbers("scores", [each.scores for each in predictions]),
-            stacked_text("words", [each.words for each in predictions]),
-            stacked_numbers("spans", [each.spans for each in predictions], Datatype.INT32),
+            counts("num_entities", labels),
+            stacked_text("labels", labels),
+            stacked_numbers("scores", [prediction.scores for prediction in predictions]),
+            stacked_text("words", [prediction.words for prediction in predictions]),
+            stacked_numbers("spans", [prediction.spans for prediction in predictions], Datatype.INT32),
         )
 
 
 class TaggedText(msgspec.Struct, frozen=True, eq=False):
-    """A text and which of its entities are wanted."""
+    """A text and the parameters that select its entities."""
 
     item: TextItem
     parameters: TokenParameters
@@ -98,7 +99,7 @@ TokenClassifier = Model[TaggedText, Entities]
 
 
 class TokenClassification:
-    """Entities in the order of the text; `top_k` keeps the surest ones."""
+    """Return entities in the order of the text; `top_k` selects those with the highest scores."""
 
     task_type = TaskType.TOKEN_CLASSIFICATION
     parameters_type = TokenParameters

@@ -1,17 +1,17 @@
-"""The one error that crosses layers: a kind, a sentence for the sender, and the field it is about."""
+"""The error of all layers: a kind, a message for the client, and the path of the field."""
 
 from enum import StrEnum
 
 __all__ = ("ErrorKind", "InferenceError", "brief", "invalid", "shortened")
 
 
-_LONGEST_QUOTE = 80
-_LONGEST_MESSAGE = 2000
-_LONGEST_PATH = 1000
+_MAX_QUOTE = 80
+_MAX_MESSAGE = 2000
+_MAX_PATH = 1000
 
 
 class ErrorKind(StrEnum):
-    """Why an inference could not be answered. Each surface maps every kind to its own status once."""
+    """The kind of an error. Each protocol maps every kind to one of its own status codes."""
 
     INVALID_REQUEST = "invalid_request"
     UNSUPPORTED = "unsupported"
@@ -28,27 +28,27 @@ class ErrorKind(StrEnum):
 
 
 class InferenceError(Exception):
-    """A failure that can be told to the sender as it stands.
+    """A failure whose message may be sent to the client.
 
-    Message and path are cut where they get long, because names in them may be the sender's.
+    Long messages and paths are truncated, because they may contain names from the request.
 
     Args:
-        kind: what went wrong, in neutral terms.
-        message: one sentence saying what was expected and what came.
-        path: the field of the request it is about, such as ``inputs[0].data[1]``; empty when it is about none.
+        kind: the kind of error, independent of the protocol.
+        message: one sentence with the expected and the actual value.
+        path: the field of the request, such as ``inputs[0].data[1]``; empty if the error is about no field.
     """
 
     def __init__(self, kind: ErrorKind, message: str, path: str = "") -> None:
         self.kind = kind
-        self.message = shortened(message, _LONGEST_MESSAGE)
-        self.path = shortened(path, _LONGEST_PATH)
+        self.message = shortened(message, _MAX_MESSAGE)
+        self.path = shortened(path, _MAX_PATH)
         super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
 
     def under(self, prefix: str) -> "InferenceError":
-        """The same error with `prefix` put before its path, for a caller that knows where the field lives."""
+        """Return the same error with `prefix` before its path."""
         if not self.path:
             return InferenceError(self.kind, self.message, prefix)
         separator = "" if self.path.startswith("[") else "."
@@ -56,15 +56,15 @@ class InferenceError(Exception):
 
 
 def brief(value: object) -> str:
-    """What a sender sent, quoted back in a message: never more than a line of it."""
+    """Return the `repr` of a value from a request for use in a message, truncated to a line."""
     return shortened(repr(value))
 
 
 def invalid(message: str, path: str = "") -> InferenceError:
-    """An `INVALID_REQUEST` error, by far the commonest kind below the wire."""
+    """Return an `INVALID_REQUEST` error, the most common kind."""
     return InferenceError(ErrorKind.INVALID_REQUEST, message, path)
 
 
-def shortened(text: str, most: int = _LONGEST_QUOTE) -> str:
-    """`text`, or what it begins with where it has more than `most` characters."""
+def shortened(text: str, most: int = _MAX_QUOTE) -> str:
+    """Return `text`, truncated to `most` characters."""
     return text if len(text) <= most else f"{text[:most]}..."

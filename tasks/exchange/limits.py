@@ -1,4 +1,4 @@
-"""How much of a request is worked on before it is refused."""
+"""Limits on one request, and their checks."""
 
 from collections.abc import Callable
 
@@ -12,28 +12,27 @@ __all__ = ("Limits", "beyond", "check_request")
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds that hold for one request.
+    """The limits on one request.
 
     Attributes:
-        max_request_bytes: of a body, after decompression.
-        max_pixels: width times height of one image, read from its header before anything is decoded.
-        max_request_pixels: the same summed over all images of the request.
-        max_image_side: width or height of one image, read from its header too.
-        max_image_scans: passes over its pixels in which a JPEG tells them; each costs as much as a whole picture.
-        max_inputs: images, or texts, in one request, counted over all of its inputs.
-        max_elements: numbers and BYTES elements of tensors, counted over all inputs of the request.
-        max_values: values that are written out in JSON, numbers above all, in one body.
-        max_entries: what is an object of its own in one body: members of JSON objects, BYTES elements of binary
-            tensors, fields of gRPC messages.
-        max_json_depth: arrays and objects within each other.
-        max_name_length: bytes of a name: of a JSON member, a request, an input, a parameter.
-        max_prompts: prompts, counted over all images of the request.
+        max_request_bytes: bytes of a body after decompression.
+        max_pixels: width times height of one image, read from its header before decoding.
+        max_request_pixels: pixels of all images in the request.
+        max_image_side: width or height of one image in pixels, read from its header.
+        max_image_scans: scans of a JPEG; decoding each can cost as much as decoding a whole image.
+        max_inputs: images or texts in one request.
+        max_elements: numbers and BYTES elements of all tensors in one request.
+        max_values: JSON values, mostly numbers, in one body.
+        max_entries: members of JSON objects, BYTES elements of binary tensors, and fields of gRPC messages in one body.
+        max_json_depth: depth of nested arrays and objects.
+        max_name_length: bytes of a name: of a JSON member, a request, an input or a parameter.
+        max_prompts: prompts of all images in one request.
         max_text_length: characters of one prompt or text.
-        max_new_tokens: tokens generated for one prompt.
-        max_explanation_samples: masked copies of images that a model is shown to explain one request.
-        max_explanation_seconds: after so long an explanation makes do with the samples that it has.
-        detail: how much smaller than an image of a (width, height) the model sees it, such as 3.2, where images may be
-            decoded at a fraction of their size; None where they may not.
+        max_new_tokens: generated tokens for one prompt.
+        max_explanation_samples: masked copies of images that the model processes to explain one request.
+        max_explanation_seconds: time after which an explanation ends with the samples that it has.
+        detail: return the factor, such as 3.2, by which the model downscales an image of (width, height). Images are
+            then decoded at a fraction of their size; None to decode them fully.
     """
 
     max_request_bytes: int = 64 * 1024 * 1024
@@ -56,38 +55,51 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def beyond(most: int, what: str, got: int | None = None, path: str = "") -> InferenceError:
-    """A TOO_LARGE error: `most` of `what` may come, and `got` came, or simply more."""
+    """Return a TOO_LARGE error: at most `most` of `what` are allowed, `got` were sent; None if unknown."""
     return InferenceError(
         ErrorKind.TOO_LARGE, f"Expected at most {most:,} {what}, got {'more' if got is None else f'{got:,}'}", path
     )
 
 
 def check_request(request: InferenceRequest, limits: Limits) -> None:
-    """Refuse names that are too long, and more elements than one request may have.
+    """Reject names that are too long, and too many tensor elements.
 
     Raises:
         InferenceError: TOO_LARGE, naming the field.
     """
-    most = limits.max_name_length
-    _check_name(request.id, most, "id")
-    _check_name(request.model_name, most, "model_name")
+    _check_defaults(request, limits)
+    max_length = limits.max_name_length
+    _check_name(request.id, max_length, "id")
+    _check_name(request.model_name, max_length, "model_name")
     for name in request.parameters:
-        _check_name(name, most, "parameters")
+        _check_name(name, max_length, "parameters")
     elements = 0
     for index, tensor in enumerate(request.inputs):
         path = f"inputs[{index}]"
-        _check_name(tensor.name, most, f"{path}.name")
+        _check_name(tensor.name, max_length, f"{path}.name")
         for name in tensor.parameters:
-            _check_name(name, most, f"{path}.parameters")
+            _check_name(name, max_length, f"{path}.parameters")
         elements += _size(tensor)
         if elements > limits.max_elements:
             raise beyond(limits.max_elements, "tensor elements in one request", elements, path)
 
 
-def _check_name(name: str, most: int, path: str) -> None:
-    # Characters are counted first, because no text has more of them than bytes.
-    if len(name) * 4 > most and (length := len(name.encode(errors="surrogatepass"))) > most:
-        raise beyond(most, "bytes in a name", length, path)
+def _check_defaults(request: InferenceRequest, limits: Limits) -> None:
+    # Each input returns and records them, so that a small request could produce a large response.
+    count = len(request.inputs) * len(request.parameters)
+    if count > limits.max_entries:
+        raise beyond(limits.max_entries, "parameters of the request, counted once for each input", count, "parameters")
+    texts = [value for value in request.parameters.values() if isinstance(value, str | msgspec.Raw)]
+    size = len(request.inputs) * sum(len(text) if isinstance(text, str) else len(memoryview(text)) for text in texts)
+    if size > limits.max_request_bytes:
+        what = "bytes of the request's parameters, counted once for each input"
+        raise beyond(limits.max_request_bytes, what, size, "parameters")
+
+
+def _check_name(name: str, max_length: int, path: str) -> None:
+    # Skip encoding if even four bytes per character would fit.
+    if len(name) * 4 > max_length and (length := len(name.encode(errors="surrogatepass"))) > max_length:
+        raise beyond(max_length, "bytes in a name", length, path)
 
 
 def _size(tensor: InputTensor) -> int:

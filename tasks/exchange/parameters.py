@@ -1,4 +1,4 @@
-"""Typed, checked reading of the parameters that ride beside an input."""
+"""Read and validate the parameters of requests and inputs."""
 
 import math
 import re
@@ -15,24 +15,24 @@ __all__ = ("Fraction", "Positive", "TextList", "convert", "explained", "read_par
 T = TypeVar("T")
 
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
-"""A score or an overlap: 0 to 1, both ends included."""
+"""A score or an overlap: 0..1, inclusive."""
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 """A count of at least one."""
 
 TextList = tuple[str, ...]
-"""Several texts. Where parameters cannot be arrays, a string holds a JSON array; a plain text is a list of one."""
+"""Several texts. A string is also accepted: a JSON array of strings, or else one text."""
 
-_LONGEST_LIST = 4 * 1024 * 1024
-_AT = re.compile(r" - at `(?:key in )?\$(?P<path>[^`]*)`$")
-_QUOTED = re.compile(r"(?<=^Invalid enum value ).*", re.DOTALL)
+_MAX_LIST_CHARACTERS = 4 * 1024 * 1024
+_PATH_SUFFIX = re.compile(r" - at `(?:key in )?\$(?P<path>[^`]*)`$")
+_ENUM_VALUE = re.compile(r"(?<=^Invalid enum value ).*", re.DOTALL)
 
 
 def convert(value: object, kind: type[T], path: str = "") -> T:
-    """Check `value` against `kind` without coercing between kinds of value.
+    """Convert `value` to `kind` strictly, without coercion between types.
 
     Raises:
-        InferenceError: INVALID_REQUEST naming the first field that does not fit.
+        InferenceError: INVALID_REQUEST, naming the first invalid field.
     """
     try:
         return msgspec.convert(value, kind)
@@ -41,22 +41,22 @@ def convert(value: object, kind: type[T], path: str = "") -> T:
 
 
 def explained(error: msgspec.ValidationError, path: str = "") -> InferenceError:
-    """What msgspec has against a value, with its ``$.a[0].b`` turned into a path under `path`."""
+    """Return the error of msgspec as an InferenceError, with its path ``$.a[0].b`` placed under `path`."""
     text = str(error)
-    at = _AT.search(text)
-    said = _QUOTED.sub(lambda match: shortened(match[0]), _AT.sub("", text))
-    found = invalid(said, at["path"].removeprefix(".") if at else "")
+    suffix = _PATH_SUFFIX.search(text)
+    message = _ENUM_VALUE.sub(lambda match: shortened(match[0]), _PATH_SUFFIX.sub("", text))
+    found = invalid(message, suffix["path"].removeprefix(".") if suffix else "")
     return found.under(path) if path else found
 
 
 def read_parameters(kind: type[T], *layers: Mapping[str, object], path: str = "parameters") -> T:
-    """Merge `layers`, the later over the earlier, and read the fields that `kind` declares.
+    """Merge `layers`, later ones over earlier ones, and read the fields that `kind` declares.
 
-    Unknown names are ignored, because senders add their own; a null counts as absent.
+    Unknown names are ignored, because clients add their own; null counts as absent.
 
     Raises:
-        InferenceError: INVALID_REQUEST naming ``<path>.<field>`` for a wrong type, a number that is not finite, or one
-            out of range.
+        InferenceError: INVALID_REQUEST, naming ``<path>.<field>``, for a wrong type, a number that is not finite, or a
+            value out of range.
     """
     merged: dict[str, object] = {}
     names = _names(kind)
@@ -78,8 +78,8 @@ def read_parameters(kind: type[T], *layers: Mapping[str, object], path: str = "p
 def _texts(value: str, path: str) -> object:
     if not value.lstrip().startswith("["):
         return [value]
-    if len(value) > _LONGEST_LIST:
-        message = f"Expected a JSON array of at most {_LONGEST_LIST:,} characters, got {len(value):,}"
+    if len(value) > _MAX_LIST_CHARACTERS:
+        message = f"Expected a JSON array of at most {_MAX_LIST_CHARACTERS:,} characters, got {len(value):,}"
         raise InferenceError(ErrorKind.TOO_LARGE, message, path)
     try:
         return msgspec.json.decode(value)

@@ -1,23 +1,28 @@
-"""What every protocol's request is turned into. No conversions live here: each protocol has its own `decode`."""
+"""The neutral request. Each protocol has its own `decode` that creates it."""
 
+import re
 from collections.abc import Mapping
 
 import msgspec
 
+from tasks.exchange.error import InferenceError
 from tasks.exchange.tensor import InputTensor
 
 __all__ = ("InferenceRequest",)
+
+_INPUT_PARAMETER = re.compile(r"^inputs\[(?P<index>\d+)\]\.(?P<path>parameters\.(?P<name>[^.\[]+).*)$", re.DOTALL)
 
 
 class InferenceRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One call of one model.
 
     Attributes:
-        id: the sender's name for the request; protocols that always answer with one have filled it in.
-        model_name: a name the registry can resolve.
-        model_version: a version of it, or None for the latest.
-        inputs: in the order of the wire.
-        parameters: request-wide parameters, the defaults of each input's own.
+        id: the client's id of the request. Protocols that require an id in responses generate a missing one.
+        model_name: the name of the model.
+        model_version: its version, None for the latest.
+        inputs: in the order of the request.
+        parameters: parameters of the request, the defaults of all inputs.
+        timeout: the client's timeout in seconds since arrival; None for no timeout.
     """
 
     id: str
@@ -25,3 +30,31 @@ class InferenceRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     model_version: str | None = None
     inputs: tuple[InputTensor, ...]
     parameters: Mapping[str, object] = {}
+    timeout: float | None = None
+
+    def parameter(self, index: int, name: str) -> object:
+        """Return parameter `name` of input `index`, by default that of the request; None if both lack it."""
+        own = self.inputs[index].parameters.get(name)
+        return own if name not in self.parameters or not _is_null(own) else self.parameters[name]
+
+    def parameters_of(self, index: int) -> Mapping[str, object]:
+        """Return the parameters of input `index` merged over those of the request."""
+        own = self.inputs[index].parameters
+        if not self.parameters:
+            return own
+        return {**own, **self.parameters, **{name: value for name, value in own.items() if not _is_null(value)}}
+
+    def located(self, error: InferenceError) -> InferenceError:
+        """Return `error` with the path of the request's parameter if the input inherited it."""
+        found = _INPUT_PARAMETER.match(error.path)
+        if found is None or int(found["index"]) >= len(self.inputs):
+            return error
+        name = found["name"]
+        given, own = self.parameters.get(name), self.inputs[int(found["index"])].parameters.get(name)
+        if given is None or not (_is_null(own) or own is given):
+            return error
+        return InferenceError(error.kind, error.message, found["path"])
+
+
+def _is_null(value: object) -> bool:
+    return value is None or (isinstance(value, msgspec.Raw) and bytes(value) == b"null")

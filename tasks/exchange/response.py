@@ -1,4 +1,4 @@
-"""What every protocol's response is written from."""
+"""The neutral response. Each protocol has its own `encode` for it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol, Self
@@ -14,28 +14,36 @@ Record = msgspec.Struct
 
 
 class Prediction(Protocol):
-    """A model's answer for one datum. It can present itself in two ways, and every protocol picks one of them."""
+    """A model's answer for one sample, as records or as tensors. Each protocol uses one of these forms."""
 
     def records(self) -> Sequence[Record]:
-        """The answer as a list of objects of plain Python values, ready for any JSON encoder."""
+        """Return the answer as a list of objects with plain Python values, for a JSON encoder."""
         ...
 
     @classmethod
     def stack(cls, predictions: "Sequence[Self]", /) -> Sequence[Tensor]:
-        """The answers for N data as named tensors, whose first dimension is N; the numbers are those of `records`."""
+        """Return the answers for N samples as named tensors with first dimension N and the numbers of `records`."""
         ...
 
 
 class InferenceOutput(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The answer to one input: a prediction for each datum the input held."""
+    """The answer to one input: a prediction for each of its samples.
+
+    Attributes:
+        name: the name of the input.
+        index: the index of the input in the request; of the first one if the output answers several.
+        predictions: one for each sample.
+        parameters: parameters of the output.
+    """
 
     name: str
+    index: int = 0
     predictions: Sequence[Prediction]
     parameters: Mapping[str, object] = {}
 
 
 class InferenceResponse(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The answer to one request, outputs in the order of the inputs they answer."""
+    """The answer to one request. The outputs are in the order of the inputs."""
 
     id: str
     model_name: str

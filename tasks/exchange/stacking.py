@@ -1,4 +1,4 @@
-"""Rows of different lengths as one padded tensor, with a tensor of counts beside it, as detection SavedModels do it."""
+"""Stack rows of different lengths into a padded tensor and a tensor of counts, as detection SavedModels do."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,24 +12,24 @@ __all__ = ("counts", "stacked_numbers", "stacked_text")
 
 
 def counts(name: str, rows: Sequence[Sequence[object]]) -> Tensor:
-    """INT32 (N,): how many of each row's places are in use."""
+    """Return INT32 (N,): the length of each row."""
     return Tensor(name=name, datatype=Datatype.INT32, data=np.array([len(row) for row in rows], np.int32))
 
 
 def stacked_numbers(name: str, rows: Sequence[NDArray[Any]], datatype: Datatype = Datatype.FP32) -> Tensor:
-    """(N, M, ...) of `datatype` from N arrays of up to M entries each; places not in use are 0."""
+    """Return (N, M, ...) of `datatype` from N arrays of up to M entries, padded with 0."""
     longest = max((len(row) for row in rows), default=0)
     inner = rows[0].shape[1:] if rows else ()
     data = np.zeros((len(rows), longest, *inner), datatype.dtype)
-    for place, row in zip(data, rows, strict=True):
-        place[: len(row)] = row
+    for target, row in zip(data, rows, strict=True):
+        target[: len(row)] = row
     return Tensor(name=name, datatype=datatype, data=data)
 
 
 def stacked_text(name: str, rows: Sequence[Sequence[str]]) -> Tensor:
-    """BYTES (N, M) of UTF-8 from N rows of up to M texts each; places not in use are empty."""
+    """Return BYTES (N, M) of UTF-8 from N rows of up to M texts, padded with empty texts."""
     longest = max((len(row) for row in rows), default=0)
     data = np.full((len(rows), longest), b"", object)
-    for place, row in zip(data, rows, strict=True):
-        place[: len(row)] = [text.encode() for text in row]
+    for target, row in zip(data, rows, strict=True):
+        target[: len(row)] = [text.encode() for text in row]
     return Tensor(name=name, datatype=Datatype.BYTES, data=data)

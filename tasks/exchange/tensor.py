@@ -1,4 +1,4 @@
-"""Named arrays as every protocol of the field has them: numbers in an array, or opaque BYTES elements.
+"""Named tensors: arrays of numbers, or opaque BYTES elements.
 
 The datatypes and their sizes are those of the Open Inference Protocol ("Tensor Data Types").
 """
@@ -15,7 +15,7 @@ __all__ = ("BytesTensor", "Datatype", "Element", "InputTensor", "Tensor", "Tenso
 
 
 class Datatype(StrEnum):
-    """An element type of the Open Inference Protocol. NumPy has no BF16: its arrays are the bits, as UINT16."""
+    """An element type of the Open Inference Protocol. NumPy has no BF16: arrays hold its bits as UINT16."""
 
     BOOL = "BOOL"
     UINT8 = "UINT8"
@@ -34,17 +34,17 @@ class Datatype(StrEnum):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The NumPy dtype that holds one element; `object` for BYTES."""
+        """Return the NumPy dtype of one element; `object` for BYTES."""
         return _DTYPES[self]
 
     @property
     def has_json_form(self) -> bool:
-        """Whether its elements can be written in JSON; 16-bit floating-point numbers are sent as bytes only."""
+        """Return whether JSON can hold its elements; 16-bit floating-point numbers are sent as bytes only."""
         return self not in (Datatype.FP16, Datatype.BF16)
 
     @property
     def kind(self) -> str:
-        """NumPy's one-letter kind: ``b`` boolean, ``u`` unsigned, ``i`` signed, ``f`` floating, ``O`` for BYTES."""
+        """Return NumPy's kind: ``b`` boolean, ``u`` unsigned, ``i`` signed, ``f`` floating, ``O`` for BYTES."""
         return "f" if self is Datatype.BF16 else _DTYPES[self].kind
 
 
@@ -67,7 +67,7 @@ _DTYPES: dict[Datatype, np.dtype[Any]] = {
 
 
 class TensorSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model expects or gives: -1 in `shape` is a dimension of any size."""
+    """A declared input or output tensor of a model; -1 in `shape` is a dimension of any size."""
 
     name: str
     datatype: Datatype
@@ -75,29 +75,29 @@ class TensorSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Element(Protocol):
-    """One BYTES element. How it is written on the wire is its protocol's business; a task picks the view it needs."""
+    """One BYTES element. Its protocol decodes it as binary data or text; the task chooses which."""
 
     def binary(self) -> bytes:
-        """The element as binary data, such as an encoded image.
+        """Return the element as binary data, such as an encoded image.
 
         Raises:
-            InferenceError: INVALID_REQUEST when the wire form cannot be read as binary data.
+            InferenceError: INVALID_REQUEST if it is not binary data.
         """
         ...
 
     def text(self) -> str:
-        """The element as text.
+        """Return the element as text.
 
         Raises:
-            InferenceError: INVALID_REQUEST when the wire form cannot be read as text.
+            InferenceError: INVALID_REQUEST if it is not text.
         """
         ...
 
 
 class Tensor(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A tensor whose elements are known: numbers, booleans, or bytes.
+    """A tensor of numbers, booleans or bytes.
 
-    `data` has the tensor's shape and its datatype's dtype; that of BYTES is an object array of `bytes`.
+    `data` has the tensor's shape and its datatype's dtype; for BYTES it is an object array of `bytes`.
     """
 
     name: str
@@ -107,15 +107,15 @@ class Tensor(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Rows first, as NumPy has it."""
+        """Return the shape in row-major order."""
         return self.data.shape
 
 
 class BytesTensor(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A tensor of BYTES elements.
 
-    `shape` is what the sender declared and is not compared with the number of elements: real clients put an image's
-    height, width and channels beside its one encoded element.
+    `shape` is the declared shape and is not compared with the number of elements: real clients declare an image's
+    height, width and channels for one encoded element.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""From how well a finding was found again behind each mask to where it lies."""
+"""Combine the scores of masked images into saliency maps."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,16 +9,16 @@ __all__ = ("WeightedMasks", "unit_range")
 
 
 class WeightedMasks:
-    """The mean score of the samples in which a pixel was kept, for every pixel and every finding.
+    """The weighted mean score for every pixel and every target, over samples that keep the pixel.
 
-    RISE (Petsiuk et al. 2018, equation 6) divides the sum of scores times masks by the number of samples and the mean
-    of the masks. Here that mean is the one of the masks that were drawn, pixel by pixel, and not the one expected of
-    them: the same in the long run, and less noisy until then. For occlusion the same is done with what the masks hide.
+    RISE (Petsiuk et al. 2018, equation 6) divides the sum of scores times masks by the number of samples and the
+    expected value of the masks. This class divides by the sum of the drawn masks for each pixel, which has the same
+    limit and less noise. For occlusion the weights are the hidden parts.
 
     Args:
-        findings: how many.
-        rows: of a mask.
-        columns: of a mask.
+        findings: number of targets.
+        rows: rows of a mask.
+        columns: columns of a mask.
     """
 
     def __init__(self, findings: int, rows: int, columns: int) -> None:
@@ -29,11 +29,11 @@ class WeightedMasks:
         self.samples = 0
 
     def add(self, masks: Masks, scores: NDArray[np.float32]) -> None:
-        """Count samples in.
+        """Add samples.
 
         Args:
-            masks: (n, rows, columns), how much of each pixel a sample says something about.
-            scores: (n, findings), what it says.
+            masks: (n, rows, columns), the weight of each sample for each pixel.
+            scores: (n, findings), the scores of each sample.
         """
         flat = masks.reshape(len(masks), -1)
         self._weighted += scores.T @ flat
@@ -42,7 +42,7 @@ class WeightedMasks:
         self.samples += len(masks)
 
     def mean(self) -> NDArray[np.float32]:
-        """(findings, rows, columns): the weighted mean of the scores; the plain mean where no sample says anything."""
+        """Return (findings, rows, columns): the weighted mean scores; the plain mean where all weights are 0."""
         overall = self._scores[:, np.newaxis] / max(self.samples, 1)
         known = self._weights > 1e-6
         mean = np.where(known, self._weighted / np.where(known, self._weights, 1), overall)
@@ -50,7 +50,7 @@ class WeightedMasks:
 
 
 def unit_range(saliency: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Stretched to 0..1; all zero where there is nothing to stretch but rounding errors."""
+    """Scale a map to 0..1; all zero if its range is within rounding errors."""
     low, high = float(saliency.min()), float(saliency.max())
     if not high - low > 1e-6:
         return np.zeros_like(saliency)

@@ -1,4 +1,4 @@
-"""What may be asked of an explanation, and what it says."""
+"""Parameters and results of explanations."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -17,10 +17,10 @@ DEFAULT_SAMPLES = 400
 
 
 class ExplanationMethod(StrEnum):
-    """How the masks are made that the model is shown the picture through.
+    """The method that creates the masks.
 
-    RISE takes random ones (Petsiuk, Das, Saenko 2018; for objects D-RISE, Petsiuk et al. 2021). OCCLUSION slides a
-    window over the picture (Zeiler and Fergus 2014).
+    RISE draws random masks (Petsiuk, Das, Saenko 2018; for objects D-RISE, Petsiuk et al. 2021). OCCLUSION slides a
+    window over the image (Zeiler and Fergus 2014).
     """
 
     RISE = "rise"
@@ -31,15 +31,15 @@ class ExplanationParameters(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters of a request for explanations.
 
     Attributes:
-        method: how the masks are made.
-        samples: masked copies of each image that the model is shown. By default `DEFAULT_SAMPLES`, or as many as the
-            server's limit leaves for each image. Not read by OCCLUSION, where it follows from `grid`.
-        grid: cells along the longer side of the image: the finest detail that the masks have. OCCLUSION's window is two
+        method: the method that creates the masks.
+        samples: masked copies of each image. By default `DEFAULT_SAMPLES`, or fewer if the server's limit divided by
+            the number of images is lower. OCCLUSION ignores it and derives the number from `grid`.
+        grid: cells along the longer side of the image, the resolution of the masks. The window of OCCLUSION is two
             cells wide and moves by one.
-        seed: of the random masks; the same seed gives the same explanation.
-        label: the class to explain. By default the best one, or with objects every class.
-        max_objects: at most so many objects of an image are explained, the best ones.
-        max_seconds: stop after so long with the samples taken by then; the server's own limit holds too.
+        seed: seed of the random masks; the same seed gives the same explanation.
+        label: the class to explain. By default the best class, or all classes of objects.
+        max_objects: maximum number of explained objects in an image; those with the highest scores are used.
+        max_seconds: time after which the explanation ends with the samples so far; the server's limit also applies.
     """
 
     method: ExplanationMethod = ExplanationMethod.RISE
@@ -52,19 +52,19 @@ class ExplanationParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Where in an image the reason for one finding lies.
+    """The saliency map of one prediction in an image.
 
     Attributes:
         label: the class.
-        score: that the model gave to it on the whole image, 0..1.
-        record: the finding as it stands in the answer, with the box or the contour that tells it from others.
-        coarse: (rows, columns) float32, 0..1: the saliency at the resolution at which it was computed. All zero where
-            no part of the image made a difference.
-        width: of the upright original image, pixels.
-        height: of the upright original image, pixels.
-        method: how it was found.
-        samples: masked copies of the image that the model was shown; fewer than asked for where time ran out.
-        seed: of the masks.
+        score: the model's score on the unmasked image, 0..1.
+        record: the record of the prediction in the answer, with its box or contour.
+        coarse: (rows, columns) float32, 0..1: the saliency at the resolution of the masks. All zero if no part of the
+            image changed the score.
+        width: width of the upright original image in pixels.
+        height: height of the upright original image in pixels.
+        method: the method that created the masks.
+        samples: masked copies that the model processed; fewer than requested if time ran out.
+        seed: seed of the masks.
     """
 
     label: str
@@ -79,6 +79,6 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def saliency(self) -> NDArray[np.float32]:
-        """(height, width) float32, 0..1, over the upright original image. Made anew each time: it may be large."""
+        """Return (height, width) float32, 0..1, over the upright original image. Not cached: it may be large."""
         enlarged = cv2.resize(self.coarse, (self.width, self.height), interpolation=cv2.INTER_LINEAR)
         return np.asarray(enlarged, np.float32)

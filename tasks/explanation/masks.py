@@ -1,4 +1,4 @@
-"""The masks through which a model is shown a picture: 1 where it is kept, 0 where it is hidden."""
+"""Masks for images: 1 keeps a pixel, 0 hides it."""
 
 from typing import Protocol
 
@@ -11,42 +11,42 @@ from tasks.explanation.explanation import ExplanationMethod
 __all__ = ("KEPT", "MaskSource", "Masks", "OcclusionMasks", "RandomMasks", "masks_for")
 
 Masks = NDArray[np.float32]
-"""(n, rows, columns) float32, 0..1, over the whole of a picture; enlarged to its size they have smooth edges."""
+"""(n, rows, columns) float32, 0..1, over the whole image; they are enlarged to its size with smooth edges."""
 
 KEPT = 0.5
-"""The share of a picture that a random mask keeps on average, as in both papers on RISE."""
+"""The probability that a random mask keeps a cell, as in both papers on RISE."""
 
-_PIXELS_A_CELL = 8
+_PIXELS_PER_CELL = 8
 
 
 class MaskSource(Protocol):
-    """Masks of one size, one after the other."""
+    """A source of masks of one size."""
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Return rows and columns."""
         ...
 
     @property
     def count(self) -> int | None:
-        """How many there are; None when there is no end of them."""
+        """Return the number of masks; None for an endless source."""
         ...
 
     def take(self, count: int, /) -> Masks:
-        """The next masks, at most as many as are left."""
+        """Return the next masks, up to `count`."""
         ...
 
     def saliency(self, mean: NDArray[np.float32], /) -> NDArray[np.float32]:
-        """What a pixel is worth, from the mean score of the samples that say something about it (`told`)."""
+        """Return the saliency from the mean score of each pixel, weighted by `told`."""
         ...
 
     def told(self, masks: Masks, /) -> Masks:
-        """How much of each pixel the score of a sample says something about."""
+        """Return the weight of the score of each sample for each pixel."""
         ...
 
 
 def masks_for(method: ExplanationMethod, width: int, height: int, grid: int, seed: int) -> MaskSource:
-    """The masks of a method for a picture, of `grid` cells along the longer side and cells as square as they can be."""
+    """Return the masks of a method for an image, with `grid` cells along its longer side and nearly square cells."""
     longer = max(width, height)
     down, across = max(1, round(grid * height / longer)), max(1, round(grid * width / longer))
     if method is ExplanationMethod.OCCLUSION:
@@ -55,34 +55,34 @@ def masks_for(method: ExplanationMethod, width: int, height: int, grid: int, see
 
 
 class RandomMasks:
-    """RISE's masks: cells kept or hidden at random, enlarged with smooth edges, and moved by up to a cell.
+    """The masks of RISE: random cells, enlarged with smooth edges and shifted by up to a cell.
 
     Petsiuk, Das, Saenko: RISE, BMVC 2018, section 3.2.
 
     Args:
         down: cells along the height.
         across: cells along the width.
-        seed: makes them always the same.
+        seed: seed of the random numbers.
     """
 
     count = None
 
     def __init__(self, down: int, across: int, seed: int) -> None:
-        self.shape = (down * _PIXELS_A_CELL, across * _PIXELS_A_CELL)
+        self.shape = (down * _PIXELS_PER_CELL, across * _PIXELS_PER_CELL)
         self._cells = (down, across)
         self._rng = np.random.default_rng(seed)
 
     def take(self, count: int, /) -> Masks:
         down, across = self._cells
-        made = np.empty((count, *self.shape), np.float32)
-        for mask in made:
-            # One cell more than fits, so that there is something to move in, and one on each side to blend with.
+        masks = np.empty((count, *self.shape), np.float32)
+        for mask in masks:
+            # One more cell for the shift, and one on each side for interpolation.
             cells = (self._rng.random((down + 3, across + 3)) < KEPT).astype(np.float32)
             shift_y, shift_x = self._rng.uniform(0.5, 1.5, 2).tolist()
-            to_cells = np.array([[1 / _PIXELS_A_CELL, 0, shift_x], [0, 1 / _PIXELS_A_CELL, shift_y]])
+            to_cells = np.array([[1 / _PIXELS_PER_CELL, 0, shift_x], [0, 1 / _PIXELS_PER_CELL, shift_y]])
             size = self.shape[::-1]
             mask[:] = cv2.warpAffine(cells, to_cells, size, flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP)
-        return made
+        return masks
 
     def saliency(self, mean: NDArray[np.float32], /) -> NDArray[np.float32]:
         return mean
@@ -92,30 +92,30 @@ class RandomMasks:
 
 
 class OcclusionMasks:
-    """A window of two by two cells that hides what is under it, moved by one cell at a time, half over the border too.
+    """Masks that hide a window of two by two cells, which moves by one cell and half over the border.
 
-    The places come in random order, so that a scan which is cut short has looked everywhere.
+    The positions come in random order, so that a scan that ends early covers the whole image.
 
     Args:
         down: cells along the height.
         across: cells along the width.
-        seed: makes their order always the same.
+        seed: seed of the order.
     """
 
     def __init__(self, down: int, across: int, seed: int) -> None:
         self.shape = (down, across)
         self.count = (down + 1) * (across + 1)
-        places = np.random.default_rng(seed).permutation(self.count)
-        self._places: list[tuple[int, int]] = [divmod(place, across + 1) for place in places.tolist()]
+        positions = np.random.default_rng(seed).permutation(self.count)
+        self._positions: list[tuple[int, int]] = [divmod(position, across + 1) for position in positions.tolist()]
         self._next = 0
 
     def take(self, count: int, /) -> Masks:
-        places = self._places[self._next : self._next + count]
-        self._next += len(places)
-        made = np.ones((len(places), *self.shape), np.float32)
-        for mask, (row, column) in zip(made, places, strict=True):
+        positions = self._positions[self._next : self._next + count]
+        self._next += len(positions)
+        masks = np.ones((len(positions), *self.shape), np.float32)
+        for mask, (row, column) in zip(masks, positions, strict=True):
             mask[max(row - 1, 0) : row + 1, max(column - 1, 0) : column + 1] = 0
-        return made
+        return masks
 
     def saliency(self, mean: NDArray[np.float32], /) -> NDArray[np.float32]:
         return -mean

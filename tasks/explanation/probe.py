@@ -1,4 +1,4 @@
-"""What the tasks need to look for a finding again in a picture of which a part is hidden."""
+"""Helpers for tasks to detect the same objects again in a masked image."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
@@ -12,11 +12,11 @@ from tasks.vision.selection import SelectionParameters
 
 __all__ = ("ImageItem", "best_match", "chosen_objects", "probe_item")
 
-_FAINT = 0.1
+_LOW_THRESHOLD = 0.1
 
 
 class ImageItem(Protocol):
-    """What a model of pictures is given: one picture, and what is wanted of it."""
+    """The input of a vision model: one image and its parameters."""
 
     @property
     def image(self) -> Image: ...
@@ -26,7 +26,7 @@ class ImageItem(Protocol):
 
 
 class Found(Protocol):
-    """Findings in one picture."""
+    """The predictions for one image."""
 
     @property
     def labels(self) -> Sequence[str]: ...
@@ -38,41 +38,41 @@ class Found(Protocol):
 ItemT = TypeVar("ItemT", bound=ImageItem)
 
 
-def chosen_objects(found: Found, label: str | None, most: int) -> list[int]:
-    """Indices of the objects to explain, in their order: those of class `label`, or all; at most `most`."""
-    return [index for index, each in enumerate(found.labels) if label in (None, each)][:most]
+def chosen_objects(found: Found, label: str | None, max_objects: int) -> list[int]:
+    """Return the indices of the objects to explain, in order: those of class `label` or all, up to `max_objects`."""
+    return [index for index, other in enumerate(found.labels) if label in (None, other)][:max_objects]
 
 
 def probe_item(item: ItemT, image: Image, targets: Found, *, faint: bool) -> ItemT:
-    """`item` with `image` in the place of its own, asking for all that could be one of `targets`, in any order.
+    """Return `item` with another image, and with parameters that select every prediction that may match a target.
 
     Args:
-        item: asks for the targets.
-        image: its own, with a part hidden.
-        targets: what will be looked for.
-        faint: whether to leave out what scores under a tenth of the weakest target: it says as much as nothing, and a
-            detector that is asked for everything proposes thousands of objects.
+        item: the original input of the model.
+        image: a masked copy of its image.
+        targets: the predictions to detect again.
+        faint: whether to use a score threshold of a tenth of the lowest target's score. Lower scores do not matter, and
+            without a threshold a detector returns thousands of objects.
     """
-    threshold = _FAINT * float(targets.scores.min()) if faint else 0.0
-    wanted: Any = msgspec.structs.replace(
+    threshold = _LOW_THRESHOLD * float(targets.scores.min()) if faint else 0.0
+    parameters: Any = msgspec.structs.replace(
         item.parameters,
         action=None,
         score_threshold=min(max(threshold, 0.0), 1.0),
         top_k=None,
         labels=tuple(dict.fromkeys(targets.labels)),
     )
-    return msgspec.structs.replace(item, image=image, parameters=wanted)  # pyright: ignore
+    return msgspec.structs.replace(item, image=image, parameters=parameters)  # pyright: ignore
 
 
 def best_match(targets: Found, seen: Found, overlap: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(K,) how well each target was found again: the best product of overlap and score among objects of its class.
+    """Return (K,) the similarity of each target: the maximum of overlap times score among objects of its class.
 
-    D-RISE (Petsiuk et al. 2021, equation 3) also multiplies by the cosine of the class probabilities. A detector here
-    gives one class and one score for each object, so that being of the same class takes that place.
+    D-RISE (Petsiuk et al. 2021, equation 3) also multiplies by the cosine of the class probabilities. Detectors here
+    return one class and one score for each object, so that equality of the class replaces it.
 
     Args:
         targets: K objects.
-        seen: M objects.
+        seen: M objects in the masked image.
         overlap: (K, M) intersection over union of each pair.
     """
     same = np.array(targets.labels)[:, np.newaxis] == np.array(seen.labels, dtype=object)[np.newaxis]

@@ -1,4 +1,4 @@
-"""Showing a model one picture through many masks."""
+"""Run a model on many masked copies of one image, and compute saliency maps."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar, cast
@@ -20,10 +20,10 @@ from tasks.vision.selection import SCORE_DECIMALS
 __all__ = ("LONGEST_SIDE", "Subject", "hide", "sample_count", "sampled")
 
 LONGEST_SIDE = 1280
-"""Larger pictures are made smaller first, once: the model would do it to every masked copy."""
+"""Larger images are downscaled once, because the model would do so for every masked copy."""
 
 _CHUNK_PIXELS = 4_000_000
-_LARGEST_CHUNK = 16
+_MAX_CHUNK = 16
 
 Pixels = NDArray[np.uint8]
 InputT = TypeVar("InputT")
@@ -31,13 +31,13 @@ PredictionT = TypeVar("PredictionT", bound=Prediction)
 
 
 class Subject(msgspec.Struct, Generic[InputT, PredictionT], frozen=True, kw_only=True, eq=False):
-    """What is to be explained.
+    """One image and its predictions to explain.
 
     Attributes:
-        task: of the model.
-        model: answers a batch.
-        item: what the model was given, with an image.
-        targets: the findings to explain.
+        task: the task of the model.
+        model: run a batch.
+        item: the input of the model, with an image.
+        targets: the predictions to explain.
     """
 
     task: Task[InputT, PredictionT]
@@ -47,60 +47,60 @@ class Subject(msgspec.Struct, Generic[InputT, PredictionT], frozen=True, kw_only
 
     @property
     def image(self) -> Image:
-        """The original."""
+        """Return the original image."""
         return cast("ImageItem", self.item).image
 
     @property
     def count(self) -> int:
-        """How many findings there are."""
+        """Return the number of predictions to explain."""
         return len(cast("Any", self.targets).labels)
 
     def scores(self, copies: Sequence[Pixels], scale: float = 1.0) -> NDArray[np.float32]:
-        """(n, findings) 0..1: how well each finding is found again in each of n altered copies of the image.
+        """Return (n, targets) 0..1: the similarity of each target to the predictions for each of n masked copies.
 
         Args:
-            copies: pixels of the image, `scale` times as large.
-            scale: 0..1.
+            copies: pixels of the masked images.
+            scale: size of the copies relative to the original, 0..1.
 
         Raises:
-            InferenceError: MODEL_FAILED when the model cannot answer.
+            InferenceError: MODEL_FAILED if the model fails.
         """
         task = cast("ExplainableTask[InputT, PredictionT]", self.task)
         probes = [task.probe(self.item, Image(pixels), self.targets) for pixels in copies]
         answers = zip(probes, self.model(probes), strict=True)
-        seen = [self.task.refine(probe, answer) for probe, answer in answers]
-        return np.stack([task.similarity(self.targets, each, scale) for each in seen])
+        predictions = [self.task.refine(probe, answer) for probe, answer in answers]
+        return np.stack([task.similarity(self.targets, prediction, scale) for prediction in predictions])
 
 
 def sample_count(image: Image, parameters: ExplanationParameters, default: int) -> int:
-    """How many masked copies of one image `parameters` ask for; `default` where they leave it open."""
+    """Return the number of masked copies of one image that `parameters` require; `default` if they set none."""
     return _masks(image, parameters).count or parameters.samples or default
 
 
 def sampled(
     subject: Subject[InputT, PredictionT], parameters: ExplanationParameters, samples: int, go_on: Callable[[], bool]
 ) -> list[Explanation]:
-    """Explain the findings in one image.
+    """Explain the predictions for one image.
 
-    Memory is bounded by a chunk of a few masked copies, whatever the number of samples.
+    Memory holds one chunk of a few masked copies, regardless of the number of samples.
 
     Args:
-        subject: the model, the image and the findings.
-        parameters: how.
-        samples: masked copies to show the model.
-        go_on: asked after each chunk whether to take another one.
+        subject: the model, the image and the predictions.
+        parameters: the parameters of the explanation.
+        samples: number of masked copies.
+        go_on: called after each chunk; return False to stop.
 
     Returns:
-        One explanation for each finding.
+        One explanation for each prediction.
 
     Raises:
-        InferenceError: MODEL_FAILED when the model cannot answer a masked copy.
+        InferenceError: MODEL_FAILED if the model fails on a masked copy.
     """
     image = subject.image
     masks = _masks(image, parameters)
     sums = WeightedMasks(subject.count, *masks.shape)
     smaller, scale = _reduced(image.pixels)
-    chunk = max(1, min(_LARGEST_CHUNK, _CHUNK_PIXELS // (smaller.shape[0] * smaller.shape[1])))
+    chunk = max(1, min(_MAX_CHUNK, _CHUNK_PIXELS // (smaller.shape[0] * smaller.shape[1])))
     backdrop = _backdrop(smaller)
     while subject.count and sums.samples < samples:
         taken = masks.take(min(chunk, samples - sums.samples))
@@ -113,14 +113,14 @@ def sampled(
 
 
 def hide(pixels: Pixels, mask: NDArray[np.float32], backdrop: Pixels) -> Pixels:
-    """A copy of a picture in which `backdrop` takes over where the mask does not keep the picture.
+    """Return a copy of an image in which `backdrop` replaces the pixels that the mask hides.
 
     Args:
         pixels: (height, width, 3).
-        mask: (rows, columns), 0..1, over the whole of it.
+        mask: (rows, columns), 0..1, over the whole image.
         backdrop: (height, width, 3).
     """
-    # In bytes, which is six times as fast as in floating point: a level more or less is no different picture.
+    # uint8 is six times as fast as floating point, and rounding errors of one level do not matter.
     levels = cv2.resize(np.rint(mask * 255).astype(np.uint8), pixels.shape[1::-1], interpolation=cv2.INTER_LINEAR)
     kept = cv2.merge((levels, levels, levels))
     shown = cv2.add(cv2.multiply(pixels, kept, scale=1 / 255), cv2.multiply(backdrop, 255 - kept, scale=1 / 255))
@@ -128,13 +128,13 @@ def hide(pixels: Pixels, mask: NDArray[np.float32], backdrop: Pixels) -> Pixels:
 
 
 def _backdrop(pixels: Pixels) -> Pixels:
-    """A picture of the same size that is all of the mean colour.
+    """Return an image of the same size filled with the mean colour.
 
-    RISE takes black. A hidden part should say nothing, and black in a bright picture is a thing of its own.
+    RISE uses black. In a bright image a black region is itself a feature, whereas the mean colour is neutral.
     """
-    empty = np.empty_like(pixels)
-    empty[:] = np.rint(pixels.mean(axis=(0, 1)))
-    return empty
+    uniform = np.empty_like(pixels)
+    uniform[:] = np.rint(pixels.mean(axis=(0, 1)))
+    return uniform
 
 
 def _reduced(pixels: Pixels) -> tuple[Pixels, float]:
@@ -156,18 +156,20 @@ def _explanations(
     parameters: ExplanationParameters,
     samples: int,
 ) -> list[Explanation]:
-    found = cast("Any", targets)
+    predictions = cast("Any", targets)
     return [
         Explanation(
             label=label,
             score=round(float(score), SCORE_DECIMALS),
             record=record,
-            coarse=unit_range(each),
+            coarse=unit_range(coarse),
             width=image.width,
             height=image.height,
             method=parameters.method,
             samples=samples,
             seed=parameters.seed,
         )
-        for label, score, record, each in zip(found.labels, found.scores, targets.records(), saliency, strict=True)
+        for label, score, record, coarse in zip(
+            predictions.labels, predictions.scores, targets.records(), saliency, strict=True
+        )
     ]

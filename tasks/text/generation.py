@@ -1,4 +1,4 @@
-"""How a model generates text, whatever it was asked."""
+"""Sampling parameters of text generation."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -13,14 +13,14 @@ __all__ = ("SamplingParameters", "check_new_tokens", "within_limits")
 
 
 class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """How freely, and how much.
+    """Sampling parameters.
 
     Attributes:
-        max_new_tokens: an answer ends after so many tokens at the latest.
-        temperature: 0 takes the likeliest token each time; above it, tokens are sampled, the more freely the higher.
-        top_p: when sampling, only from the likeliest tokens that together reach this probability.
-        top_k: when sampling, only from so many of the likeliest tokens.
-        seed: makes sampling repeatable.
+        max_new_tokens: maximum number of generated tokens in an answer.
+        temperature: 0 selects the most likely token; higher values sample more randomly.
+        top_p: sample only from the most likely tokens that together reach this probability.
+        top_k: sample only from this number of the most likely tokens.
+        seed: seed for reproducible sampling.
     """
 
     max_new_tokens: Positive = 64
@@ -31,14 +31,14 @@ class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def within_limits(defaults: Mapping[str, object], limits: Limits) -> Mapping[str, object]:
-    """A model's own parameters, its number of tokens no greater than a request may ask for: nobody did."""
-    usual = defaults.get("max_new_tokens")
-    most = usual if isinstance(usual, int) else SamplingParameters().max_new_tokens
-    return {**defaults, "max_new_tokens": limits.max_new_tokens} if most > limits.max_new_tokens else defaults
+    """Return a model's default parameters, with `max_new_tokens` reduced to the limit of a request."""
+    default = defaults.get("max_new_tokens")
+    tokens = default if isinstance(default, int) else SamplingParameters().max_new_tokens
+    return {**defaults, "max_new_tokens": limits.max_new_tokens} if tokens > limits.max_new_tokens else defaults
 
 
 def check_new_tokens(parameters: SamplingParameters, limits: Limits, path: str) -> None:
-    """Refuse to generate more than a request may ask for.
+    """Reject more tokens than a request may generate.
 
     Raises:
         InferenceError: TOO_LARGE, naming `path`.

@@ -1,8 +1,8 @@
-"""Reading the texts of a request, the same for every task of text.
+"""Read the texts of a request, for all text tasks.
 
-Two shapes are read. In one, every BYTES input holds texts, and carries its own parameters. In the other, which
-mlserver-huggingface made the convention for models of Hugging Face, the inputs of a request are together the arguments
-of one call: one BYTES input with the text (``args``), and one input for each parameter, named as it is.
+There are two forms. In the first, every BYTES input holds texts and has its own parameters. The second is the
+convention of mlserver-huggingface: the inputs of a request are the arguments of one call, with one BYTES input for the
+text (``args``) and one input for each parameter, with its name.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,14 +23,14 @@ from tasks.vision.request import check_count
 __all__ = ("TEXT_INPUT", "TextItem", "text_groups")
 
 TEXT_INPUT = TensorSpec(name="args", datatype=Datatype.BYTES, shape=(-1,))
-"""How tasks of text declare their input: any number of texts, under the name that Hugging Face's convention uses."""
+"""The declared input of text tasks: any number of texts, with the name of mlserver-huggingface."""
 
 ParametersT = TypeVar("ParametersT", bound=msgspec.Struct)
 ItemT = TypeVar("ItemT")
 
 
 class TextItem(msgspec.Struct, frozen=True, eq=False):
-    """A text, and where it stands in the request, for a model that cannot use it."""
+    """A text, and its path in the request for error messages."""
 
     text: str
     path: str
@@ -44,19 +44,19 @@ def text_groups(
     item: Callable[[TextItem, ParametersT], ItemT],
     check: Callable[[ParametersT, str], None],
 ) -> list[InputGroup[ItemT]]:
-    """One group for each input of texts, one item for each text in it.
+    """Return one group for each text input, with one item for each of its texts.
 
-    An input that is called as one of the parameters is an argument: its value is a default of every text's parameters,
-    over the request's own, and it has no output. An input of numbers with ``content_type: raw`` is an argument too,
-    and passed over if nothing here is called so, as other parameters are.
+    An input with the name of a parameter is an argument: it overrides the request's value of this parameter for all
+    texts, and has no output. An input of numbers with ``content_type: raw`` is an argument too; it is ignored if no
+    parameter has its name.
 
     Args:
-        request: what came.
-        defaults: the model's own parameters.
-        limits: what a request may cost.
+        request: the request.
+        defaults: the parameters of the model's settings.
+        limits: limits on one request.
         parameters_type: the parameters of the task.
-        item: makes an item of a text and its parameters.
-        check: told the parameters of an input and where they stand; raises for those that cannot be used.
+        item: create an item from a text and its parameters.
+        check: called with the parameters of an input and their path; raises for invalid ones.
 
     Raises:
         InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field.
@@ -72,7 +72,7 @@ def text_groups(
             arguments[tensor.name] = _argument(tensor, parameters_type, limits, f"{path}.data")
         elif isinstance(tensor, BytesTensor):
             texts.append((index, tensor))
-        elif tensor.parameters.get("content_type") != "raw":
+        elif request.parameter(index, "content_type") != "raw":
             raise invalid(f"Expected BYTES with texts, got {tensor.datatype}", f"{path}.datatype")
     if not texts:
         raise invalid("Expected a text among the inputs, got arguments only", "inputs")
@@ -84,7 +84,7 @@ def text_groups(
         )
         check(parameters, f"{path}.parameters")
         items = [item(text, parameters) for text in _texts(tensor, limits, f"{path}.data")]
-        groups.append(InputGroup(name=tensor.name, index=index, parameters=tensor.parameters, items=items))
+        groups.append(InputGroup(name=tensor.name, index=index, parameters=request.parameters_of(index), items=items))
     return groups
 
 
@@ -117,7 +117,7 @@ def _argument(tensor: InputTensor, parameters_type: type[msgspec.Struct], limits
         raise invalid(f"Expected a value for {tensor.name!r}, got none", path)
     value: object = values[0] if len(values) == 1 else values
     if bool in _kinds(parameters_type)[tensor.name] and value in (0, 1):
-        # Arguments come in tensors of numbers, INT8 on the Chariot page.
+        # Boolean arguments come as numbers: as INT8 on the Chariot page.
         value = bool(value)
     try:
         read_parameters(parameters_type, {tensor.name: value})
@@ -128,5 +128,5 @@ def _argument(tensor: InputTensor, parameters_type: type[msgspec.Struct], limits
 
 @cache
 def _kinds(parameters_type: type[msgspec.Struct]) -> Mapping[str, tuple[Any, ...]]:
-    """The types that each parameter may have, by its name."""
+    """Return the types of each parameter by name."""
     return {field.name: (field.type, *get_args(field.type)) for field in msgspec.structs.fields(parameters_type)}

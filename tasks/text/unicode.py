@@ -1,4 +1,4 @@
-"""Texts that no tokenizer takes."""
+"""Reject texts that tokenizers cannot process."""
 
 from tasks.exchange.error import invalid
 from tasks.exchange.limits import Limits, beyond
@@ -7,7 +7,7 @@ __all__ = ("check_text", "check_unicode")
 
 
 def check_unicode(text: str, path: str) -> None:
-    """Refuse half a character, which JSON can spell and UTF-8 cannot.
+    """Reject lone surrogates, which JSON can represent but UTF-8 cannot.
 
     Raises:
         InferenceError: INVALID_REQUEST, naming `path`.
@@ -20,7 +20,7 @@ def check_unicode(text: str, path: str) -> None:
 
 
 def check_text(text: str, limits: Limits, path: str) -> None:
-    """Refuse a prompt or text that is no Unicode, or longer than a request may have.
+    """Reject a text that is not valid Unicode or is too long.
 
     Raises:
         InferenceError: INVALID_REQUEST or TOO_LARGE, naming `path`.

@@ -1,6 +1,6 @@
-"""How large the frames in an AVIF file are: its header may say anything, decoders scale what they find to that.
+"""Read the size of the frames in an AVIF file. The size in its header may differ: decoders scale frames to it.
 
-The file is made of boxes (ISO/IEC 14496-12 and 23008-12), the frames of open bitstream units (AV1, 5.3 to 5.5).
+The file consists of boxes (ISO/IEC 14496-12 and 23008-12), the frames of open bitstream units (AV1, 5.3 to 5.5).
 """
 
 import struct
@@ -11,20 +11,20 @@ from tasks.vision.file_boxes import Span, boxes, boxes_under
 
 __all__ = ("av1_pixels",)
 
-_MOST_PARTS = 4096
+_MAX_PARTS = 4096
 _SEQUENCE_HEADER = 1
 _HIGHEST_UNTIERED_LEVEL = 7
-_LONGEST_UVLC = 32
+_MAX_UVLC = 32
 _SAMPLE_TABLE = (b"moov", b"trak", b"mdia", b"minf", b"stbl")
-_LOCATED_SINCE = 2
-"""The version of an `infe` box from which on it tells a type."""
+_FIRST_TYPED_VERSION = 2
+"""The first version of an `infe` box that has an item type."""
 
 
 def av1_pixels(data: bytes) -> int:
-    """Pixels of all frames that show the first picture of an AVIF file: its tiles, its alpha, its thumbnails.
+    """Return the pixels of all frames of the first image of an AVIF file, including tiles, alpha and thumbnails.
 
     Raises:
-        InferenceError: INVALID_REQUEST for a file of more parts than a decoder should follow.
+        InferenceError: INVALID_REQUEST for a file with too many parts.
     """
     found = 0
     try:
@@ -34,25 +34,25 @@ def av1_pixels(data: bytes) -> int:
             begin = next(_first_offsets(data, table), None)
             found += _largest(data[begin : begin + _first_size(data, table)]) if begin is not None else 0
     except (struct.error, IndexError):
-        # What is cut short is left to the decoder.
+        # The decoder rejects truncated files.
         return found
     return found
 
 
 def _items(data: bytes, meta: Span) -> Iterator[bytes]:
-    """The bytes of each item of frames."""
+    """Yield the bytes of each item that holds frames."""
     frames = {number for inner in boxes_under(data, (b"iinf",), meta) for number in _frame_items(data, inner)}
     inside = next(boxes_under(data, (b"idat",), meta), (0, 0))
-    room = 4 * len(data)
+    remaining = 4 * len(data)
     for begin, end in boxes_under(data, (b"iloc",), meta):
-        for number, own, spans in _locations(data[begin:end]):
+        for number, in_meta, spans in _locations(data[begin:end]):
             if number not in frames:
                 continue
-            offset, limit = inside if own else (0, len(data))
+            offset, limit = inside if in_meta else (0, len(data))
             parts = [data[offset + at : min(offset + at + length, limit) if length else limit] for at, length in spans]
-            room -= sum(map(len, parts))
-            if room < 0:
-                raise invalid("The image is an AVIF whose parts point to the same bytes again and again")
+            remaining -= sum(map(len, parts))
+            if remaining < 0:
+                raise invalid("The image is an AVIF whose parts refer to the same bytes too often")
             yield b"".join(parts)
 
 
@@ -60,16 +60,18 @@ def _frame_items(data: bytes, iinf: Span) -> Iterator[int]:
     begin, end = iinf
     version = data[begin]
     for kind, (at, _) in boxes(data, begin + (8 if version else 6), end):
-        if kind == b"infe" and data[at] >= _LOCATED_SINCE:
-            number, _, what = struct.unpack_from(">HH4s" if data[at] == _LOCATED_SINCE else ">IH4s", data, at + 4)
-            if what == b"av01":
+        if kind == b"infe" and data[at] >= _FIRST_TYPED_VERSION:
+            number, _, item_type = struct.unpack_from(
+                ">HH4s" if data[at] == _FIRST_TYPED_VERSION else ">IH4s", data, at + 4
+            )
+            if item_type == b"av01":
                 yield number
 
 
 def _locations(iloc: bytes) -> Iterator[tuple[int, bool, list[Span]]]:
-    """Number of an item, whether it lies within the `meta` box, and offset and length of its pieces."""
+    """Yield the number of each item, whether it is in the `meta` box, and the offsets and lengths of its parts."""
     version, sizes, more = iloc[0], iloc[4], iloc[5]
-    at, left = 6, _MOST_PARTS
+    at, left = 6, _MAX_PARTS
 
     def read(size: int) -> int:
         nonlocal at
@@ -81,18 +83,18 @@ def _locations(iloc: bytes) -> Iterator[tuple[int, bool, list[Span]]]:
     wide = 4 if version == 2 else 2
     for _ in range(read(wide)):
         number = read(wide)
-        own = bool(version and read(2) & 15)
+        in_meta = bool(version and read(2) & 15)
         read(2)
         base = read(more >> 4)
         spans: list[Span] = []
         for _ in range(read(2)):
             left -= 1
             if left < 0:
-                raise invalid(f"The image is an AVIF of more than {_MOST_PARTS} parts")
+                raise invalid(f"The image is an AVIF of more than {_MAX_PARTS} parts")
             read(more & 15 if version else 0)
             offset = base + read(sizes >> 4)
             spans.append((offset, read(sizes & 15)))
-        yield number, own, spans
+        yield number, in_meta, spans
 
 
 def _first_offsets(data: bytes, table: Span) -> Iterator[int]:
@@ -109,18 +111,18 @@ def _first_size(data: bytes, table: Span) -> int:
 
 
 def _largest(sample: bytes) -> int:
-    """Pixels of the largest frame that is announced in a sample."""
+    """Return the pixels of the largest frame in the sequence headers of a sample."""
     at = largest = 0
-    for _ in range(_MOST_PARTS):
+    for _ in range(_MAX_PARTS):
         if at >= len(sample) or sample[at] & 0x80:
             return largest
         kind, extended, sized = sample[at] >> 3 & 15, sample[at] >> 2 & 1, sample[at] >> 1 & 1
         at += 1 + extended
         length, at = _leb128(sample, at) if sized else (len(sample) - at, at)
         if kind == _SEQUENCE_HEADER:
-            largest = max(largest, _announced(_Bits(sample[at : at + length])))
+            largest = max(largest, _max_frame_pixels(_Bits(sample[at : at + length])))
         at += length
-    raise invalid(f"The image is an AVIF of more than {_MOST_PARTS} parts")
+    raise invalid(f"The image is an AVIF of more than {_MAX_PARTS} parts")
 
 
 def _leb128(sample: bytes, at: int) -> tuple[int, int]:
@@ -145,23 +147,23 @@ class _Bits:
         return self._value >> self._left & (1 << count) - 1
 
 
-def _announced(read: _Bits) -> int:
-    """Pixels of the largest frame by a sequence header (5.5.1)."""
+def _max_frame_pixels(read: _Bits) -> int:
+    """Return the pixels of the largest frame of a sequence header (5.5.1)."""
     read(4)
     if read(1):
         read(5)
     else:
-        _pass_over_timing(read)
+        _skip_timing(read)
     across, down = read(4) + 1, read(4) + 1
     return (read(across) + 1) * (read(down) + 1)
 
 
-def _pass_over_timing(read: _Bits) -> None:
+def _skip_timing(read: _Bits) -> None:
     delay = 0
     if read(1):
         read(64)
         if read(1):
-            _pass_over_uvlc(read)
+            _skip_uvlc(read)
         if read(1):
             delay = read(5) + 1
             read(42)
@@ -176,9 +178,9 @@ def _pass_over_timing(read: _Bits) -> None:
             read(4)
 
 
-def _pass_over_uvlc(read: _Bits) -> None:
+def _skip_uvlc(read: _Bits) -> None:
     zeros = 0
     while not read(1):
         zeros += 1
-    if zeros < _LONGEST_UVLC:
+    if zeros < _MAX_UVLC:
         read(zeros)

@@ -1,4 +1,4 @@
-"""Axis-aligned and rotated boxes: clipping, overlaps and non-maximum suppression."""
+"""Axis-aligned and oriented boxes: clipping, overlaps and non-maximum suppression."""
 
 import math
 from collections.abc import Sequence
@@ -12,18 +12,18 @@ __all__ = ("clip_boxes", "ious", "rotated_ious", "suppress_boxes", "suppress_rot
 
 
 def xywh_to_xyxy(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(N, 4) centre x, centre y, width, height to (N, 4) left, top, right, bottom, in the same unit."""
+    """Convert (N, 4) centre x, centre y, width, height to (N, 4) left, top, right, bottom in the same unit."""
     half = boxes[:, 2:4] / np.float32(2)
     return np.concatenate([boxes[:, :2] - half, boxes[:, :2] + half], axis=1, dtype=np.float32)
 
 
 def clip_boxes(boxes: NDArray[np.float32], width: int, height: int) -> NDArray[np.float32]:
-    """(N, 4) xyxy in pixels, held within a `width` x `height` image."""
+    """Clip (N, 4) xyxy boxes in pixels to a `width` x `height` image."""
     return np.clip(boxes, 0, np.array([width, height, width, height], np.float32))
 
 
 def ious(boxes: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(K, M) intersection over union of (K, 4) and (M, 4) xyxy boxes, in the same unit."""
+    """Return (K, M) intersection over union of (K, 4) and (M, 4) xyxy boxes in the same unit."""
     shared = np.minimum(boxes[:, np.newaxis, 2:], others[:, 2:]) - np.maximum(boxes[:, np.newaxis, :2], others[:, :2])
     intersection = np.prod(np.maximum(shared, 0), axis=2)
     union = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)[:, np.newaxis] + np.prod(others[:, 2:] - others[:, :2], axis=1)
@@ -32,7 +32,7 @@ def ious(boxes: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.
 
 
 def rotated_ious(boxes: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(K, M) intersection over union of (K, 5) and (M, 5) cx, cy, w, h, r (radians) boxes, in the same unit."""
+    """Return (K, M) intersection over union of (K, 5) and (M, 5) cx, cy, w, h, r (radians) boxes in the same unit."""
     both = np.concatenate([boxes, others])
     corners = [_corners(*box) for box in both.tolist()]
     reach = np.hypot(both[:, 2], both[:, 3]) / 2
@@ -47,14 +47,15 @@ def rotated_ious(boxes: NDArray[np.float32], others: NDArray[np.float32]) -> NDA
 def suppress_boxes(
     boxes: NDArray[np.float32], scores: NDArray[np.float32], class_ids: NDArray[np.intp], iou_threshold: float
 ) -> NDArray[np.intp]:
-    """Class-aware non-maximum suppression of (N, 4) xyxy boxes: the indices kept, best score first.
+    """Apply non-maximum suppression per class to (N, 4) xyxy boxes; return the kept indices by descending score.
 
-    A box is dropped when its IoU with a better one of its class is over `iou_threshold`, or when its score is 0.
+    A box is dropped if its IoU with a box of its class with a higher score exceeds `iou_threshold`, or if its score is
+    0.
     """
     if len(boxes) < 2:
         return np.arange(len(boxes))
-    # Classes are moved apart so that none overlaps another. OpenCV's own batched form does this too, but wrongly where
-    # coordinates are negative, as those of boxes that reach over the border are.
+    # Move classes apart so that their boxes do not overlap. OpenCV's batched version is wrong for negative coordinates,
+    # which boxes over the border have.
     apart = class_ids[:, np.newaxis] * (float(boxes.max() - boxes.min()) + 1.0)
     rectangles = np.concatenate([boxes[:, :2] + apart, boxes[:, 2:] - boxes[:, :2]], axis=1, dtype=np.float64)
     kept = cv2.dnn.NMSBoxes(rectangles, scores, 0.0, iou_threshold)  # pyright: ignore
@@ -64,7 +65,7 @@ def suppress_boxes(
 def suppress_rotated_boxes(
     boxes: NDArray[np.float32], scores: NDArray[np.float32], class_ids: NDArray[np.intp], iou_threshold: float
 ) -> NDArray[np.intp]:
-    """Class-aware non-maximum suppression of (N, 5) cx, cy, w, h, r (radians) boxes: the indices kept, best first."""
+    """Apply `suppress_boxes` to (N, 5) cx, cy, w, h, r (radians) boxes."""
     order = np.argsort(-scores, kind="stable")
     corners = [_corners(*box) for box in boxes.tolist()]
     reach = np.hypot(boxes[:, 2], boxes[:, 3]) / 2
@@ -72,10 +73,10 @@ def suppress_rotated_boxes(
     for index in order[scores[order] > 0].tolist():
         rivals = np.array(kept, np.intp)
         rivals = rivals[class_ids[rivals] == class_ids[index]]
-        # Boxes whose circumscribed circles do not meet need no closer look, and nearly all pairs are such.
+        # Skip boxes whose circumscribed circles do not meet, which are nearly all pairs.
         apart = np.hypot(*(boxes[rivals, :2] - boxes[index, :2]).T)
         near: list[int] = rivals[apart < reach[rivals] + reach[index]].tolist()
-        if all(_rotated_iou(boxes, corners, index, each) <= iou_threshold for each in near):
+        if all(_rotated_iou(boxes, corners, index, rival) <= iou_threshold for rival in near):
             kept.append(index)
     return np.array(kept, np.intp)
 
@@ -85,7 +86,7 @@ def _corners(cx: float, cy: float, w: float, h: float, r: float) -> NDArray[Any]
 
 
 def _rotated_iou(boxes: NDArray[np.float32], corners: Sequence[NDArray[Any]], first: int, second: int) -> float:
-    # Not cv2.dnn.NMSBoxesRotated: it takes a box inside another for an overlap of 1.
+    # cv2.dnn.NMSBoxesRotated cannot be used: it computes an overlap of 1 for a box inside another.
     shared = cv2.intersectConvexConvex(corners[first], corners[second])[0]
     union = float(boxes[[first, second], 2] @ boxes[[first, second], 3]) - shared
     return shared / union if union > 0 else 1.0

@@ -1,4 +1,4 @@
-"""Masks to contours and back, and how far objects within contours overlap."""
+"""Convert masks to contours and back, and compute the overlap of contours."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,21 +12,21 @@ __all__ = ("Contour", "contour_ious", "contours_of_mask", "mask_of_contours", "s
 _OVERLAP_CELLS = 256
 
 Contour = NDArray[np.float32]
-"""(P, 2) x, y of pixel centres, in pixels, y down; closed, its first point not repeated."""
+"""(P, 2) x, y of pixel centres in pixels, y down; closed, without a repeated first point."""
 
 
 def contours_of_mask(mask: NDArray[np.uint8]) -> list[Contour]:
-    """Every boundary of a (height, width) mask, outer ones and holes alike, as `cv2.findContours` gives them.
+    """Return all outer boundaries and holes of a (height, width) mask, as `cv2.findContours` does.
 
-    An outer boundary is followed by its holes, so that filling all the contours of an object by the even-odd rule
-    (`mask_of_contours`) gives the mask back. A single pixel is a contour of one point; an empty mask has no contours.
+    Each outer boundary is followed by its holes, so that filling the contours of an object with the even-odd rule
+    (`mask_of_contours`) restores the mask. A single pixel is a contour of one point; an empty mask has no contours.
     """
     found, hierarchy = cv2.findContours(mask, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_SIMPLE)
     if not found:
         return []
     ordered: list[Contour] = []
-    # Each row of the hierarchy: next, previous, first child, parent. With RETR_CCOMP every hole is a child of an outer
-    # boundary, and there is no deeper level.
+    # Each row of the hierarchy has next, previous, first child and parent. With RETR_CCOMP every hole is a child of an
+    # outer boundary, without deeper levels.
     links: list[list[int]] = hierarchy[0].tolist()
     for index, (_, _, hole, parent) in enumerate(links):
         if parent >= 0:
@@ -46,9 +46,9 @@ def simplify(contours: Sequence[Contour], epsilon: float) -> list[Contour]:
 
 
 def mask_of_contours(contours: Sequence[Contour], width: int, height: int) -> NDArray[np.uint8]:
-    """A (height, width) mask of 0 and 1: the pixels inside an odd number of the contours, boundaries included.
+    """Return a (height, width) mask of 0 and 1: the pixels inside an odd number of contours, including boundaries.
 
-    The boundary of a hole belongs to the object around it, because OpenCV walks holes along the pixels of that object.
+    The boundary of a hole belongs to the object, because OpenCV traces holes along the object's pixels.
     """
     mask = np.zeros((height, width), np.uint8)
     rounded = [np.rint(contour).astype(np.int32).reshape(-1, 1, 2) for contour in contours]
@@ -59,21 +59,24 @@ def mask_of_contours(contours: Sequence[Contour], width: int, height: int) -> ND
 
 
 def contour_ious(objects: Sequence[Sequence[Contour]], others: Sequence[Sequence[Contour]]) -> NDArray[np.float32]:
-    """(K, M) intersection over union of the masks of K and M objects, each drawn on a grid of 256 cells at most.
+    """Return (K, M) intersection over union of K and M objects, drawn on a common grid of at most 256 x 256 cells.
 
     Args:
-        objects: the contours of each, with at least one.
-        others: the same, in the same frame.
+        objects: the contours of each object, at least one.
+        others: the contours of the other objects, in the same frame.
     """
     if not objects or not others:
         return np.zeros((len(objects), len(others)), np.float32)
-    points = np.concatenate([contour for each in (*objects, *others) for contour in each])
+    points = np.concatenate([contour for contours in (*objects, *others) for contour in contours])
     low, extent = points.min(axis=0), np.ptp(points, axis=0)
     scale = np.float32(min(1.0, (_OVERLAP_CELLS - 1) / max(float(extent.max()), 1.0)))
     width, height = (np.rint(extent * scale).astype(int) + 1).tolist()
     masks = [
         np.concatenate(
-            [mask_of_contours([(c - low) * scale for c in each], width, height).reshape(1, -1) for each in group]
+            [
+                mask_of_contours([(c - low) * scale for c in contours], width, height).reshape(1, -1)
+                for contours in group
+            ]
         ).astype(np.float32)
         for group in (objects, others)
     ]

@@ -1,4 +1,4 @@
-"""The boxes of which some image files are made: JP2 (ITU-T T.800, I.4) and AVIF (ISO/IEC 14496-12)."""
+"""Read the boxes of image files: JP2 (ITU-T T.800, I.4) and AVIF (ISO/IEC 14496-12)."""
 
 import struct
 from collections.abc import Iterator, Sequence
@@ -8,19 +8,19 @@ from tasks.exchange.error import invalid
 __all__ = ("Span", "boxes", "boxes_under")
 
 Span = tuple[int, int]
-"""Where something begins and ends, in bytes."""
+"""Start and end in bytes."""
 
-_MOST_BOXES = 4096
+_MAX_BOXES = 4096
 
 
 def boxes(data: bytes, begin: int = 0, end: int | None = None) -> Iterator[tuple[bytes, Span]]:
-    """Kind and content of each box between two places, as far as they can be told.
+    """Yield the kind and content of each box between two offsets, up to the first invalid box.
 
     Raises:
-        InferenceError: INVALID_REQUEST for thousands of them.
+        InferenceError: INVALID_REQUEST for too many boxes.
     """
     at, end = begin, len(data) if end is None else min(end, len(data))
-    for _ in range(_MOST_BOXES):
+    for _ in range(_MAX_BOXES):
         if at + 8 > end:
             return
         size, kind = struct.unpack_from(">I4s", data, at)
@@ -33,11 +33,11 @@ def boxes(data: bytes, begin: int = 0, end: int | None = None) -> Iterator[tuple
             return
         yield kind, (inner, min(until, end))
         at = until
-    raise invalid(f"The image is made of more than {_MOST_BOXES} boxes")
+    raise invalid(f"The image has more than {_MAX_BOXES} boxes")
 
 
 def boxes_under(data: bytes, kinds: Sequence[bytes], span: Span | None = None) -> Iterator[Span]:
-    """Contents of the boxes that are found by following `kinds` from the outside inwards."""
+    """Yield the contents of nested boxes with the path `kinds`, from the outermost to the innermost."""
     if span is None:
         span = (0, len(data))
     for kind, inner in boxes(data, *span):

@@ -1,4 +1,4 @@
-"""The size of an encoded image, read from its header alone, so that a huge one is refused before it is decoded."""
+"""Read the size of an encoded image from its header, so that large images are rejected before decoding."""
 
 import io
 import re
@@ -11,14 +11,14 @@ from tasks.vision.tiff_tags import tags
 
 __all__ = ("PNG_SIGNATURE", "image_size", "upright_size")
 
-# Pillow's own guard would warn or raise at sizes of its choosing, while opening; ours is a setting and comes first.
+# Disable Pillow's own limit: the server's limit is a setting, and is checked first.
 PIL.Image.MAX_IMAGE_PIXELS = None
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _JPEG_START = b"\xff\xd8\xff"
 _STANDALONE_MARKERS = frozenset({0x01, *range(0xD0, 0xDA)})
 _FILL = re.compile(rb"\xff+")
-_MOST_SEGMENTS = 4096
+_MAX_SEGMENTS = 4096
 _EXIF_WITHIN = 64 * 1024
 _EXIF = b"Exif\0\0"
 _ORIENTATION = 0x0112
@@ -28,21 +28,21 @@ _PPM_START = re.compile(rb"P[0-9a-zA-Z]\s")
 _PPM_HEADER = 64 * 1024
 _PPM_SPACE = rb"(?:\s|(?<=\s)#[^\r\n]*[\r\n])++"
 _PPM_SIZE = re.compile(rb"P[1-6fF]" + _PPM_SPACE + rb"\d+" + _PPM_SPACE + rb"\d+\s")
-"""Pillow and OpenCV do not agree on a comment that begins within a number, nor on the size then."""
-_TURNED = frozenset({5, 6, 7, 8})
-"""EXIF orientations that exchange width and height."""
+"""Comments inside a number do not match: Pillow and OpenCV would read different sizes."""
+_TRANSPOSED = frozenset({5, 6, 7, 8})
+"""EXIF orientations that swap width and height."""
 # SOF0-SOF15 without DHT (C4), JPG (C8) and DAC (CC): ITU-T T.81 table B.1.
 _FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 def image_size(data: bytes) -> tuple[int, int]:
-    """Width and height in pixels; which of them is which may change when an orientation is applied.
+    """Return width and height in pixels, before the EXIF orientation is applied.
 
-    JPEG and PNG are read here, being nearly all of the traffic, and GIF, of which Pillow reads every comment; Pillow
-    reads the other formats, also without decoding.
+    JPEG, PNG and GIF are read here: JPEG and PNG are the most frequent formats, and Pillow reads all comments of a GIF.
+    Pillow reads the headers of other formats, without decoding.
 
     Raises:
-        InferenceError: INVALID_REQUEST when the bytes are not an image of a known format.
+        InferenceError: INVALID_REQUEST if the bytes are not an image of a known format.
     """
     if data.startswith(_JPEG_START):
         return _jpeg_size(data)
@@ -53,31 +53,31 @@ def image_size(data: bytes) -> tuple[int, int]:
         width, height = struct.unpack_from("<HH", data, 6)
         return width, height
     # Pillow reads the comments in the header of a portable pixmap byte by byte.
-    shown = data
+    header = data
     if _PPM_START.match(data):
-        shown = data[:_PPM_HEADER]
-        if not _PPM_SIZE.match(shown):
+        header = data[:_PPM_HEADER]
+        if not _PPM_SIZE.match(header):
             raise _unknown(data)
     try:
-        with PIL.Image.open(io.BytesIO(shown), formats=_FORMATS) as image:
+        with PIL.Image.open(io.BytesIO(header), formats=_FORMATS) as image:
             return image.size
-    except Exception:  # noqa: BLE001  Pillow's plugins raise whatever their parser met; each means the same to a sender
+    except Exception:  # noqa: BLE001  Pillow's plugins raise many types of exceptions for invalid images
         raise _unknown(data) from None
 
 
 def upright_size(data: bytes, width: int, height: int) -> tuple[int, int]:
-    """Width and height of a JPEG once its EXIF orientation is applied; the header says them before that."""
+    """Return width and height of a JPEG after its EXIF orientation is applied."""
     at = data.find(_EXIF, 0, _EXIF_WITHIN)
     if at < 4 or data[at - 4 : at - 2] != b"\xff\xe1":
         return width, height
     (length,) = struct.unpack_from(">H", data, at - 2)
     orientation = tags(data[at + len(_EXIF) : at - 2 + length]).get(_ORIENTATION)
-    return (height, width) if orientation in _TURNED else (width, height)
+    return (height, width) if orientation in _TRANSPOSED else (width, height)
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int]:
     position, end = 2, len(data)
-    for _ in range(_MOST_SEGMENTS):
+    for _ in range(_MAX_SEGMENTS):
         if position + 9 > end or data[position] != 0xFF:
             break
         # Any number of fill bytes may come before a marker (T.81 B.1.1.2).

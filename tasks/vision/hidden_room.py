@@ -1,4 +1,4 @@
-"""Room that a decoder takes for an image beyond the pixels of its size, told from its structure beforehand."""
+"""Estimate the memory that a decoder needs beyond the pixels of an image, from the structure of the file."""
 
 import struct
 
@@ -11,27 +11,27 @@ __all__ = ("hidden_room",)
 _TILE_WIDTH, _TILE_HEIGHT = 322, 323
 
 _CODESTREAM = b"\xff\x4f\xff\x51"
-"""How a JPEG 2000 codestream begins: SOC and SIZ (ITU-T T.800, A.4 and A.5)."""
+"""The start of a JPEG 2000 codestream: SOC and SIZ (ITU-T T.800, A.4 and A.5)."""
 
 _JP2_START = b"\0\0\0\x0cjP  \r\n\x87\n"
-_PIXELS_A_TILE = 4096
-"""A decoder keeps some twelve kilobytes for each tile of a JPEG 2000 image, however small."""
+_PIXELS_PER_TILE = 4096
+"""A decoder needs about twelve kilobytes for each tile of a JPEG 2000 image, even a small one."""
 
 
 def hidden_room(data: bytes) -> int:
-    """For how many pixels the decoder of an encoded image makes room; 0 where its size tells.
+    """Return the number of pixels that the decoder allocates for an image; 0 if it equals the size of the image.
 
     Raises:
-        InferenceError: INVALID_REQUEST for one of too many parts to follow.
+        InferenceError: INVALID_REQUEST for a file with too many parts.
     """
     if is_tiff(data):
         found = tags(data)
         return found.get(_TILE_WIDTH, 0) * found.get(_TILE_HEIGHT, 0)
     if data.startswith(_CODESTREAM):
-        return _PIXELS_A_TILE * _tiles(data, 0)
+        return _PIXELS_PER_TILE * _tiles(data, 0)
     if data.startswith(_JP2_START):
         begin = next((begin for kind, (begin, _) in boxes(data) if kind == b"jp2c"), len(data))
-        return _PIXELS_A_TILE * _tiles(data, begin)
+        return _PIXELS_PER_TILE * _tiles(data, begin)
     return av1_pixels(data) if data[4:8] == b"ftyp" else 0
 
 

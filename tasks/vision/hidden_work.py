@@ -1,4 +1,4 @@
-"""Work in an encoded image that its size does not tell of: a small file can keep a decoder busy for minutes."""
+"""Reject decompression bombs: small files that keep a decoder busy for minutes."""
 
 import re
 import struct
@@ -12,41 +12,41 @@ __all__ = ("check_chunks", "check_png", "check_scans", "unfolds_to", "without_te
 
 _JPEG_START = b"\xff\xd8\xff"
 _MARKER = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])", re.DOTALL)
-"""Any bytes may stand before a marker, fill bytes among them; a decoder passes over them (ITU-T T.81, B.1.1.2)."""
+"""A decoder skips any bytes before a marker, including fill bytes (ITU-T T.81, B.1.1.2)."""
 
 _LOWEST_SEGMENT = 0xC0
 _START, _END, _SCAN = 0xD8, 0xD9, 0xDA
 _SEQUENTIAL = frozenset({0xC0, 0xC1})
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-_MOST_SEGMENTS = 4096
+_MAX_SEGMENTS = 4096
 
-_MOST_RATIO = 1032
-"""Bytes that deflate can make of one (RFC 1951: a length of 258 in two bits)."""
+_MAX_RATIO = 1032
+"""The maximum compression ratio of deflate (RFC 1951: a length of 258 in two bits)."""
 
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
-"""By the colour type of a PNG (11.2.2 of its specification)."""
+"""Channels by the colour type of a PNG (11.2.2 of its specification)."""
 
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
-"""Adam7: where each pass begins, in x and y, and its steps."""
+"""Adam7: start x, start y, step x and step y of each pass."""
 
 _TEXTS = (b"zTXt", b"iTXt", b"iCCP")
-"""The chunks of a PNG that are compressed and no pixels: a decoder unfolds them, a thousand times, and nobody looks."""
+"""Compressed chunks of a PNG without pixels: a decoder decompresses them to a thousand times their size for nothing."""
 
-_MOST_CHUNKS = 65_536
+_MAX_CHUNKS = 65_536
 _BLOCK = 1 << 20
 _SLACK = 1 << 20
 
 
-def check_scans(data: bytes, most: int) -> None:
-    """Refuse a JPEG that tells its pixels in more than `most` scans: each of them may go over the whole picture.
+def check_scans(data: bytes, max_scans: int) -> None:
+    """Reject JPEGs with more than `max_scans` progressive scans, because each may process the whole image.
 
     Raises:
-        InferenceError: TOO_LARGE; INVALID_REQUEST for one of thousands of segments.
+        InferenceError: TOO_LARGE; INVALID_REQUEST for too many segments.
     """
     if not data.startswith(_JPEG_START):
         return
     position, scans, frame, components = 2, 0, 0, 0
-    for _ in range(_MOST_SEGMENTS):
+    for _ in range(_MAX_SEGMENTS):
         found = _MARKER.search(data, position)
         if found is None or (marker := found[1][0]) == _END or found.end() + 8 > len(data):
             return
@@ -56,27 +56,29 @@ def check_scans(data: bytes, most: int) -> None:
         if marker in _FRAMES:
             frame, components = marker, data[position + 7]
         elif marker == _SCAN:
-            # A decoder reads nothing behind a sequential scan of all components.
+            # A decoder stops after a sequential scan of all components.
             if frame in _SEQUENTIAL and data[position + 2] >= components:
                 return
             scans += 1
-            if scans > most:
-                raise beyond(most, "scans in a JPEG")
+            if scans > max_scans:
+                raise beyond(max_scans, "scans in a JPEG")
         position += max(2, struct.unpack_from(">H", data, position)[0])
-    raise invalid(f"The image is a JPEG of more than {_MOST_SEGMENTS:,} segments")
+    raise invalid(f"The image is a JPEG of more than {_MAX_SEGMENTS:,} segments")
 
 
 def without_texts(data: bytes) -> bytes:
-    """A PNG without its compressed texts and profile, which no pixel depends on; any other image as it is.
+    """Return a PNG without its compressed texts and colour profile, which decoding does not need.
+
+    Other images are returned unchanged.
 
     Raises:
-        InferenceError: INVALID_REQUEST for one that is made of too many pieces.
+        InferenceError: INVALID_REQUEST for a PNG with too many chunks.
     """
     if not data.startswith(PNG_SIGNATURE) or not any(kind in data for kind in _TEXTS):
         return data
     view, kept = memoryview(data), list[memoryview]()
     begin, position = 0, len(PNG_SIGNATURE)
-    for _ in range(_MOST_CHUNKS):
+    for _ in range(_MAX_CHUNKS):
         if position + 8 > len(data):
             return b"".join([*kept, view[begin:]])
         length, kind = struct.unpack_from(">I4s", data, position)
@@ -85,44 +87,44 @@ def without_texts(data: bytes) -> bytes:
             kept.append(view[begin:position])
             begin = after
         position = after
-    raise invalid(f"The image is a PNG of more than {_MOST_CHUNKS:,} chunks")
+    raise invalid(f"The image is a PNG of more than {_MAX_CHUNKS:,} chunks")
 
 
 def check_chunks(data: bytes) -> None:
-    """Refuse a PNG with a chunk that ends behind the file: a decoder makes room for what it says, up to four gigabytes.
+    """Reject a PNG with a chunk that ends after the file: decoders allocate its declared length, up to 4 GB.
 
     Raises:
-        InferenceError: INVALID_REQUEST, for one that is made of too many pieces too.
+        InferenceError: INVALID_REQUEST, also for too many chunks.
     """
     if not data.startswith(PNG_SIGNATURE):
         return
     position = len(PNG_SIGNATURE)
-    for _ in range(_MOST_CHUNKS):
+    for _ in range(_MAX_CHUNKS):
         if position + 8 > len(data):
             return
         length, kind = struct.unpack_from(">I4s", data, position)
         position += 12 + length
         if position - 4 > len(data):
-            raise invalid("The image cannot be decoded: it is a PNG with a chunk that ends behind the file")
+            raise invalid("The image cannot be decoded: it is a PNG with a chunk that ends after the file")
         if kind == b"IEND":
             return
-    raise invalid(f"The image is a PNG of more than {_MOST_CHUNKS:,} chunks")
+    raise invalid(f"The image is a PNG of more than {_MAX_CHUNKS:,} chunks")
 
 
 def unfolds_to(data: bytes) -> int:
-    """How many bytes the compressed pixels of a PNG can unfold to, whatever its size says; 0 for other images."""
-    return _MOST_RATIO * len(data) if data.startswith(PNG_SIGNATURE) else 0
+    """Return the maximum number of bytes after decompression of a PNG, from its file size; 0 for other images."""
+    return _MAX_RATIO * len(data) if data.startswith(PNG_SIGNATURE) else 0
 
 
 def check_png(data: bytes) -> None:
-    """Refuse a PNG whose compressed data go on long after its pixels.
+    """Reject a PNG whose compressed data are much larger than its pixels.
 
     Raises:
-        InferenceError: INVALID_REQUEST. What is wrong with it otherwise is left to the decoder.
+        InferenceError: INVALID_REQUEST. The decoder reports other defects.
     """
     if len(data) < 33:
         return
-    left = most = 2 * _raw_size(data) + _SLACK
+    remaining = max_bytes = 2 * _raw_size(data) + _SLACK
     stream = zlib.decompressobj()
     position = len(PNG_SIGNATURE)
     try:
@@ -131,17 +133,18 @@ def check_png(data: bytes) -> None:
             if kind == b"IDAT":
                 piece = data[position + 8 : position + 8 + length]
                 while piece and not stream.eof:
-                    left -= len(stream.decompress(piece, _BLOCK))
+                    remaining -= len(stream.decompress(piece, _BLOCK))
                     piece = stream.unconsumed_tail
-                    if left < 0:
-                        raise invalid(f"The image is a PNG of more data than pixels: it unfolds to over {most:,} bytes")
+                    if remaining < 0:
+                        message = f"The image is a PNG of more data than pixels: over {max_bytes:,} bytes decompressed"
+                        raise invalid(message)
             position += 12 + length
     except zlib.error:
         return
 
 
 def _raw_size(data: bytes) -> int:
-    """Bytes of the filtered rows of a PNG."""
+    """Return the bytes of the filtered rows of a PNG."""
     width, height, depth, colours, _, _, interlaced = struct.unpack_from(">IIBBBBB", data, 16)
     bits = depth * _CHANNELS.get(colours, 4)
     passes = _PASSES if interlaced else ((0, 0, 1, 1),)

@@ -1,4 +1,4 @@
-"""The one place where encoded or raw pixels become an image."""
+"""Decode images, and read raw pixels."""
 
 import contextlib
 import io
@@ -21,18 +21,18 @@ __all__ = ("Image", "check_size", "decode_image", "images_from_tensor", "raw_siz
 
 _JPEG_START = b"\xff\xd8"
 _SHRINKING = {2: cv2.IMREAD_REDUCED_GRAYSCALE_2, 4: cv2.IMREAD_REDUCED_GRAYSCALE_4, 8: cv2.IMREAD_REDUCED_GRAYSCALE_8}
-"""OpenCV's flags for a fraction of the sides; what they say of colours is replaced."""
+"""OpenCV's flags for decoding at a fraction of the sides; a colour flag is added."""
 
 _TIFF_STARTS = (b"II*\0", b"MM\0*")
 
 
 class Image(msgspec.Struct, frozen=True, eq=False):
-    """An upright picture. Every box and contour of its answer is in pixels of the whole picture.
+    """An upright image. Boxes and contours of its answer are in pixels of the full-size image.
 
     Attributes:
-        pixels: (height, width, 3) uint8, RGB, EXIF orientation applied; smaller where the picture was decoded at a
-            fraction of its size.
-        full: (height, width) of the picture where that is so.
+        pixels: (height, width, 3) uint8, RGB, EXIF orientation applied; smaller if the image was decoded at a fraction
+            of its size.
+        full: (height, width) of the full-size image in that case, else None.
     """
 
     pixels: NDArray[np.uint8]
@@ -40,17 +40,17 @@ class Image(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def height(self) -> int:
-        """Rows."""
+        """Return the rows of the full-size image."""
         return self.full[0] if self.full else self.pixels.shape[0]
 
     @property
     def width(self) -> int:
-        """Columns."""
+        """Return the columns of the full-size image."""
         return self.full[1] if self.full else self.pixels.shape[1]
 
 
 def check_size(width: int, height: int, max_pixels: int, max_side: int | None = None) -> None:
-    """Refuse an image that is empty or too large; `max_side` is of its width and height, None for any.
+    """Reject an image that is empty or too large; `max_side` limits its width and height, None for no limit.
 
     Raises:
         InferenceError: INVALID_REQUEST or TOO_LARGE.
@@ -66,16 +66,16 @@ def check_size(width: int, height: int, max_pixels: int, max_side: int | None = 
 
 
 def decode_image(data: bytes, shrink: int = 1) -> Image:
-    """Decode any still image that OpenCV knows: first frame, 8 bits a channel, alpha dropped, EXIF orientation applied.
+    """Decode the first frame of an image with OpenCV: 8 bits per channel, no alpha, EXIF orientation applied.
 
-    The size is not checked here: `tasks.vision.header.image_size` tells it before anything is decoded.
+    Callers check the size first (`tasks.vision.header.image_size`).
 
     Args:
         data: the encoded file.
-        shrink: 1, 2, 4 or 8: a JPEG is decoded at that fraction of its sides, which costs less.
+        shrink: 1, 2, 4 or 8: decode a JPEG at this fraction of its sides, which is faster.
 
     Raises:
-        InferenceError: INVALID_REQUEST when the bytes are not a whole image.
+        InferenceError: INVALID_REQUEST if the image is incomplete or damaged.
     """
     pixels: Any = None
     if shrink > 1 and data.startswith(_JPEG_START):
@@ -98,13 +98,13 @@ def _shrunk(data: bytes, shrink: int) -> Image:
     if pixels is None:
         return decode_image(data)
     width, height = image_size(data)
-    # libjpeg rounds up; the header's sides are those before the picture is turned upright.
+    # libjpeg rounds up. The sides in the header are those before the EXIF orientation is applied.
     upright = pixels.shape[:2] == (-(-height // shrink), -(-width // shrink))
     return Image(pixels, (height, width) if upright else (width, height))
 
 
 def raw_size(tensor: Tensor) -> tuple[int, int, int, int]:
-    """Height, width, channels and number of the images in a tensor of raw pixels.
+    """Return height, width, channels and number of the images in a tensor of raw pixels.
 
     Raises:
         InferenceError: INVALID_REQUEST for another shape, or for no images.
@@ -122,9 +122,9 @@ def raw_size(tensor: Tensor) -> tuple[int, int, int, int]:
 
 
 def images_from_tensor(tensor: Tensor) -> list[Image]:
-    """Read raw pixels: shape [h, w], [h, w, c] or [n, h, w, c] with 1, 3 or 4 channels, RGB order, alpha dropped.
+    """Read raw pixels: shape [h, w], [h, w, c] or [n, h, w, c] with 1, 3 or 4 channels in RGB order. Alpha is dropped.
 
-    UINT8 and the other integers are 0..255, UINT16 is 16 bits deep, floating-point pixels are 0..1.
+    UINT16 pixels are 0..65535, other integers 0..255, floating-point pixels 0..1.
 
     Raises:
         InferenceError: INVALID_REQUEST for another shape or a value out of range.
@@ -145,7 +145,7 @@ def _tiff_with_alpha(data: bytes) -> NDArray[np.uint8] | None:
             if image.mode != "RGBA":
                 return None
             return np.array(PIL.ImageOps.exif_transpose(image).convert("RGB"))
-    except Exception:  # noqa: BLE001  whatever Pillow's parser met, OpenCV has its try
+    except Exception:  # noqa: BLE001  if Pillow fails, OpenCV tries
         return None
 
 

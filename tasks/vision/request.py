@@ -1,4 +1,4 @@
-"""Reading the images of a request, the same for every vision task."""
+"""Read the images of a request, for all vision tasks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -19,73 +19,75 @@ from tasks.vision.tiff_tags import check_tags
 __all__ = ("IMAGE_INPUT", "PixelBudget", "check_count", "image_groups", "read_images")
 
 IMAGE_INPUT = TensorSpec(name="image", datatype=Datatype.BYTES, shape=(-1,))
-"""How tasks of images declare their input: any number of encoded images."""
+"""The declared input of vision tasks: any number of encoded images."""
 
 _FRACTIONS = (8, 4, 2)
 _BYTES_PER_PIXEL = 4
-_USUAL_ROOM = 3
-"""So many times its pixels an image may take without being charged for it: alpha, a thumbnail, tiles that overhang."""
+_FREE_FACTOR = 3
+"""Decoder memory up to this multiple of the pixels is not charged: alpha, a thumbnail, tiles over the border."""
 
 ItemT = TypeVar("ItemT")
 ParametersT = TypeVar("ParametersT", bound=SelectionParameters)
 
 
 class PixelBudget:
-    """How many pixels of a request may still be decoded.
+    """Count the pixels that a request may still decode.
 
     Args:
-        limits: `max_pixels` and `max_image_side` for each image, `max_request_pixels` for all of them.
+        limits: `max_pixels` and `max_image_side` for each image, `max_request_pixels` for all images.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._left = limits.max_request_pixels
-        self._unfolding = _BYTES_PER_PIXEL * limits.max_request_pixels
+        self._decompression_budget = _BYTES_PER_PIXEL * limits.max_request_pixels
 
     def spend(self, width: int, height: int, count: int = 1) -> None:
-        """Take `count` images of a size off the budget, before they are decoded.
+        """Charge `count` images of one size before they are decoded.
 
         Raises:
-            InferenceError: TOO_LARGE when one of them, or all of the request's, are more than may be decoded.
+            InferenceError: TOO_LARGE if one image, or all images of the request, exceed a limit.
         """
         check_size(width, height, self._limits.max_pixels, self._limits.max_image_side)
         self._take(width * height * count)
 
     def check_hidden(self, data: bytes, width: int, height: int) -> None:
-        """Refuse an encoded image that costs much more than its size tells, and charge for what it hides.
+        """Reject an encoded image that costs much more to decode than its size suggests, and charge its extra memory.
 
         Raises:
-            InferenceError: TOO_LARGE for a JPEG of too many scans, or for an image that is decoded in the room of a far
-                larger one; INVALID_REQUEST for a PNG of more data than pixels, and a TIFF of more tags than data.
+            InferenceError: TOO_LARGE for a JPEG with too many scans, or an image whose decoder needs too much memory;
+                INVALID_REQUEST for a PNG of more data than pixels, or a TIFF whose tags are larger than its file.
         """
         check_scans(data, self._limits.max_image_scans)
         check_tags(data)
-        hidden, most = hidden_room(data) - _USUAL_ROOM * width * height, self._limits.max_pixels
-        if hidden > most:
-            message = f"Expected an image of at most {most:,} pixels, got {width}x{height} that hides {hidden:,} more"
-            raise InferenceError(ErrorKind.TOO_LARGE, message)
+        hidden, max_pixels = hidden_room(data) - _FREE_FACTOR * width * height, self._limits.max_pixels
+        if hidden > max_pixels:
+            found = f"{width}x{height} that hides {hidden:,} more"
+            raise InferenceError(
+                ErrorKind.TOO_LARGE, f"Expected an image of at most {max_pixels:,} pixels, got {found}"
+            )
         self._take(max(0, hidden))
-        # To look inside a PNG is to unfold it once more. Whoever sends a few has no need for that.
-        work = unfolds_to(data)
-        if work <= self._unfolding:
-            self._unfolding -= work
+        # Checking a PNG decompresses it once more. Skip that while even the worst case fits the budget.
+        size = unfolds_to(data)
+        if size <= self._decompression_budget:
+            self._decompression_budget -= size
         else:
             check_png(data)
 
     def _take(self, pixels: int) -> None:
         self._left -= pixels
         if self._left < 0:
-            most = self._limits.max_request_pixels
-            message = f"Expected images of at most {most:,} pixels in one request, got more with this one"
+            max_pixels = self._limits.max_request_pixels
+            message = f"Expected images of at most {max_pixels:,} pixels in one request, got more with this one"
             raise InferenceError(ErrorKind.TOO_LARGE, message)
 
     def shrink(self, data: bytes, width: int, height: int) -> int:
-        """The fraction of its sides at which an encoded image may be decoded: 1, 2, 4 or 8."""
+        """Return the divisor of the sides at which an encoded image may be decoded: 1, 2, 4 or 8."""
         detail = self._limits.detail
         if detail is None:
             return 1
-        smaller = detail(*upright_size(data, width, height))
-        return next((each for each in _FRACTIONS if each <= smaller), 1)
+        factor = detail(*upright_size(data, width, height))
+        return next((fraction for fraction in _FRACTIONS if fraction <= factor), 1)
 
 
 def image_groups(
@@ -97,15 +99,15 @@ def image_groups(
     *,
     open_vocabulary: bool = False,
 ) -> list[InputGroup[ItemT]]:
-    """One group for each input, one item for each image in it, with the input's parameters read as `parameters_type`.
+    """Return one group for each input, with one item for each of its images.
 
     Args:
-        request: what came.
-        defaults: the model's own parameters.
-        limits: what a request may cost.
+        request: the request.
+        defaults: the parameters of the model's settings.
+        limits: limits on one request.
         parameters_type: the parameters of the task.
-        item: makes an item of an image and its parameters.
-        open_vocabulary: whether the model is told its classes with each request, as `candidate_labels`.
+        item: create an item from an image and its parameters.
+        open_vocabulary: whether each request gives the classes as `candidate_labels`.
 
     Raises:
         InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field.
@@ -119,12 +121,12 @@ def image_groups(
         )
         (check_told_classes if open_vocabulary else check_own_classes)(parameters, f"inputs[{index}].parameters")
         items = [item(image, parameters) for image in read_images(tensor, budget, f"inputs[{index}]")]
-        groups.append(InputGroup(name=tensor.name, index=index, parameters=tensor.parameters, items=items))
+        groups.append(InputGroup(name=tensor.name, index=index, parameters=request.parameters_of(index), items=items))
     return groups
 
 
 def read_images(tensor: InputTensor, budget: PixelBudget, path: str) -> list[Image]:
-    """Every image of one input: each BYTES element is an encoded file, a numeric tensor is raw pixels.
+    """Return the images of one input: each BYTES element is an encoded file, a numeric tensor is raw pixels.
 
     Raises:
         InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field under `path`.
@@ -152,7 +154,7 @@ def read_images(tensor: InputTensor, budget: PixelBudget, path: str) -> list[Ima
 
 
 def check_count(inputs: Sequence[InputTensor], limits: Limits) -> None:
-    """Refuse a request of nothing, or of more data than one request may carry, before any of it is decoded.
+    """Reject a request without inputs, or with too many images or texts, before decoding.
 
     Raises:
         InferenceError: INVALID_REQUEST or TOO_LARGE, naming `inputs`.

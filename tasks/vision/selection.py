@@ -1,4 +1,4 @@
-"""Which of a model's findings the sender wants: threshold, labels, how many, best first."""
+"""Filter predictions by score, label and number."""
 
 from collections.abc import Sequence
 
@@ -12,23 +12,23 @@ from tasks.text.unicode import check_unicode
 
 __all__ = ("SCORE_DECIMALS", "SelectionParameters", "check_own_classes", "check_told_classes", "select")
 
-_MANY = 4
-_MOST_CANDIDATES = 256
-_LONGEST_CANDIDATE = 256
+_PARTITION_FACTOR = 4
+_MAX_CANDIDATES = 256
+_MAX_CANDIDATE_LENGTH = 256
 
 SCORE_DECIMALS = 7
-"""Digits kept of a score: all that a 32-bit float in 0..1 has, without the noise of its widening to 64 bits."""
+"""Decimals of scores: the precision of a 32-bit float in 0..1, without the noise of its conversion to 64 bits."""
 
 
 class SelectionParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """Parameters every vision task understands.
+    """Parameters of all vision tasks.
 
     Attributes:
-        action: what to do; each task names the actions it knows and ignores any other.
-        score_threshold: findings that score lower are left out.
-        top_k: at most so many findings, the best ones.
-        labels: only these classes; all when absent.
-        candidate_labels: the classes themselves, for a model that is told them with each request.
+        action: the action; each task documents its actions and ignores others.
+        score_threshold: predictions with a lower score are left out.
+        top_k: maximum number of predictions; those with the highest scores are kept.
+        labels: keep only these classes; by default all.
+        candidate_labels: the classes to detect, for an open-vocabulary model.
     """
 
     action: str | None = None
@@ -39,10 +39,10 @@ class SelectionParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_own_classes(parameters: SelectionParameters, path: str) -> None:
-    """Check the parameters that stand at `path`, of a model that has classes of its own.
+    """Reject `candidate_labels` for a model with fixed classes; `path` is that of the parameters.
 
     Raises:
-        InferenceError: INVALID_REQUEST when they tell it others.
+        InferenceError: INVALID_REQUEST if they are given.
     """
     if parameters.candidate_labels is not None:
         message = "Expected none: the model has classes of its own; choose among them with labels"
@@ -50,32 +50,32 @@ def check_own_classes(parameters: SelectionParameters, path: str) -> None:
 
 
 def check_told_classes(parameters: SelectionParameters, path: str) -> None:
-    """Check the parameters that stand at `path`, of a model that is told its classes with each request.
+    """Check the `candidate_labels` for an open-vocabulary model; `path` is that of the parameters.
 
     Raises:
-        InferenceError: INVALID_REQUEST when they tell it none, an empty one, or one that is not Unicode; TOO_LARGE
-            for more, or longer ones, than a request may carry.
+        InferenceError: INVALID_REQUEST for missing or empty labels, or labels that are not Unicode; TOO_LARGE for too
+            many or too long labels.
     """
     labels, path = parameters.candidate_labels, f"{path}.candidate_labels"
     if not labels or not all(label.strip() for label in labels):
         raise invalid("Expected the names of the classes to look for, got none, or an empty one", path)
-    if len(labels) > _MOST_CANDIDATES or max(map(len, labels)) > _LONGEST_CANDIDATE:
-        message = f"Expected at most {_MOST_CANDIDATES} labels of at most {_LONGEST_CANDIDATE} characters each"
+    if len(labels) > _MAX_CANDIDATES or max(map(len, labels)) > _MAX_CANDIDATE_LENGTH:
+        message = f"Expected at most {_MAX_CANDIDATES} labels of at most {_MAX_CANDIDATE_LENGTH} characters each"
         raise InferenceError(ErrorKind.TOO_LARGE, message, path)
     for index, label in enumerate(labels):
         check_unicode(label, f"{path}[{index}]")
 
 
-def select(scores: NDArray[np.float32], labels: Sequence[str], wanted: SelectionParameters) -> list[int]:
-    """Indices of the findings wanted, best score first, equal scores in their own order; only finite scores."""
-    chosen = np.flatnonzero((scores >= wanted.score_threshold) & np.isfinite(scores))
-    if wanted.labels is not None:
-        allowed = frozenset(wanted.labels)
+def select(scores: NDArray[np.float32], labels: Sequence[str], parameters: SelectionParameters) -> list[int]:
+    """Return the indices of the selected predictions by descending score, in a stable order; only finite scores."""
+    chosen = np.flatnonzero((scores >= parameters.score_threshold) & np.isfinite(scores))
+    if parameters.labels is not None:
+        allowed = frozenset(parameters.labels)
         chosen = chosen[np.fromiter((labels[index] in allowed for index in chosen.tolist()), np.bool_, len(chosen))]
-    most = wanted.top_k
-    if most is not None and len(chosen) > _MANY * most:
-        # Sorting a thousand classes for the five best costs more than finding what the fifth scores.
-        kept = scores[chosen]
-        chosen = chosen[kept >= np.partition(kept, -most)[-most]]
+    top_k = parameters.top_k
+    if top_k is not None and len(chosen) > _PARTITION_FACTOR * top_k:
+        # For five of a thousand classes, partitioning is faster than sorting.
+        candidates = scores[chosen]
+        chosen = chosen[candidates >= np.partition(candidates, -top_k)[-top_k]]
     order = np.argsort(-scores[chosen], kind="stable")
-    return chosen[order[:most]].tolist()
+    return chosen[order[:top_k]].tolist()
