@@ -1,4 +1,4 @@
-"""The ways of running models. A model's files, or its settings, say which one it needs."""
+"""Run models. A model's files or its settings determine its runtime."""
 
 from app.runtimes.onnxruntime import OnnxRuntime
 from app.runtimes.python import PythonRuntime

@@ -1,9 +1,8 @@
-"""The files of a model's folder, looked at before anything reads them: what they are, and where links lead.
+"""Check the files of a model's folder and the targets of its links before a framework opens them.
 
-A folder of a model may itself be a link, which its operator made. What lies in it may come from anybody: a link in it
-is followed only to files of the same folder, to the stores that keep such folders' files for them (blobs of the Hugging
-Face cache, git-annex, DVC), and to where the operator says. What cannot be reached, as lost+found or a link to nothing,
-is passed over: the model's framework cannot read it either.
+The folder itself may be a link, because the operator created it. Its content is untrusted. A link in it may lead only
+into the same folder, into known stores (Hugging Face cache, git-annex, DVC), or into folders that the operator allows.
+Unreadable entries, such as lost+found or a broken link, are skipped: the framework cannot read them either.
 """
 
 import os
@@ -27,11 +26,11 @@ __all__ = (
 )
 
 _STORES = (".git/annex/objects", ".dvc/cache")
-"""Where git-annex and DVC keep the files of the folders below, whose places links take."""
-_MOST_LINKS = 40
-_MOST_ENTRIES = 100_000
-_DEEPEST = 32
-_LARGEST_TOKENIZER = 256 * 1024 * 1024
+"""Where git-annex and DVC store the files that links in a model's folder lead to."""
+_MAX_LINKS = 40
+_MAX_ENTRIES = 100_000
+_MAX_DEPTH = 32
+_MAX_TOKENIZER_BYTES = 256 * 1024 * 1024
 _JSON_FILES = (
     SETTINGS_FILE,
     "added_tokens.json",
@@ -46,19 +45,19 @@ _JSON_FILES = (
     "tokenizer_config.json",
     "video_preprocessor_config.json",
 )
-_LARGEST: Mapping[str, int] = {**dict.fromkeys(_JSON_FILES, LARGEST_JSON), "tokenizer.json": _LARGEST_TOKENIZER}
-"""Bytes of files that are read whole, by their names."""
-_READ = (".jinja", ".json", ".npz", ".onnx", ".py", ".safetensors", ".sha256", ".sig", ".so", ".txt")
-_BESIDE_A_GRAPH = (SETTINGS_FILE, "config.json", "preprocessor_config.json")
+_MAX_BYTES: Mapping[str, int] = {**dict.fromkeys(_JSON_FILES, LARGEST_JSON), "tokenizer.json": _MAX_TOKENIZER_BYTES}
+"""Maximum size of the files that are read into memory at once, by name."""
+_READ_SUFFIXES = (".jinja", ".json", ".npz", ".onnx", ".py", ".safetensors", ".sha256", ".sig", ".so", ".txt")
+_FILES_BESIDE_GRAPH = (SETTINGS_FILE, "config.json", "preprocessor_config.json")
 
 
 class ModelFile(msgspec.Struct, frozen=True, order=True):
-    """A regular file of a model, links followed.
+    """A regular file of a model, with links resolved.
 
     Attributes:
-        place: below the model's own folder.
-        path: where it is opened.
-        identity: device, inode, bytes, and the nanoseconds of its last changes: others when it is another file.
+        place: path relative to the model's folder.
+        path: path to open.
+        identity: device, inode, size in bytes, and mtime and ctime in nanoseconds; it changes with the content.
     """
 
     place: PurePosixPath
@@ -67,55 +66,55 @@ class ModelFile(msgspec.Struct, frozen=True, order=True):
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Return the size in bytes."""
         return self.identity[2]
 
 
 def is_hidden(name: str) -> bool:
-    """Whether no model's file is looked for under this name."""
+    """Return whether entries of this name are ignored."""
     return name.startswith(".") or name == "__pycache__"
 
 
 def identity_of(status: os.stat_result) -> tuple[int, ...]:
-    """Of a file: another one when it was replaced, or written to."""
+    """Return a key that changes when a file is replaced or written to."""
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def is_lone(source: ModelSource) -> bool:
-    """Whether the model is one graph that was named by its path: what else lies in that folder may be anybody's."""
+    """Return whether the model is one graph named by its path. Other files of that folder may not belong to it."""
     return source.file is not None and source.settings.uri is None and source.file.suffix.lower() == ".onnx"
 
 
 def check_folder(source: ModelSource) -> None:
-    """Refuse files that lead out of the model's folder, would never end, or are too large to be read whole.
+    """Reject links out of the model's folder, pipes and devices, and files that are too large to read into memory.
 
     Raises:
-        ModelError: naming the first of them.
+        ModelError: naming the first such file.
     """
     if not is_lone(source):
         for _ in files_of(source):
             pass
         return
-    # The file itself was named by whoever runs this, and may be a link to anywhere, as a folder may.
-    for path in (source.folder / name for name in _BESIDE_A_GRAPH):
+    # The operator named the graph itself, so it may be a link to anywhere.
+    for path in (source.folder / name for name in _FILES_BESIDE_GRAPH):
         if path.exists():
             confined(path, source)
             _file(path, PurePosixPath(path.name), path.stat())
 
 
 def files_of(source: ModelSource, *, nothing_else: bool = False) -> Iterator[ModelFile]:
-    """Every file of a model in the order of their names, those of hidden entries and Python's caches left out.
+    """Yield the files of a model in order of their names, without hidden entries and Python caches.
 
-    Of a model with versions they are those of the version, and those that lie beside the versions' folders.
+    For a model with versions, yield the files of the version and the files beside the version folders.
 
     Args:
         source: the model.
-        nothing_else: whether pipes, sockets and devices are refused under any name; else a Python class may have some,
-            under names that no runtime reads.
+        nothing_else: whether to reject pipes, sockets and devices under any name. Otherwise only names with a suffix
+            that a runtime reads are rejected, because a Python class may use others.
 
     Raises:
-        ModelError: for links that lead elsewhere or round in a circle, what is neither file nor folder, files that are
-            too large to be read whole, and folders of too many entries.
+        ModelError: for links out of the folder or in a circle, special files, files that are too large, and folders
+            with too many entries.
     """
     walk = _Walk(_allowed_roots(source), nothing_else=nothing_else)
     if source.root is None:
@@ -126,57 +125,57 @@ def files_of(source: ModelSource, *, nothing_else: bool = False) -> Iterator[Mod
 
 
 def confined(path: Path, source: ModelSource) -> Path:
-    """`path` with its links followed.
+    """Resolve the links of `path`.
 
     Raises:
-        ModelError: when it leads out of the model's folder.
+        ModelError: if the path leads out of the model's folder.
     """
     return confined_to(_allowed_roots(source), path)
 
 
 def _allowed_roots(source: ModelSource) -> Sequence[Path]:
-    """The folders that a model's files may lie in: as they are called, and with links followed."""
+    """Return the folders that may contain a model's files, both as given and with links resolved."""
     own = [source.folder, *([source.root] if source.root is not None else ())]
-    resolved = [each.resolve() for each in own]
-    return [*own, *resolved, *_stores(source.folder.resolve()), *(each.resolve() for each in source.links)]
+    resolved = [folder.resolve() for folder in own]
+    return [*own, *resolved, *_stores(source.folder.resolve()), *(folder.resolve() for folder in source.links)]
 
 
 def _stores(folder: Path) -> Iterator[Path]:
-    """Those that tools keep the folder's files in, each a folder itself and no link to one."""
-    for above in (folder, *folder.parents):
-        beside = [above.parent.parent / "blobs"] if above.parent.name == "snapshots" else []
-        for each in (*beside, *(above / store for store in _STORES)):
-            if each.is_dir() and each.resolve() == each:
-                yield each
+    """Yield the stores of tools for the folder's files. A store must be a real folder and not a link."""
+    for parent in (folder, *folder.parents):
+        blobs = [parent.parent.parent / "blobs"] if parent.parent.name == "snapshots" else []
+        for store in (*blobs, *(parent / name for name in _STORES)):
+            if store.is_dir() and store.resolve() == store:
+                yield store
 
 
 def confined_to(roots: Sequence[Path], path: Path) -> Path:
-    """`path` with its links followed.
+    """Resolve the links of `path`.
 
     Raises:
-        ModelError: when it leads out of all of `roots`.
+        ModelError: if the path leads out of all `roots`.
     """
     for root in roots:
-        if path.is_relative_to(root) and (stays := _staying(path, root)) is not None:
-            return stays
+        if path.is_relative_to(root) and (inside := _resolve_inside(path, root)) is not None:
+            return inside
     try:
         found = path.resolve(strict=True)
     except (OSError, RuntimeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "Its links go round in a circle"
+        reason = error.strerror if isinstance(error, OSError) else "Its links form a loop"
         raise ModelError(f"{path} cannot be read: {reason}") from None
     if not any(found.is_relative_to(root) for root in roots):
         raise ModelError(
-            f"{path} leads out of the model's folder, to {found}; put a copy there instead of the link, "
-            "or name a folder that links may lead to with --model-links"
+            f"{path} leads out of the model's folder, to {found}; replace the link by a copy, "
+            "or allow a folder as the target of links with --model-links"
         )
     return found
 
 
-def _staying(path: Path, root: Path) -> Path | None:
-    """`path` with its links followed, as long as each says its way from where it is, and none leaves `root`.
+def _resolve_inside(path: Path, root: Path) -> Path | None:
+    """Resolve `path` if all its links are relative and stay inside `root`; otherwise return None.
 
-    The way to `root` itself is left as it is called: that into another process's files (/proc/PID/root, where KServe
-    has the models of OCI images) only that process could spell out.
+    The path of `root` itself is not resolved. KServe mounts models of OCI images below /proc/PID/root, and this process
+    cannot resolve that path.
     """
     at, pending, links = root, [*reversed(path.relative_to(root).parts)], 0
     while pending:
@@ -188,7 +187,7 @@ def _staying(path: Path, root: Path) -> Path | None:
         elif (at / part).is_symlink():
             links += 1
             target = (at / part).readlink()
-            if target.is_absolute() or links > _MOST_LINKS:
+            if target.is_absolute() or links > _MAX_LINKS:
                 return None
             pending.extend(reversed(target.parts))
         else:
@@ -197,7 +196,7 @@ def _staying(path: Path, root: Path) -> Path | None:
 
 
 class _Walk:
-    """One look through a folder."""
+    """One traversal of a folder, which counts the entries."""
 
     def __init__(self, roots: Sequence[Path], *, nothing_else: bool) -> None:
         self._roots = roots
@@ -207,22 +206,22 @@ class _Walk:
     def below(self, folder: Path, place: PurePosixPath, above: tuple[Path, ...]) -> Iterator[ModelFile]:
         resolved = folder.resolve()
         if resolved in above:
-            raise ModelError(f"{folder} is a link that leads round in a circle")
-        if len(above) > _DEEPEST:
-            raise ModelError(f"{folder} lies deeper than {_DEEPEST} folders")
+            raise ModelError(f"{folder} is a link that forms a loop")
+        if len(above) > _MAX_DEPTH:
+            raise ModelError(f"{folder} is nested deeper than {_MAX_DEPTH} folders")
         for path, status in self._entries(folder):
             if stat.S_ISDIR(status.st_mode):
                 yield from self.below(path, place / path.name, (*above, resolved))
-            elif self._counts(path, status):
+            elif self._is_checked(path, status):
                 yield _file(path, place / path.name, status)
 
     def directly_in(self, folder: Path) -> Iterator[ModelFile]:
         for path, status in self._entries(folder, links_of_folders=False):
-            if not stat.S_ISDIR(status.st_mode) and self._counts(path, status):
+            if not stat.S_ISDIR(status.st_mode) and self._is_checked(path, status):
                 yield _file(path, PurePosixPath(path.name), status)
 
-    def _counts(self, path: Path, status: os.stat_result) -> bool:
-        return stat.S_ISREG(status.st_mode) or self._nothing_else or path.suffix.lower() in _READ
+    def _is_checked(self, path: Path, status: os.stat_result) -> bool:
+        return stat.S_ISREG(status.st_mode) or self._nothing_else or path.suffix.lower() in _READ_SUFFIXES
 
     def _entries(self, folder: Path, *, links_of_folders: bool = True) -> Iterator[tuple[Path, os.stat_result]]:
         for name in self._names(folder):
@@ -237,19 +236,19 @@ class _Walk:
 
     def _names(self, folder: Path) -> list[str]:
         try:
-            names = sorted(each.name for each in folder.iterdir() if not is_hidden(each.name))
+            names = sorted(entry.name for entry in folder.iterdir() if not is_hidden(entry.name))
         except OSError:
             return []
         self._seen += len(names)
-        if self._seen > _MOST_ENTRIES:
-            raise ModelError(f"{folder} and what lies beside it are more than {_MOST_ENTRIES:,} files")
+        if self._seen > _MAX_ENTRIES:
+            raise ModelError(f"{folder} and the folders beside it contain more than {_MAX_ENTRIES:,} entries")
         return names
 
 
 def _file(path: Path, place: PurePosixPath, status: os.stat_result) -> ModelFile:
     if not stat.S_ISREG(status.st_mode):
         raise ModelError(f"{path} is neither a file nor a folder")
-    most = _LARGEST.get(place.name)
-    if most is not None and status.st_size > most:
-        raise ModelError(f"{path} has {status.st_size:,} bytes, more than {most:,}")
+    max_bytes = _MAX_BYTES.get(place.name)
+    if max_bytes is not None and status.st_size > max_bytes:
+        raise ModelError(f"{path} has {status.st_size:,} bytes, more than {max_bytes:,}")
     return ModelFile(place, path, identity_of(status))

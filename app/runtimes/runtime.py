@@ -1,4 +1,4 @@
-"""What a model runtime offers: to say what a model is, and to load it."""
+"""The interface of a runtime: describe a model, and load it."""
 
 from typing import Protocol
 
@@ -10,29 +10,29 @@ __all__ = ("Runtime",)
 
 
 class Runtime(Protocol):
-    """One way of running models. Importing a runtime's package costs nothing; its framework is imported by `load`."""
+    """A way to run models. Importing a runtime's package is cheap: `inspect` and `load` import its framework."""
 
     @property
     def name(self) -> str:
-        """What ``runtime`` in model-settings.json calls it."""
+        """Return the name of the runtime, as in ``runtime`` in model-settings.json."""
         ...
 
     def recognises(self, source: ModelSource, /) -> bool:
-        """Whether the files look like this runtime's, from their names alone."""
+        """Return whether the names of the files or the settings match this runtime."""
         ...
 
     def inspect(self, source: ModelSource, /) -> ModelDescription:
-        """Work out what the model is, without keeping it.
+        """Describe the model without keeping it loaded.
 
         Raises:
-            ModelError: with a sentence for the model's owner.
+            ModelError: if the model cannot be described.
         """
         ...
 
     def load(self, source: ModelSource, /) -> Servable:
-        """Load the model, ready to answer from several threads.
+        """Load the model. Several threads may call the result.
 
         Raises:
-            ModelError: with a sentence for the model's owner.
+            ModelError: if the model cannot be loaded.
         """
         ...

@@ -1,4 +1,4 @@
-"""Which token comes next."""
+"""Sample the next token."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +11,12 @@ __all__ = ("Sampler",)
 
 
 class Sampler:
-    """Picks tokens for one answer: the likeliest at temperature 0, else a random one.
+    """Samples the tokens of one answer. Temperature 0 selects the token with the highest score.
 
-    Sampling narrows as Hugging Face's generation does: temperature, then top_k, then top_p.
+    The order is that of Hugging Face: temperature, then top_k, then top_p.
 
     Args:
-        parameters: how freely, and the seed; without a seed every answer is different.
+        parameters: temperature, top_k, top_p and seed. Without a seed every answer is different.
     """
 
     def __init__(self, parameters: SamplingParameters) -> None:
@@ -24,19 +24,19 @@ class Sampler:
         self._random = np.random.default_rng(parameters.seed) if parameters.temperature > 0 else None
 
     def pick(self, logits: NDArray[np.float32]) -> int:
-        """A token id.
+        """Return the id of the next token.
 
         Args:
-            logits: (vocabulary,), the model's scores of every token.
+            logits: (vocabulary,) scores of all tokens.
 
         Raises:
-            InferenceError: MODEL_FAILED when the scores are not numbers; CANCELLED or DEADLINE_EXCEEDED when nobody
-                waits for the text any more.
+            InferenceError: MODEL_FAILED if the highest score is not finite; CANCELLED or DEADLINE_EXCEEDED if the
+                request has ended.
         """
         check_interest()
         best = int(np.argmax(logits))
         if not np.isfinite(logits[best]):
-            raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: it scores a token with {logits[best]}")
+            raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: the score of a token is {logits[best]}")
         if self._random is None:
             return best
         candidates = self._narrow(logits)
@@ -46,17 +46,17 @@ class Sampler:
         return int(candidates[_draw(weights, self._parameters.top_p, self._random)])
 
     def _narrow(self, logits: NDArray[np.float32]) -> NDArray[np.intp]:
-        """Token ids, the likeliest first."""
+        """Return the candidate token ids, highest score first."""
         count = self._parameters.top_k
         if count is None or count >= len(logits):
             return np.argsort(np.negative(logits), kind="stable")
-        likeliest = np.argpartition(np.negative(logits), count - 1)[:count]
-        return likeliest[np.argsort(np.negative(logits[likeliest]), kind="stable")]
+        highest = np.argpartition(np.negative(logits), count - 1)[:count]
+        return highest[np.argsort(np.negative(logits[highest]), kind="stable")]
 
 
 def _draw(weights: NDArray[np.float64], top_p: float, random: np.random.Generator) -> int:
-    """The index of one of the descending `weights`, by chance, from those that make up `top_p` of their sum."""
-    reached = np.cumsum(weights)
-    kept = min(int(np.count_nonzero(reached < top_p * reached[-1])) + 1, len(weights))
-    drawn = random.random() * reached[kept - 1]
-    return min(int(np.count_nonzero(reached[:kept] <= drawn)), kept - 1)
+    """Draw an index of the descending `weights` from the first ones that sum to `top_p` of the total."""
+    cumulative = np.cumsum(weights)
+    kept = min(int(np.count_nonzero(cumulative < top_p * cumulative[-1])) + 1, len(weights))
+    drawn = random.random() * cumulative[kept - 1]
+    return min(int(np.count_nonzero(cumulative[:kept] <= drawn)), kept - 1)

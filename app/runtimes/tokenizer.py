@@ -1,4 +1,4 @@
-"""Text to token ids and back, from tokenizer.json, without importing transformers."""
+"""Encode text to token ids and decode it, from tokenizer.json, without importing transformers."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,8 +18,8 @@ class Tokenizer:
     """A read-only view of a fast tokenizer.
 
     Args:
-        inner: is not changed any more.
-        unknown: the id that stands for whatever the vocabulary lacks, where there is one.
+        inner: tokenizer that must not change afterwards.
+        unknown: id of the unknown token, if there is one.
     """
 
     def __init__(self, inner: "tokenizers.Tokenizer", unknown: int | None) -> None:
@@ -28,41 +28,42 @@ class Tokenizer:
         self.special_ids = frozenset(id_ for id_, token in inner.get_added_tokens_decoder().items() if token.special)
 
     def encode(self, text: str, *, with_special_tokens: bool) -> list[int]:
-        """Token ids of `text`; special tokens spelled out in it are recognised.
+        """Return the token ids of `text`. Special tokens spelled out in it are recognised.
 
         Args:
-            text: has no lone surrogates.
-            with_special_tokens: whether to add what the model wants around a text, such as its first token.
+            text: must not contain lone surrogates.
+            with_special_tokens: whether to add the special tokens around a text, such as its first token.
         """
         return self._inner.encode(text, add_special_tokens=with_special_tokens).ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of `ids`, special tokens left out."""
+        """Return the text of `ids` without special tokens."""
         return self._inner.decode(ids, skip_special_tokens=True)
 
     def id_of(self, token: str) -> int | None:
-        """The id of one token, if the vocabulary has it."""
+        """Return the id of a token, or None if it is not in the vocabulary."""
         return self._inner.token_to_id(token)
 
     def text_of(self, id_: int) -> str | None:
-        """One token as it is spelled, if the vocabulary has it."""
+        """Return the spelling of a token, or None if the id is not in the vocabulary."""
         return self._inner.id_to_token(id_)
 
     def pieces(self, ids: Iterable[int], behind: Sequence[int] = ()) -> Iterator[str]:
-        """The text of `ids` piece by piece while they come. Joined, the pieces are the text of all of them.
+        """Decode `ids` chunk by chunk as they arrive. The joined chunks are the text of all ids.
 
-        Behind other tokens, of which the last ones are told as `behind`, they are what these tokens go on with: a
-        space, or the rest of a word, that would be lost at the start of a text.
+        A character of several tokens is held back until it is complete. Each chunk is decoded together with the tokens
+        of the previous chunk, because many decoders treat the first token of a text differently.
 
-        A character that takes several tokens is held back until it is whole. Each piece is read behind the tokens of
-        the piece before it, because many decoders treat the first token of a text differently.
+        Args:
+            ids: token ids.
+            behind: the last tokens of the prompt, so that a leading space or the rest of a word is kept.
         """
-        tokens = [each for each in behind if each not in self.special_ids]
+        tokens = [id_ for id_ in behind if id_ not in self.special_ids]
         start, written = 0, len(tokens)
-        for each in ids:
-            if each in self.special_ids:
+        for id_ in ids:
+            if id_ in self.special_ids:
                 continue
-            tokens.append(each)
+            tokens.append(id_)
             before, after = self.decode(tokens[start:written]), self.decode(tokens[start:])
             if len(after) > len(before) and not after.endswith(_HALF_CHARACTER):
                 yield after[len(before) :]
@@ -76,7 +77,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
     """Read a tokenizer.json.
 
     Raises:
-        ModelError: naming the file that is missing or cannot be understood.
+        ModelError: if the file is missing or cannot be parsed.
     """
     import tokenizers
 
@@ -89,4 +90,4 @@ def load_tokenizer(path: Path) -> Tokenizer:
         unknown = getattr(inner.model, "unk_token", None)
         return Tokenizer(inner, inner.token_to_id(unknown) if isinstance(unknown, str) else None)
     except Exception as error:
-        raise ModelError(f"{path} is not a tokenizer that can be read: {error}") from error
+        raise ModelError(f"{path} cannot be read as a tokenizer: {error}") from error

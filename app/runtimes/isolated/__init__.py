@@ -1,4 +1,4 @@
-"""Models that run in a process of their own, so that their crash, or a call that never returns, is not the server's."""
+"""Run a model in its own process, so that a crash or a hung call does not affect the server."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 __all__ = ("Lost", "describe_isolated", "load_isolated")
 
 Lost = Callable[[ModelSource, str], None]
-"""Told of every process that was lost: of which model, and how it ended, in a few words."""
+"""Called for each process that is lost, with its model and a short reason."""
 
 
 def load_isolated(
     source: ModelSource, load: "Callable[[ModelSource], Servable]", lost: Lost | None = None
 ) -> "Servable":
-    """The model at `source`, loaded by `load` in a process of its own, which is started again whenever it ends.
+    """Load the model at `source` with `load` in a separate process, and restart that process whenever it ends.
 
     Args:
         source: the model.
-        load: a function of a module, which the process imports.
-        lost: told of every process that ends by itself or has to be killed.
+        load: a module-level function, which the process imports.
+        lost: called for each process that ends unexpectedly or is killed.
 
     Raises:
-        ModelError: what `load` raised there, or how the process ended.
+        ModelError: if `load` raises, or the process ends.
     """
     from app.runtimes.isolated.loading import bind
 
@@ -34,10 +34,10 @@ def load_isolated(
 
 
 def describe_isolated(source: ModelSource, describe: "Callable[[ModelSource], ModelDescription]") -> "ModelDescription":
-    """What `describe` says of the model at `source`, in a process that ends with it.
+    """Return the result of `describe` for the model at `source`, called in a short-lived process.
 
     Raises:
-        ModelError: what `describe` raised there, or how the process ended.
+        ModelError: if `describe` raises, or the process ends.
     """
     from app.runtimes.isolated.process import in_process
 

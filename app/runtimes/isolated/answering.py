@@ -1,4 +1,4 @@
-"""How a model's own process answers on one line: a question, a reply, and so on."""
+"""Serve the calls that arrive on one channel of a model process."""
 
 import logging
 import mmap
@@ -23,11 +23,11 @@ _logger = logging.getLogger(__name__)
 
 
 class Line:
-    """Asked for one thing at a time, in a thread of its own.
+    """Serves one call at a time, in its own thread.
 
     Args:
-        line: where questions come from.
-        servable: has the model.
+        line: the socket that calls arrive on.
+        servable: contains the model.
     """
 
     def __init__(self, line: socket.socket, servable: BoundServable[Any, Any]) -> None:
@@ -36,28 +36,28 @@ class Line:
         self._niceness: int | None = None
         self._memory: mmap.mmap | None = None
         self._arrived = Arrived(None, ())
-        self._pieces: Generator[Any] | None = None
-        self._interest = _Listening(line)
+        self._chunks: Generator[Any] | None = None
+        self._interest = _ChannelCancellation(line)
 
     def serve(self) -> None:
-        """Answer until the server closes its end."""
+        """Serve calls until the server closes its end."""
         with self._line, suppress(EOFError, ConnectionError):
             try:
                 while True:
                     try:
                         question, memory = receive(self._line)
                     except LostMemoryError:
-                        self._refuse()
+                        self._reply_without_inputs()
                         continue
-                    # The old memory is another's, or nobody's, as soon as there is new.
+                    # New memory replaces the old, which the server no longer writes to for this channel.
                     self._memory = memory or self._memory
                     self._reply(question)
                     del question, memory
             finally:
                 self._close()
 
-    def _refuse(self) -> None:
-        """Answer without the inputs, which did not arrive. The server is to make other memory for the next ones."""
+    def _reply_without_inputs(self) -> None:
+        """Reply with an error because the inputs did not arrive. `kept` makes the server allocate new memory."""
         self._memory = None
         failure = Failure(ErrorKind.OVERLOADED, "The model's process has no memory, or no descriptor, for the inputs")
         send(self._line, Reply(failure, kept=True))
@@ -65,7 +65,7 @@ class Line:
     def _reply(self, question: Question) -> None:
         outcome = self._outcome(question)
         kept = False
-        if self._pieces is None:
+        if self._chunks is None:
             kept = not self._arrived.let_go()
             if kept or (self._memory is not None and len(self._memory) > LARGEST_KEPT):
                 self._memory = None
@@ -74,8 +74,8 @@ class Line:
             send(self._line, Reply(outcome, kept))
         except OSError:
             raise
-        except Exception as error:  # noqa: BLE001  whatever there is in it that cannot be pickled
-            failure = Failure(ErrorKind.MODEL_FAILED, f"The model's answer cannot leave its process: {told(error)}")
+        except Exception as error:  # noqa: BLE001  pickling can raise any type
+            failure = Failure(ErrorKind.MODEL_FAILED, f"The model's answer cannot be pickled: {told(error)}")
             send(self._line, Reply(failure, kept))
 
     def _outcome(self, question: Question) -> Any:
@@ -87,14 +87,14 @@ class Line:
                 _logger.exception("isolated model failed")
             self._close()
             return Failure.of(error)
-        except BaseException as error:  # an order to stop among them, which is obeyed by nobody here
+        except BaseException as error:  # `SystemExit` from model code must not end this thread
             _logger.exception("isolated model failed")
             self._close()
             return Failure(ErrorKind.MODEL_FAILED, f"The model failed: {told(error)}")
 
     def _answer(self, question: Question) -> Any:
         if question.niceness != self._niceness:
-            # The system may have it that a thread is to stay as it is.
+            # The system may forbid a change of priority.
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), question.niceness)
             self._niceness = question.niceness
@@ -103,10 +103,10 @@ class Line:
                 return list(self._servable.model(self._given(question)))
             case "stream":
                 model: Any = self._servable.model
-                self._pieces = model.stream(self._given(question))
-                return self._next_piece()
+                self._chunks = model.stream(self._given(question))
+                return self._next_chunk()
             case "next":
-                return self._next_piece()
+                return self._next_chunk()
             case "close":
                 self._close()
                 return Ended()
@@ -118,25 +118,25 @@ class Line:
         self._arrived = Arrived(self._memory, question.spans)
         return self._arrived.read(question.given)
 
-    def _next_piece(self) -> Any:
-        if self._pieces is None:
+    def _next_chunk(self) -> Any:
+        if self._chunks is None:
             return Ended()
-        piece = next(self._pieces, None)
-        if piece is None:
+        chunk = next(self._chunks, None)
+        if chunk is None:
             self._close()
             return Ended()
-        return piece
+        return chunk
 
     def _close(self) -> None:
-        pieces, self._pieces = self._pieces, None
-        if pieces is not None:
-            pieces.close()
+        chunks, self._chunks = self._chunks, None
+        if chunks is not None:
+            chunks.close()
 
 
-class _Listening:
-    """The interest of whoever is at the other end of a line.
+class _ChannelCancellation:
+    """Cancels a call when the server closes its end of the channel.
 
-    Before they are answered something comes from them only when they hang up.
+    During a call the socket becomes readable only when the server disconnects.
     """
 
     def __init__(self, line: socket.socket) -> None:
@@ -145,7 +145,7 @@ class _Listening:
 
     @property
     def loss(self) -> InferenceError | None:
-        """Why nobody waits any more."""
+        """Return an error once the server has disconnected."""
         if self._poll.poll(0):
-            return InferenceError(ErrorKind.CANCELLED, "Nobody waits for this answer any more")
+            return InferenceError(ErrorKind.CANCELLED, "The request was cancelled")
         return None

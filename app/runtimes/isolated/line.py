@@ -1,4 +1,4 @@
-"""The server's end of a line into a model's process: one question at a time, and its reply."""
+"""The server's end of a channel to a model process: one call at a time, and its reply."""
 
 import select
 import socket
@@ -14,32 +14,32 @@ from tasks.exchange.error import ErrorKind, InferenceError
 
 __all__ = ("Line",)
 
-_AT_WORK_SECONDS = 0.5
-"""So long a worker's place is kept for a call. From then on another request has it: this one may hang."""
+_RELEASE_WORKER_SECONDS = 0.5
+"""A call that takes longer releases its worker, because it may hang."""
 
-_GLANCE_SECONDS = 0.2
-"""Whether the sender of a request that waits is still there."""
+_POLL_SECONDS = 0.2
+"""Interval between checks for cancellation."""
 
-_SECONDS_FOR_BYTES = 30.0
-"""A process that takes or sends none of a message for so long is not alive."""
+_SOCKET_TIMEOUT_SECONDS = 30.0
+"""A process that neither reads nor writes a message for this long is considered dead."""
 
 
 class Line:
-    """A line that is open. Used by one thread at a time.
+    """An open channel. One thread at a time uses it.
 
     Args:
-        ours: this end's socket.
-        seconds: a call for which nobody in particular waits may take so long.
-        niceness: of the threads that use it.
+        ours: the server's socket.
+        seconds: timeout of a call outside any request, such as a warm-up.
+        niceness: niceness of the threads that use this channel.
 
     Attributes:
         niceness: as given.
-        asked: when the last question was asked, by `time.monotonic`.
-        open_question: whether there was no reply to it yet.
+        asked: `time.monotonic` when the last call was sent.
+        open_question: whether the reply to the last call is outstanding.
     """
 
     def __init__(self, ours: socket.socket, seconds: float, niceness: int) -> None:
-        ours.settimeout(_SECONDS_FOR_BYTES)
+        ours.settimeout(_SOCKET_TIMEOUT_SECONDS)
         self._socket = ours
         self._seconds = seconds
         self.niceness = niceness
@@ -50,16 +50,16 @@ class Line:
         self.open_question = False
 
     def fileno(self) -> int:
-        """Readable once there is a reply, or never will be."""
+        """Return a descriptor that becomes readable when a reply arrives or the process ends."""
         return self._socket.fileno()
 
     def ask(self, kind: Literal["predict", "stream", "next", "close", "detail"], given: Any = None) -> Reply:
-        """The reply to a question.
+        """Send a call and return its reply.
 
         Raises:
-            InferenceError: when nobody waits any more for it.
-            EOFError: when the process has ended.
-            OSError: when it has, or does not behave as if it were alive.
+            InferenceError: if the request is cancelled.
+            EOFError: if the process has ended.
+            OSError: if the process has ended or does not respond.
         """
         self._send(kind, given)
         self._wait()
@@ -70,35 +70,35 @@ class Line:
         return reply
 
     def hang_up(self) -> None:
-        """Want no reply any more. The process sees that, and `fileno` tells when it has done with the question."""
-        # What is closed for good cannot tell.
+        """Cancel the call. `fileno` becomes readable when the process has finished it."""
+        # The socket may be closed already.
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Be done with it."""
+        """Close the socket and release the shared memory."""
         self._memory = None
         self._socket.close()
 
     def _send(self, kind: Literal["predict", "stream", "next", "close", "detail"], given: Any) -> None:
-        question, made = Question(kind, niceness=self.niceness), None
+        question, allocated = Question(kind, niceness=self.niceness), None
         if given is not None:
             body, buffers, spans, size = laid_out(given)
             question = Question(kind, body, spans, self.niceness)
             if buffers and (self._memory is None or self._memory.size < size):
-                # The other end forgets its memory when it is given other.
-                self._memory = made = _memory(size)
+                # The process drops its old memory when it receives new memory.
+                self._memory = allocated = _memory(size)
             if buffers and self._memory is not None:
                 self._memory.write(buffers, spans)
         self.asked, self.open_question = time.monotonic(), True
         try:
-            send(self._socket, question, None if made is None else (made.descriptor, made.size))
+            send(self._socket, question, None if allocated is None else (allocated.descriptor, allocated.size))
         finally:
-            if made is not None:
-                made.close_descriptor()
+            if allocated is not None:
+                allocated.close_descriptor()
 
     def _wait(self) -> None:
-        if self._poll.poll(_AT_WORK_SECONDS * 1000):
+        if self._poll.poll(_RELEASE_WORKER_SECONDS * 1000):
             return
         with waiting_elsewhere():
             while True:
@@ -106,7 +106,7 @@ class Line:
                 if current_interest() is None and time.monotonic() - self.asked >= self._seconds:
                     message = f"The model did not answer within {self._seconds:g} s"
                     raise InferenceError(ErrorKind.DEADLINE_EXCEEDED, message)
-                if self._poll.poll(_GLANCE_SECONDS * 1000):
+                if self._poll.poll(_POLL_SECONDS * 1000):
                     return
 
 
@@ -114,5 +114,5 @@ def _memory(size: int) -> SharedMemory:
     try:
         return SharedMemory(size)
     except OSError as error:
-        message = f"There is no memory to hand the inputs to the model's process in: {error.strerror}"
+        message = f"No shared memory is available for the model's inputs: {error.strerror}"
         raise InferenceError(ErrorKind.OVERLOADED, message) from None

@@ -1,4 +1,4 @@
-"""The lines into one process: which are free, which are in use, and which nobody waits at any more."""
+"""The channels to one model process: free, in use, and abandoned by their request."""
 
 import os
 import threading
@@ -15,26 +15,26 @@ from tasks.exchange.error import ErrorKind, InferenceError
 
 __all__ = ("Lines",)
 
-_GLANCE_SECONDS = 0.25
-_WAITING_FOR_EACH = 32
-"""So many requests may wait for each line: a model that is slow is not to fill the server's own waiting room."""
+_POLL_SECONDS = 0.25
+_MAX_WAITING_PER_CALL = 32
+"""Requests that may wait for each permitted call, so that a slow model cannot fill the server's queue."""
 
 
 class Lines:
-    """Used by workers, and by the thread that looks after the process.
+    """A pool of channels. Worker threads and the supervisor thread of the process use it.
 
     Args:
-        process: at the other end of all lines.
-        most: so many calls may be made at once. Streams are not counted: one whose reader is slow does nothing.
-        seconds: a call for which nobody in particular waits may take so long.
+        process: the model process.
+        most: maximum number of concurrent calls. Streams do not count: a slow reader leaves its stream idle.
+        seconds: timeout of a call outside any request, and of waiting for a channel.
     """
 
     def __init__(self, process: ModelProcess, most: int, seconds: float) -> None:
         self.process = process
-        self._most = most
+        self._max_calls = most
         self._seconds = seconds
         self._changed = threading.Condition()
-        # By the niceness of whoever uses them: what became nice cannot be made less so.
+        # Keyed by niceness, because a thread without privileges cannot lower its niceness again.
         self._free: dict[int, list[Line]] = {}
         self._calls = 0
         self._waiting = 0
@@ -43,21 +43,21 @@ class Lines:
 
     @property
     def left(self) -> list[Line]:
-        """Those with a question nobody waits for any more, and to which there was no reply yet."""
+        """Return the channels of cancelled calls whose reply is outstanding."""
         return list(self._left)
 
     @property
     def calls(self) -> int:
-        """So many calls are being made."""
+        """Return the number of calls in flight."""
         return self._calls
 
     @contextmanager
     def for_call(self) -> Generator[Line]:
-        """A line for one question.
+        """Acquire a channel for one call.
 
         Raises:
-            InferenceError: OVERLOADED when too many wait for one, or why nobody waits any more.
-            OSError: when the process has ended.
+            InferenceError: OVERLOADED if too many requests wait; CANCELLED or DEADLINE_EXCEEDED if the request ends.
+            OSError: if the process has ended.
         """
         self._begin_call()
         try:
@@ -71,10 +71,10 @@ class Lines:
             self.give_back(line, call=True)
 
     def take(self) -> Line:
-        """A line for as long as it takes; to be given back.
+        """Acquire a channel until `give_back`.
 
         Raises:
-            OSError: when the process has ended.
+            OSError: if the process has ended.
         """
         niceness = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
         with self._changed:
@@ -85,10 +85,10 @@ class Lines:
         return Line(self.process.open_line(), self._seconds, niceness)
 
     def give_back(self, line: Line, *, call: bool = False) -> bool:
-        """Be done with a line, whose question may be open.
+        """Release a channel. If its reply is outstanding, cancel the call.
 
         Returns:
-            Whether somebody has to look for the reply.
+            Whether the supervisor must wait for the reply.
         """
         with self._changed:
             if line.open_question and not self._closed:
@@ -96,7 +96,7 @@ class Lines:
                 self._left[line] = call
                 return True
             free = self._free.setdefault(line.niceness, [])
-            if self._closed or len(free) >= self._most:
+            if self._closed or len(free) >= self._max_calls:
                 line.close()
             else:
                 free.append(line)
@@ -105,7 +105,7 @@ class Lines:
         return False
 
     def answered(self, line: Line) -> None:
-        """There is a reply on a line that was left, or none can come."""
+        """Close an abandoned channel after its reply arrived or the process ended."""
         with self._changed:
             call = self._left.pop(line, False)
             line.close()
@@ -113,20 +113,20 @@ class Lines:
             self._end_call()
 
     def close(self) -> None:
-        """The process has ended: whoever waits is told so."""
+        """Close all channels after the process has ended, and wake all waiting requests."""
         with self._changed:
             self._closed = True
-            for each in (*chain.from_iterable(self._free.values()), *self._left):
-                each.close()
+            for line in (*chain.from_iterable(self._free.values()), *self._left):
+                line.close()
             self._free.clear()
             self._left.clear()
             self._changed.notify_all()
 
     def _begin_call(self) -> None:
         with self._changed:
-            if self._calls >= self._most:
-                if self._waiting >= self._most * _WAITING_FOR_EACH:
-                    message = f"{self._waiting} requests wait for the model, and it takes no more; try again later"
+            if self._calls >= self._max_calls:
+                if self._waiting >= self._max_calls * _MAX_WAITING_PER_CALL:
+                    message = f"{self._waiting} requests already wait for the model; try again later"
                     raise InferenceError(ErrorKind.OVERLOADED, message)
                 self._wait_for_end_of_call()
             if self._closed:
@@ -137,12 +137,12 @@ class Lines:
         self._waiting += 1
         until = time.monotonic() + self._seconds
         try:
-            # A worker's place is kept for a moment, so that no more pictures are decoded than will soon be looked at.
-            self._changed.wait_for(self._is_open, _GLANCE_SECONDS)
+            # Keep the worker briefly: a released worker would decode images that the model cannot process soon.
+            self._changed.wait_for(self._is_open, _POLL_SECONDS)
             while not self._is_open():
                 self._check_interest(until)
                 with waiting_elsewhere():
-                    self._changed.wait_for(self._is_open, _GLANCE_SECONDS)
+                    self._changed.wait_for(self._is_open, _POLL_SECONDS)
         finally:
             self._waiting -= 1
 
@@ -150,15 +150,15 @@ class Lines:
         try:
             check_interest()
             if time.monotonic() >= until:
-                message = f"The model was at other calls for {self._seconds:g} s; try again later"
+                message = f"The model was busy for {self._seconds:g} s; try again later"
                 raise InferenceError(ErrorKind.OVERLOADED, message)
         except InferenceError:
-            # Whoever else waits was not told of the call that has ended.
+            # Pass on a notification that this waiter may have consumed.
             self._changed.notify()
             raise
 
     def _is_open(self) -> bool:
-        return self._closed or self._calls < self._most
+        return self._closed or self._calls < self._max_calls
 
     def _end_call(self) -> None:
         with self._changed:

@@ -1,4 +1,4 @@
-"""A servable whose task runs here, and whose model runs in a process of its own."""
+"""Build a servable whose task runs in the server and whose model runs in its own process."""
 
 import atexit
 import os
@@ -20,43 +20,41 @@ _open: "weakref.WeakSet[Supervisor]" = weakref.WeakSet()
 
 
 def bind(source: ModelSource, job: Callable[[ModelSource], object], lost: Lost | None) -> Servable:
-    """Start a process that loads the model, and wait until it has.
+    """Start a process that loads the model, and wait until the model is loaded.
 
-    The process ends when the servable is dropped, behind the last request that it answers, and when the server ends.
+    The process ends after the servable is dropped and its last request has finished, or when the server ends.
 
     Raises:
-        ModelError: with a sentence for the model's owner.
+        ModelError: if the model cannot be loaded.
     """
     _check_system(source)
     supervisor = Supervisor(source, job, lost)
     _open.add(supervisor)
     binding = supervisor.binding()
     model = (StreamingIsolatedModel if binding.streams else IsolatedModel)(supervisor)
-    # It lives as long as its registration, or a request that it still answers.
+    # The registration and the requests in flight keep the model alive.
     weakref.finalize(model, supervisor.close).atexit = False
     detail = detail_of(supervisor) if binding.shrinks else None
     return BoundServable(binding.task, model, binding.description, binding.defaults, detail)
 
 
 def _check_system(source: ModelSource) -> None:
-    """Refuse what no call could be made with, rather than every call."""
+    """Reject a system without `memfd_create` at load time, because every call would fail."""
     setting = f'{source.folder / SETTINGS_FILE}: "isolate"'
     if not hasattr(os, "memfd_create"):
         raise ModelError(f"{setting} needs Linux")
     try:
-        os.close(os.memfd_create("charioteer-attempt"))
+        os.close(os.memfd_create("charioteer-probe"))
     except OSError as error:
-        raise ModelError(
-            f"{setting} needs memory by memfd_create, which the system refuses: {error.strerror}"
-        ) from None
+        raise ModelError(f"{setting} needs memfd_create, but the system call fails: {error.strerror}") from None
 
 
 @atexit.register
 def _close_all() -> None:
-    """Let the models' processes close what they have to; whatever is left of them ends with this one."""
+    """Stop all model processes gracefully; the system kills those that remain when this process ends."""
     supervisors = list(_open)
-    for each in supervisors:
-        each.close()
+    for supervisor in supervisors:
+        supervisor.close()
     until = time.monotonic() + _SECONDS_AT_EXIT
-    for each in supervisors:
-        each.thread.join(max(0.0, until - time.monotonic()))
+    for supervisor in supervisors:
+        supervisor.thread.join(max(0.0, until - time.monotonic()))

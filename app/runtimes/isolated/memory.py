@@ -1,7 +1,7 @@
-"""Memory that both processes see, for the pictures of one call at a time.
+"""Share memory between the server and a model process, for the images of one call at a time.
 
-Pixels are copied into it once, and read where they lie. Through a socket they would be copied twice, by system calls
-that take a piece each, which costs several times as much.
+The server copies pixels into it once, and the process reads them in place. A socket would copy them twice, in small
+pieces, at several times the cost.
 """
 
 import mmap
@@ -15,25 +15,25 @@ import numpy as np
 
 __all__ = ("LARGEST_KEPT", "Arrived", "SharedMemory", "laid_out")
 
-_SMALLEST_APART = 4096
-"""Bytes of an array that is not pickled with the rest."""
+_MIN_SHARED_BYTES = 4096
+"""Smaller arrays are pickled inline."""
 
 _ALIGNMENT = 64
-_SMALLEST = 1024 * 1024
+_MIN_SIZE = 1024 * 1024
 LARGEST_KEPT = 64 * 1024 * 1024
-"""Bytes of memory that is used again. More is given back after the call, by both ends."""
+"""Maximum bytes of memory that is reused. Both ends release larger memory after the call."""
 
 
 class SharedMemory:
-    """One end's view of memory that was made here.
+    """Shared memory that the server allocates.
 
     Args:
-        size: bytes that it has at least.
+        size: minimum number of bytes.
     """
 
     def __init__(self, size: int) -> None:
-        self.size = max(_SMALLEST, 1 << (size - 1).bit_length())
-        self.descriptor = os.memfd_create("charioteer-pictures", os.MFD_CLOEXEC)
+        self.size = max(_MIN_SIZE, 1 << (size - 1).bit_length())
+        self.descriptor = os.memfd_create("charioteer-inputs", os.MFD_CLOEXEC)
         try:
             os.ftruncate(self.descriptor, self.size)
             self._bytes = np.frombuffer(mmap.mmap(self.descriptor, self.size), np.uint8)
@@ -43,30 +43,34 @@ class SharedMemory:
 
     @property
     def worth_keeping(self) -> bool:
-        """Whether the next call may use it again."""
+        """Return whether the next call may reuse this memory."""
         return self.size <= LARGEST_KEPT
 
     def write(self, buffers: Sequence[pickle.PickleBuffer], spans: Sequence[tuple[int, int]]) -> None:
-        """Copy each of `buffers` to its place."""
+        """Copy each buffer to its span: offset and length in bytes."""
         for buffer, (offset, length) in zip(buffers, spans, strict=True):
             self._bytes[offset : offset + length] = np.frombuffer(buffer.raw(), np.uint8)
 
     def close_descriptor(self) -> None:
-        """The other end has its own by now."""
+        """Close the descriptor after the model process has received its own."""
         os.close(self.descriptor)
 
 
 def laid_out(value: object) -> tuple[bytes, Sequence[pickle.PickleBuffer], Sequence[tuple[int, int]], int]:
-    """`value` pickled, its large buffers, the place in shared memory for each, and how many bytes that takes."""
+    """Pickle `value` and plan its large buffers in shared memory.
+
+    Returns:
+        The pickle, the large buffers, the span (offset, length) of each, and the number of bytes that all spans need.
+    """
     buffers: list[pickle.PickleBuffer] = []
 
-    def apart(buffer: pickle.PickleBuffer) -> bool:
-        if buffer.raw().nbytes < _SMALLEST_APART:
+    def is_inline(buffer: pickle.PickleBuffer) -> bool:
+        if buffer.raw().nbytes < _MIN_SHARED_BYTES:
             return True
         buffers.append(buffer)
         return False
 
-    body = pickle.dumps(value, protocol=5, buffer_callback=apart)
+    body = pickle.dumps(value, protocol=5, buffer_callback=is_inline)
     spans: list[tuple[int, int]] = []
     end = 0
     for buffer in buffers:
@@ -77,11 +81,11 @@ def laid_out(value: object) -> tuple[bytes, Sequence[pickle.PickleBuffer], Seque
 
 
 class Arrived:
-    """What lies in memory that the other end has made.
+    """Buffers in memory that the server allocated.
 
     Args:
-        memory: all of it, None where there is none.
-        spans: where each buffer lies.
+        memory: the shared memory, if any.
+        spans: offset and length of each buffer in bytes.
     """
 
     def __init__(self, memory: mmap.mmap | None, spans: Sequence[tuple[int, int]]) -> None:
@@ -90,12 +94,12 @@ class Arrived:
         ]
 
     def read(self, body: bytes) -> Any:
-        """What was pickled, its arrays where they lie."""
-        return pickle.loads(body, buffers=self._buffers)  # noqa: S301  from this server's own process
+        """Unpickle `body` with its arrays in shared memory, without a copy."""
+        return pickle.loads(body, buffers=self._buffers)  # noqa: S301  the server itself sends it
 
     def let_go(self) -> bool:
-        """Whether nothing that was read refers to the memory any more."""
-        # What was read refers to these arrays, and to nothing else that could be asked who refers to it.
-        referred = [weakref.ref(each) for each in self._buffers]
+        """Drop the buffers, and return whether no object that was read still refers to them."""
+        # Unpickled arrays keep these base arrays alive, so a live reference means that the memory is in use.
+        references = [weakref.ref(buffer) for buffer in self._buffers]
         self._buffers.clear()
-        return all(each() is None for each in referred)
+        return all(reference() is None for reference in references)

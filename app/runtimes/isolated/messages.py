@@ -1,6 +1,6 @@
-"""What a server and a model's own process say to each other, and how that goes through a socket.
+"""The messages between the server and a model process, and how sockets carry them.
 
-Both ends are this server's: what comes is unpickled without a doubt about it.
+Both ends belong to this server, so messages are trusted and pickled.
 """
 
 import mmap
@@ -11,7 +11,7 @@ import struct
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -36,17 +36,17 @@ __all__ = (
 )
 
 _HEAD = struct.Struct("<QQ")
-"""Bytes of the message, and of the memory that is handed over with it: 0 for none."""
+"""Length of the message in bytes, and of the shared memory passed with it (0 for none)."""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process is started for.
+    """The job of a new process.
 
     Attributes:
-        job: done with the source: loads it, or says what it is. Pickled as the name of a function.
+        job: function that loads or describes the source. Pickled by name.
         source: the model.
-        memory_limit: bytes of memory that it may have, None for any number.
-        log_level: what it logs is told from this level on.
+        memory_limit: maximum bytes of data memory, or None for no limit.
+        log_level: lowest level of log records that the process sends.
     """
 
     job: Callable[[ModelSource], object]
@@ -56,14 +56,14 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything of a servable but its model.
+    """A servable without its model.
 
     Attributes:
-        task: of the model.
-        description: what is known of it.
-        defaults: request parameters that its settings give.
-        streams: whether the model tells its answers while it makes them.
-        shrinks: whether the model says how small it wants its pictures.
+        task: task of the model.
+        description: metadata of the model.
+        defaults: default request parameters from the settings.
+        streams: whether the model streams its answers.
+        shrinks: whether the model declares how far images may be downscaled.
     """
 
     task: Any
@@ -74,20 +74,20 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotLoaded(msgspec.Struct, frozen=True):
-    """A model that cannot be served, with a sentence for its owner."""
+    """The model could not be loaded. `reason` is a sentence for the model's owner."""
 
     reason: str
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What the model is asked for.
+    """A call to the model.
 
     Attributes:
-        kind: predictions; the first piece of a stream; its next one; its end, before it is there; or how small a
-            picture of (width, height) may be.
-        given: inputs of the model, or the size of a picture; pickled, its large buffers apart.
-        spans: where these lie in the memory that both share: offset and length.
-        niceness: of the thread that asks, which its line takes over: of explanations it is higher, for good.
+        kind: `predict`; `stream`, `next` and `close` for the first chunk, the next chunk and an early end of a
+            stream; or `detail` for the downscale factor of an image.
+        given: pickled inputs, or the (width, height) of an image; large buffers are in shared memory.
+        spans: offset and length of each large buffer in shared memory, in bytes.
+        niceness: niceness of the calling thread, which the serving thread adopts. Explanations have a higher one.
     """
 
     kind: Literal["predict", "stream", "next", "close", "detail"]
@@ -97,32 +97,32 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """A stream has come to its end."""
+    """The end of a stream."""
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """An `InferenceError` in plain fields: exceptions of a model's own need not survive pickling."""
+    """An `InferenceError` in plain fields, because exceptions of model code may not survive pickling."""
 
     kind: ErrorKind
     message: str
     path: str = ""
 
     @classmethod
-    def of(cls, error: InferenceError) -> "Failure":
-        """What `error` says."""
+    def of(cls, error: InferenceError) -> Self:
+        """Copy the fields of `error`."""
         return cls(error.kind, error.message, error.path)
 
     def error(self) -> InferenceError:
-        """The error again."""
+        """Rebuild the error."""
         return InferenceError(self.kind, self.message, self.path)
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The answer to a question.
+    """The reply to a call.
 
     Attributes:
-        outcome: predictions, a piece, `Ended`, how much smaller, or a `Failure`.
-        kept: whether the model holds on to the memory that its inputs came in, which is then not to be written again.
+        outcome: predictions, a chunk, `Ended`, a downscale factor, or a `Failure`.
+        kept: whether the model still uses the shared memory of its inputs, so that the server must not reuse it.
     """
 
     outcome: Any
@@ -130,25 +130,25 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Stuck(msgspec.Struct, frozen=True):
-    """The model itself says that it answers nobody any more, and why."""
+    """The model reports that it can no longer answer calls, with the reason."""
 
     reason: str
 
 
 class NoMessageError(ConnectionError):
-    """What came cannot be read. A process that has overwritten its own memory may write anything."""
+    """A message cannot be unpickled. A process with corrupted memory may send anything."""
 
 
 class LostMemoryError(Exception):
-    """A message has come, and the memory that belongs to it has not: this process may open, or map, no more."""
+    """A message arrived without its shared memory, because this process cannot open or map more."""
 
 
 def send(line: socket.socket, message: object, memory: tuple[int, int] | None = None) -> None:
-    """Send a message, and with it memory: its descriptor and its size in bytes.
+    """Send a message, optionally with shared memory: its descriptor and its size in bytes.
 
     Raises:
-        OSError: when nobody is there, or takes it in time.
-        Exception: when it cannot be pickled.
+        OSError: if the other end is closed, or does not read in time.
+        Exception: if the message cannot be pickled.
     """
     body = pickle.dumps(message, protocol=5)
     head = _HEAD.pack(len(body), memory[1] if memory else 0)
@@ -159,12 +159,13 @@ def send(line: socket.socket, message: object, memory: tuple[int, int] | None = 
 
 
 def receive(line: socket.socket) -> tuple[Any, mmap.mmap | None]:
-    """The next message, and the memory that came with it.
+    """Receive the next message and its shared memory, if any.
 
     Raises:
-        EOFError: when nobody is there any more.
-        OSError: when the rest of it does not come in time, a NoMessageError when it is no message.
-        LostMemoryError: when the memory could not be taken over; the next message can be received.
+        EOFError: if the other end is closed.
+        OSError: if the rest of the message does not arrive in time.
+        NoMessageError: if the message cannot be unpickled.
+        LostMemoryError: if the memory cannot be mapped. The next message can still be received.
     """
     first, control, _, _ = line.recvmsg(_HEAD.size, socket.CMSG_SPACE(array("i").itemsize))
     if not first:
@@ -182,18 +183,18 @@ def receive(line: socket.socket) -> tuple[Any, mmap.mmap | None]:
         body = receive_exactly(line, length)
         if size and memory is None:
             raise LostMemoryError
-        return pickle.loads(body), memory  # noqa: S301  from this server's own process
+        return pickle.loads(body), memory  # noqa: S301  both ends belong to this server
     except (EOFError, OSError, LostMemoryError):
         raise
     except Exception as error:
-        raise NoMessageError("What came is no message") from error
+        raise NoMessageError("The message cannot be unpickled") from error
 
 
 def receive_exactly(line: socket.socket, length: int) -> bytearray:
-    """So many bytes.
+    """Receive exactly `length` bytes.
 
     Raises:
-        EOFError: when the other end closes before they are there.
+        EOFError: if the other end closes before.
     """
     received = bytearray(length)
     rest = memoryview(received)

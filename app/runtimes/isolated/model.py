@@ -1,4 +1,4 @@
-"""A model that runs in a process of its own, as the engine knows it."""
+"""A callable that forwards inputs to a model in its own process."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
@@ -14,11 +14,11 @@ from tasks.task import TextPiece
 
 __all__ = ("IsolatedModel", "StreamingIsolatedModel", "detail_of")
 
-_SIZES_REMEMBERED = 1024
+_MAX_CACHED_SIZES = 1024
 
 
 class IsolatedModel:
-    """A model of any task. Its process is not wanted any more when this is dropped.
+    """A model of any task. Its process ends after this object is dropped.
 
     Args:
         supervisor: keeps the process running.
@@ -29,18 +29,18 @@ class IsolatedModel:
 
     @property
     def trouble(self) -> str:
-        """Why it answers nobody now; empty while it does."""
+        """Return why the model cannot answer now, or an empty string."""
         return self._supervisor.trouble
 
     def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
-        return _called(self._supervisor, "predict", list(inputs))
+        return _call(self._supervisor, "predict", list(inputs))
 
 
 class StreamingIsolatedModel(IsolatedModel):
-    """A model that can tell an answer while it makes it, a piece when one is asked for."""
+    """A model that streams its answers, one chunk at a time on demand."""
 
     def stream(self, inputs: Sequence[Any], /) -> Generator[TextPiece]:
-        """The pieces of every answer, in the order of the inputs."""
+        """Yield the chunks of every answer, in the order of the inputs."""
         supervisor = self._supervisor
         lines = supervisor.lines()
         try:
@@ -48,12 +48,12 @@ class StreamingIsolatedModel(IsolatedModel):
         except OSError:
             raise supervisor.ended(lines) from None
         try:
-            piece = _outcome(supervisor, lines, line, "stream", list(inputs))
-            while not isinstance(piece, Ended):
-                yield piece
-                piece = _outcome(supervisor, lines, line, "next")
+            chunk = _outcome(supervisor, lines, line, "stream", list(inputs))
+            while not isinstance(chunk, Ended):
+                yield chunk
+                chunk = _outcome(supervisor, lines, line, "next")
         except GeneratorExit:
-            # Nobody is there to be told that it went wrong.
+            # The reader has left, so an error has no recipient.
             with suppress(InferenceError):
                 _outcome(supervisor, lines, line, "close")
             raise
@@ -63,22 +63,22 @@ class StreamingIsolatedModel(IsolatedModel):
 
 
 def detail_of(supervisor: Supervisor) -> Callable[[int, int], float]:
-    """`Limits.detail` of the model, asked for once for each size of pictures."""
+    """Return the `Limits.detail` function of the model, cached by image size."""
 
     def detail(width: int, height: int) -> float:
-        return _called(supervisor, "detail", (width, height))
+        return _call(supervisor, "detail", (width, height))
 
-    return lru_cache(_SIZES_REMEMBERED)(detail)
+    return lru_cache(_MAX_CACHED_SIZES)(detail)
 
 
-def _called(supervisor: Supervisor, kind: Literal["predict", "detail"], given: Any) -> Any:
+def _call(supervisor: Supervisor, kind: Literal["predict", "detail"], given: Any) -> Any:
     lines = supervisor.lines()
     line = None
     try:
         with lines.for_call() as line:
             return _outcome(supervisor, lines, line, kind, given)
     except OSError:
-        # No line could be opened.
+        # No channel could be opened.
         raise supervisor.ended(lines) from None
     finally:
         if line is not None and line.open_question:
@@ -92,15 +92,15 @@ def _outcome(
     kind: Literal["predict", "stream", "next", "close", "detail"],
     given: Any = None,
 ) -> Any:
-    """What the model answers.
+    """Make one call and return the outcome of its reply.
 
     Raises:
-        InferenceError: what the model raised, or why there is no answer.
+        InferenceError: if the model fails, or its process ends or hangs.
     """
     try:
         reply: Reply = line.ask(kind, given)
     except TimeoutError:
-        lines.process.kill("it hung: it took or gave no part of a message in time")
+        lines.process.kill("it hung: it did not read or write a message in time")
         raise supervisor.ended(lines) from None
     except NoMessageError:
         lines.process.kill("its answer cannot be read")

@@ -1,8 +1,10 @@
-"""The first lines of a model's own process; started by its path, with a socket's number and the model's name.
+"""The entry point of a model process, run as a script.
 
-Nothing of this project can be imported before the server has said where it lies.
+Its arguments are the model's name, the number of the control socket, and the name of this package in the server. It
+takes `sys.path` from the server, where other packages named `app` may come first.
 """
 
+import importlib
 import json
 import socket
 import sys
@@ -10,16 +12,19 @@ import sys
 __all__ = ()
 
 
-def _begin() -> None:
+def _main() -> None:
     control = socket.socket(fileno=int(sys.argv[2]))
     length = control.recv(8, socket.MSG_WAITALL)
     if not length:
         return
     sys.path[:] = json.loads(control.recv(int.from_bytes(length, "little"), socket.MSG_WAITALL))
-    from app.runtimes.isolated.working import work
+    import charioteer
 
-    work(control, sys.argv[1])
+    package = sys.argv[3]
+    if not package.startswith("charioteer."):
+        charioteer.claim_names()
+    importlib.import_module(f"{package}.worker_main").run_worker(control, sys.argv[1])
 
 
 if __name__ == "__main__":
-    _begin()
+    _main()

@@ -1,4 +1,4 @@
-"""One process of a model: how it is started, what it tells, and how it ends."""
+"""Start a model process, read its messages, and stop it."""
 
 import json
 import logging
@@ -22,35 +22,36 @@ from tasks.exchange.error import ErrorKind, InferenceError
 __all__ = ("ModelProcess", "in_process")
 
 _PROGRAM = Path(__file__).with_name("model_process.py")
+_PACKAGE = __name__.rpartition(".")[0]
 
-_SECONDS_FOR_BYTES = 30.0
-"""A process that was stopped amid a message is not waited for any longer."""
+_SOCKET_TIMEOUT_SECONDS = 30.0
+"""A process that pauses for longer within a message is considered dead."""
 
-_SECONDS_TO_END = 5.0
-"""A process that is told to end, and does not, is killed then. Models have so long to close, as without a process."""
+_STOP_SECONDS = 5.0
+"""Time that a model has to close after a stop request, before its process is killed."""
 
 
 class ModelProcess:
-    """A process that was told to do a job. To be used by the thread that made it, but for `open_line` and `kill`.
+    """A process that runs one job. Only the creating thread may use it, except for `open_line` and `kill`.
 
-    Linux ends the process when that thread ends.
+    Linux kills the process when that thread ends.
 
     Args:
         source: the model.
-        job: done with the source in the process; a function of a module.
+        job: module-level function that the process calls with `source`.
     """
 
     def __init__(self, source: ModelSource, job: Callable[[ModelSource], object]) -> None:
         self.source = source
         self.killed_for = ""
         self._control, theirs = socket.socketpair()
-        self._control.settimeout(_SECONDS_FOR_BYTES)
+        self._control.settimeout(_SOCKET_TIMEOUT_SECONDS)
         name = f"{source.name}/{source.version}"
         options = ["-P", "-u", "-X", "faulthandler"]
         with theirs:
-            command = [sys.executable, *options, str(_PROGRAM), name, str(theirs.fileno())]
-            # A session of its own: Ctrl-C is for the server, which ends its models when it has drained.
-            self._popen = subprocess.Popen(  # noqa: S603  this interpreter, and a file beside this one
+            command = [sys.executable, *options, str(_PROGRAM), name, str(theirs.fileno()), _PACKAGE]
+            # A new session keeps Ctrl-C from the model: the server stops its models after it has drained.
+            self._popen = subprocess.Popen(  # noqa: S603  this interpreter runs a file of this package
                 command,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
@@ -64,23 +65,23 @@ class ModelProcess:
             memory_limit=source.settings.memory_limit_bytes,
             log_level=logging.getLogger().getEffectiveLevel(),
         )
-        with suppress(OSError):  # it has ended already, which `outcome` tells
+        with suppress(OSError):  # `outcome` reports a process that has ended already
             self._control.sendall(len(path).to_bytes(8, "little") + path)
             send(self._control, order)
 
     def fileno(self) -> int:
-        """Readable when it has something to tell, or has ended."""
+        """Return a descriptor that becomes readable when a message arrives or the process ends."""
         return self._control.fileno()
 
     def outcome(self, seconds: float, wanted: Callable[[], bool] = lambda: True) -> Any:
-        """What came of its job.
+        """Wait for the result of the job.
 
         Args:
-            seconds: it may take so long.
-            wanted: asked now and then whether it is still waited for.
+            seconds: timeout.
+            wanted: polled; waiting stops when it returns False.
 
         Raises:
-            ModelError: with a sentence for the model's owner.
+            ModelError: if the job fails or times out, the process ends, or the result is no longer wanted.
         """
         until = time.monotonic() + seconds
         poll = select.poll()
@@ -88,14 +89,14 @@ class ModelProcess:
         while True:
             if not poll.poll(250):
                 if not wanted():
-                    raise ModelError(f"{self.source.folder}: nobody waits for it to be loaded")
+                    raise ModelError(f"{self.source.folder}: its loading was cancelled")
                 if time.monotonic() >= until:
                     raise ModelError(f"{self.source.folder}: its process was not ready within {seconds:g} s")
                 continue
             try:
                 message = receive(self._control)[0]
             except (EOFError, OSError):
-                message = f"{self.source.folder}: its process ended while it was loaded ({self.ended()})"
+                message = f"{self.source.folder}: its process ended while it was loaded ({self.wait_ended()})"
                 raise ModelError(message) from None
             if not isinstance(message, dict):
                 break
@@ -105,11 +106,11 @@ class ModelProcess:
         return message
 
     def listen(self) -> bool:
-        """Take what it tells, of itself or for the log, when there is something. False once it has ended."""
+        """Handle one message: log it, or kill a hung process. Return False once the process has ended."""
         try:
             message: Any = receive(self._control)[0]
         except (NoMessageError, TimeoutError):
-            self.kill("it told what cannot be read")
+            self.kill("it sent a message that cannot be read")
             return False
         except (EOFError, OSError):
             return False
@@ -120,16 +121,16 @@ class ModelProcess:
         return True
 
     def open_line(self) -> socket.socket:
-        """A new line to it.
+        """Open a new channel.
 
         Raises:
-            OSError: when it has ended.
-            InferenceError: OVERLOADED when the system gives no more.
+            OSError: if the process has ended.
+            InferenceError: OVERLOADED if the system has no more sockets.
         """
         try:
             ours, theirs = socket.socketpair()
         except OSError as error:
-            message = f"There is no line to the model's process to be had: {error.strerror}"
+            message = f"No channel to the model's process can be opened: {error.strerror}"
             raise InferenceError(ErrorKind.OVERLOADED, message) from None
         try:
             with theirs:
@@ -141,17 +142,17 @@ class ModelProcess:
         return ours
 
     def kill(self, reason: str) -> None:
-        """End it at once, for `reason`."""
+        """Kill the process, and record the first `reason`."""
         self.killed_for = self.killed_for or reason
         self._popen.kill()
 
     def let_end(self) -> None:
-        """Tell it to end. It closes what has to be closed."""
+        """Request a graceful stop: the process closes its model first."""
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
 
-    def ended(self, seconds: float = _SECONDS_TO_END) -> str:
-        """How it has ended, in a few words. One that does not end in time is killed."""
+    def wait_ended(self, seconds: float = _STOP_SECONDS) -> str:
+        """Wait for the process to end, kill it after `seconds`, and return why it ended."""
         try:
             self._popen.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -167,31 +168,31 @@ class ModelProcess:
         return f"signal {-status}, {name}" if name else f"signal {-status}"
 
     def close(self) -> None:
-        """End it if it has not, and what it has started and left, and let go of it."""
+        """Stop the process and all processes that it has started, and close the control socket."""
         self.let_end()
-        self.ended()
-        # Nothing but them is in the session of its own, if there is one any more.
+        self.wait_ended()
+        # The process group contains only child processes of the model.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, signal.SIGKILL)
         self._control.close()
 
 
 def in_process(source: ModelSource, job: Callable[[ModelSource], Any]) -> Any:
-    """What `job` gives for `source`, done in a process that ends with it.
+    """Return the result of `job` for `source`, run in a process that ends afterwards.
 
     Raises:
-        ModelError: whatever goes wrong.
+        ModelError: if anything fails.
     """
     process = ModelProcess(source, job)
     try:
         return process.outcome(source.settings.load_timeout_seconds)
     finally:
-        process.kill("it was done with")
+        process.kill("its job was done")
         process.close()
 
 
 def _environment() -> dict[str, str]:
-    """This process's, without what the server alone is told by it: passwords of databases, addresses of webhooks."""
+    """Return the environment without the server's settings, which include database passwords and webhook URLs."""
     return {name: value for name, value in os.environ.items() if not name.startswith("CHARIOTEER_")}
 
 

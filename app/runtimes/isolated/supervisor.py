@@ -1,4 +1,4 @@
-"""Keeps a process of a model running: starts it, looks after it, and starts it again."""
+"""Keep a model process running: start it, monitor it, and restart it."""
 
 import logging
 import select
@@ -21,56 +21,56 @@ from tasks.exchange.error import ErrorKind, InferenceError
 __all__ = ("Supervisor",)
 
 _GRACE_SECONDS = 5.0
-"""A runtime that ends calls by itself, as that of Python models does, is given so long to do so."""
+"""Extra time for runtimes that enforce the timeout themselves, such as the Python runtime."""
 
-_LONGEST_DELAY = 60.0
+_MAX_DELAY_SECONDS = 60.0
 _HEALTHY_SECONDS = 60.0
-"""A process that has lived so long was no attempt."""
+"""A process that runs this long resets the restart delay."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """One thread, which lives as long as the model is wanted.
+    """A thread that runs until the model is unloaded.
 
     Args:
         source: the model.
-        job: loads it, in the process.
-        lost: told of every process that ends by itself or has to be killed.
+        job: loads the model, in the process.
+        lost: called for each process that ends unexpectedly or is killed.
     """
 
     def __init__(self, source: ModelSource, job: Callable[[ModelSource], object], lost: Lost | None) -> None:
         self._source = source
         self._job = job
         self._lost = lost
-        # As many as a server has workers by itself, and as many again, because some of them hang or wait.
-        self._calls = max(4, 2 * ServerSettings().worker_count)
+        # Twice the default number of workers, because some calls hang or wait.
+        self._max_calls = max(4, 2 * ServerSettings().worker_count)
         self._seconds = source.settings.timeout_seconds
-        self._patience = self._seconds + _GRACE_SECONDS
+        self._hang_seconds = self._seconds + _GRACE_SECONDS
         self._delay = 1.0
         self._lines: Lines | None = None
         self._binding: Future[Binding] = Future()
         self._closing = False
-        self._changing = threading.Lock()
-        self._waking, self._woken = socket.socketpair()
-        self._waking.setblocking(False)
+        self._state_lock = threading.Lock()
+        self._wake_sender, self._wake_receiver = socket.socketpair()
+        self._wake_sender.setblocking(False)
         self.trouble = ""
-        self.thread = threading.Thread(target=self._work, name=f"process of {source.name}", daemon=True)
+        self.thread = threading.Thread(target=self._run, name=f"process of {source.name}", daemon=True)
         self.thread.start()
 
     def binding(self) -> Binding:
-        """What the model is, once it is loaded for the first time.
+        """Wait for the first load, and return the servable without its model.
 
         Raises:
-            ModelError: when it cannot be.
+            ModelError: if the model cannot be loaded.
         """
         return self._binding.result()
 
     def lines(self) -> Lines:
-        """Those to the process that runs.
+        """Return the channels to the running process.
 
         Raises:
-            InferenceError: MODEL_NOT_READY while there is none.
+            InferenceError: MODEL_NOT_READY while no process runs.
         """
         if self._lines is None:
             reason = without_paths(self.trouble, self._source) or "The model was unloaded"
@@ -78,60 +78,60 @@ class Supervisor:
         return self._lines
 
     def ended(self, lines: Lines) -> InferenceError:
-        """A call has found that its process has ended, or cannot be alive."""
-        told = self._told(lines.process.ended(1.0))
-        with self._changing:
-            # Another may run by now, which is in no trouble.
+        """Return the error for a call whose process has ended or is dead."""
+        message = self._ended_message(lines.process.wait_ended(1.0))
+        with self._state_lock:
+            # A new process may run already.
             if self._lines is lines:
-                self.trouble = told
-        return InferenceError(ErrorKind.MODEL_NOT_READY, told)
+                self.trouble = message
+        return InferenceError(ErrorKind.MODEL_NOT_READY, message)
 
     def wake(self) -> None:
-        """Have the thread look at what there is."""
+        """Wake the supervisor thread."""
         try:
-            self._waking.send(b"w")
+            self._wake_sender.send(b"w")
         except OSError:
-            # It has enough to wake up for, or is gone.
+            # The buffer is full, so the thread will wake, or the thread has ended.
             return
 
     def close(self) -> None:
-        """The model is not wanted any more: its process ends, within some seconds. Does not wait for that."""
-        # Without a lock: the garbage collector may call this in the middle of anything.
+        """Stop the process in the background."""
+        # The garbage collector may call this at any point, so it must not take a lock.
         self._closing = True
         self.wake()
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         try:
-            self._serve()
+            self._keep_running()
         except Exception:
             _logger.exception("model process is not looked after any more", extra=self._fields())
-            self._offer(None, f"The process of model {self._source.name!r} was lost; load it anew")
+            self._publish(None, f"The process of model {self._source.name!r} was lost; reload the model")
         finally:
             self._lines = None
-            self._waking.close()
-            self._woken.close()
+            self._wake_sender.close()
+            self._wake_receiver.close()
 
-    def _serve(self) -> None:
+    def _keep_running(self) -> None:
         try:
-            process, binding = self._started()
-        except BaseException as error:  # noqa: BLE001  it belongs to whoever waits for the model
+            process, binding = self._start()
+        except BaseException as error:  # noqa: BLE001  `binding` raises it in the loading thread
             self._binding.set_exception(error)
             return
         first: Binding = binding
         running: ModelProcess | None = process
         while running is not None:
-            lines = Lines(running, self._calls, self._seconds)
-            self._offer(lines)
+            lines = Lines(running, self._max_calls, self._seconds)
+            self._publish(lines)
             if not self._binding.done():
                 self._binding.set_result(first)
-            self._look_after(running, lines)
-            running = self._restarted(first)
+            self._monitor(running, lines)
+            running = self._restart(first)
 
-    def _started(self) -> tuple[ModelProcess, Binding]:
+    def _start(self) -> tuple[ModelProcess, Binding]:
         try:
             process = ModelProcess(self._source, self._job)
         except OSError as error:
-            raise ModelError(f"{self._source.folder}: no process can be started for it: {error}") from error
+            raise ModelError(f"{self._source.folder}: its process cannot be started: {error}") from error
         try:
             binding: Binding = process.outcome(self._source.settings.load_timeout_seconds, lambda: not self._closing)
         except BaseException:
@@ -140,69 +140,69 @@ class Supervisor:
             raise
         return process, binding
 
-    def _look_after(self, process: ModelProcess, lines: Lines) -> None:
-        """Wait until the process has ended, or is to end."""
+    def _monitor(self, process: ModelProcess, lines: Lines) -> None:
+        """Wait until the process ends or the model is unloaded, then clean up."""
         began = time.monotonic()
         self._watch(process, lines)
         if self._closing:
             if lines.calls:
-                # Whoever asked has gone: it would not end before it has answered.
-                process.kill("it had not answered when it was to end")
+                # The remaining calls are cancelled, and a graceful stop would wait for them.
+                process.kill("it was still in a call when it had to stop")
             process.close()
             lines.close()
             return
-        calls, how = lines.calls, process.ended()
-        self._offer(None, self._told(how))
+        calls, how = lines.calls, process.wait_ended()
+        self._publish(None, self._ended_message(how))
         lines.close()
         process.close()
         if time.monotonic() - began >= _HEALTHY_SECONDS:
             self._delay = 1.0
         fields = {**self._fields(), "how": how, "calls": calls, "again_in_seconds": self._delay}
         _logger.error("model process ended", extra=fields)
-        self._count(how)
+        self._report_lost(how)
 
-    def _restarted(self, first: Binding) -> ModelProcess | None:
-        """A process that is ready again; None when none is wanted any more."""
-        while self._rests(self._delay):
-            self._delay = min(2 * self._delay, _LONGEST_DELAY)
+    def _restart(self, first: Binding) -> ModelProcess | None:
+        """Retry until a process is ready, and return it; return None once the model is unloaded."""
+        while self._wait(self._delay):
+            self._delay = min(2 * self._delay, _MAX_DELAY_SECONDS)
             try:
-                process, binding = self._started()
+                process, binding = self._start()
                 if _shape(binding) != _shape(first):
                     process.close()
-                    raise ModelError("its files are not those that it was loaded from; load it anew")
+                    raise ModelError("its files have changed since it was loaded; reload it")
             except ModelError as error:
                 if self._closing:
                     return None
-                self._offer(None, f"The model could not be started again, which is tried again and again: {error}")
+                self._publish(None, f"The model could not be restarted; the server keeps trying: {error}")
                 fields = {**self._fields(), "reason": str(error), "again_in_seconds": self._delay}
                 _logger.error("model process failed to start", extra=fields)
-                self._count(f"it was not loaded: {error}")
+                self._report_lost(f"it was not loaded: {error}")
                 continue
             _logger.info("model process started again", extra=self._fields())
             return process
         return None
 
-    def _rests(self, seconds: float) -> bool:
-        """Wait; False when the model is not wanted any more."""
+    def _wait(self, seconds: float) -> bool:
+        """Wait for `seconds`. Return False as soon as the model is unloaded."""
         until = time.monotonic() + seconds
         poll = select.poll()
-        poll.register(self._woken, select.POLLIN)
+        poll.register(self._wake_receiver, select.POLLIN)
         while not self._closing and (left := until - time.monotonic()) > 0:
             if poll.poll(left * 1000 + 1):
-                self._woken.recv(4096)
+                self._wake_receiver.recv(4096)
         return not self._closing
 
-    def _count(self, how: str) -> None:
+    def _report_lost(self, how: str) -> None:
         if self._lost is not None:
             self._lost(self._source, how)
 
-    def _offer(self, lines: Lines | None, trouble: str = "") -> None:
-        with self._changing:
+    def _publish(self, lines: Lines | None, trouble: str = "") -> None:
+        with self._state_lock:
             self._lines, self.trouble = lines, trouble
 
     def _watch(self, process: ModelProcess, lines: Lines) -> None:
         poll = select.poll()
-        poll.register(self._woken, select.POLLIN)
+        poll.register(self._wake_receiver, select.POLLIN)
         poll.register(process, select.POLLIN)
         watched: dict[int, Any] = {}
         while True:
@@ -210,24 +210,24 @@ class Supervisor:
                 if line.fileno() not in watched:
                     watched[line.fileno()] = line
                     poll.register(line, select.POLLIN)
-            due = min((each.asked + self._patience for each in watched.values()), default=None)
+            due = min((line.asked + self._hang_seconds for line in watched.values()), default=None)
             ready = dict(poll.poll(None if due is None else max(0.0, due - time.monotonic()) * 1000 + 1))
             if self._closing or (process.fileno() in ready and not process.listen()):
                 return
-            if self._woken.fileno() in ready:
-                self._woken.recv(4096)
+            if self._wake_receiver.fileno() in ready:
+                self._wake_receiver.recv(4096)
             for descriptor in ready.keys() & watched.keys():
                 poll.unregister(descriptor)
                 lines.answered(watched.pop(descriptor))
             if due is not None and watched and time.monotonic() >= due:
-                self._kill_overdue(process, [each.asked for each in watched.values()])
+                self._kill_overdue(process, [line.asked for line in watched.values()])
 
-    def _kill_overdue(self, process: ModelProcess, asked: list[float]) -> None:
-        if any(time.monotonic() - each >= self._patience for each in asked):
-            process.kill(f"it hung: no answer to a call within {self._patience:g} s")
+    def _kill_overdue(self, process: ModelProcess, call_times: list[float]) -> None:
+        if any(time.monotonic() - call_time >= self._hang_seconds for call_time in call_times):
+            process.kill(f"it hung: no answer to a call within {self._hang_seconds:g} s")
 
-    def _told(self, how: str) -> str:
-        return f"The process of model {self._source.name!r} ended ({how}) and is started again"
+    def _ended_message(self, how: str) -> str:
+        return f"The process of model {self._source.name!r} ended ({how}) and is being restarted"
 
     def _fields(self) -> dict[str, str]:
         return {"model": self._source.name, "version": self._source.version}

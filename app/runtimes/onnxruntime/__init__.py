@@ -1,4 +1,4 @@
-"""ONNX Runtime: models exported to ONNX by Ultralytics, Hugging Face, timm and others, understood from their files."""
+"""ONNX Runtime: models exported to ONNX by Ultralytics, Hugging Face, timm and others, configured from their files."""
 
 from app.runtimes.onnxruntime.runtime import OnnxRuntime
 

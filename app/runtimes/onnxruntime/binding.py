@@ -1,4 +1,4 @@
-"""Calls whose inputs are copied to a device once, and whose outputs come back once (ONNX Runtime's IOBinding)."""
+"""Run a session with ONNX Runtime's IOBinding, which copies inputs and outputs once each."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,14 +12,14 @@ __all__ = ("run_bound",)
 def run_bound(
     session: Any, memory: tuple[str, int], make: Any, feeds: Mapping[str, NDArray[Any]], names: Sequence[str]
 ) -> list[NDArray[Any]]:
-    """The outputs called `names`.
+    """Run the session on a device and return the outputs `names`.
 
     Args:
-        session: ONNX Runtime's own.
-        memory: its name of the device's memory, and the device's number.
-        make: its `OrtValue`.
-        feeds: the inputs by name.
-        names: the outputs that are wanted.
+        session: ONNX Runtime's session.
+        memory: ONNX Runtime's name of the device memory, and the device number.
+        make: ONNX Runtime's class `OrtValue`.
+        feeds: inputs by name.
+        names: outputs to return.
     """
     binding = session.io_binding()
     for name, array in feeds.items():

@@ -1,4 +1,4 @@
-"""How the models of one layout want their pictures, where their files do not say so."""
+"""Default preprocessing of the models of a layout, used if their files do not declare it."""
 
 import msgspec
 
@@ -9,25 +9,25 @@ from app.runtimes.onnxruntime.placement import Resize
 __all__ = ("IMAGENET_MEAN", "IMAGENET_STD", "NO_CONVENTIONS", "Conventions", "Triple")
 
 Triple = tuple[float, float, float]
-"""A number for each of R, G, B."""
+"""One value each for R, G and B."""
 
 IMAGENET_MEAN: Triple = (0.485, 0.456, 0.406)
 IMAGENET_STD: Triple = (0.229, 0.224, 0.225)
 
 
 class Conventions(msgspec.Struct, frozen=True, kw_only=True):
-    """None where models of the layout differ. The fields are those of `app.runtimes.onnxruntime.preprocessing`.
+    """Defaults of a layout; None if its models differ. The fields are those of `Preprocessing`.
 
     Attributes:
         size: (height, width), pixels.
-        resize: as that of `Preprocessing`, as are those that follow.
-        elastic: for graphs that take any size.
+        resize: see `Preprocessing`.
+        elastic: for graphs that accept any size.
         fill: see `Preprocessing`.
         scale: see `Preprocessing`.
         mean: see `Preprocessing`.
         std: see `Preprocessing`.
         bgr: see `Preprocessing`.
-        origin: CONVENTION when the layout is that of one exporter, GUESSED when its models are known to differ.
+        origin: CONVENTION if one exporter uses the layout, GUESSED if its models are known to differ.
     """
 
     size: tuple[int, int] | None = None

@@ -1,4 +1,4 @@
-"""Inputs whose size follows each picture, for graphs that take any size."""
+"""Compute the input size from each image, for graphs that accept any size."""
 
 import math
 
@@ -7,19 +7,19 @@ import msgspec
 __all__ = ("Edges", "Elastic", "Line")
 
 
-_THINNEST = 32
-"""Pixels: networks divide their input so often, and have nothing left of a thin strip otherwise."""
+_MIN_SIDE = 32
+"""Pixels. Networks downsample by this factor, so a thinner input would have no features."""
 
 
 class Edges(msgspec.Struct, frozen=True, kw_only=True):
-    """The shorter side is brought to one length, unless the longer one would become too long. No side is below 32.
+    """Resize the shorter side to a length, with a limit for the longer side. No side is shorter than 32.
 
-    What DETR's processors in transformers do, and, with `multiple`, PaddleOCR's text detection.
+    The image processors of DETR do this, and, with `multiple`, PaddleOCR's text detection.
 
     Attributes:
-        shortest: pixels.
-        longest: pixels.
-        multiple: both sides are rounded to a multiple of it, which may bend the aspect ratio a little.
+        shortest: length of the shorter side, pixels.
+        longest: maximum length of the longer side, pixels.
+        multiple: both sides are rounded to a multiple of this, which changes the aspect ratio slightly.
     """
 
     shortest: int
@@ -28,26 +28,26 @@ class Edges(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def told(self) -> str:
-        """The rule in words."""
+        """Return the rule in words."""
         rounded = f", to multiples of {self.multiple}" if self.multiple > 1 else ""
         return f"shorter side to {self.shortest}, longer to at most {self.longest}{rounded}"
 
     def frame(self, height: int, width: int) -> tuple[int, int]:
-        """The (height, width) of the input for a picture of a size, pixels."""
+        """Return the (height, width) of the input for an image of this size, pixels."""
         scale = min(self.shortest / min(height, width), self.longest / max(height, width))
         return self._rounded(height * scale), self._rounded(width * scale)
 
     def _rounded(self, side: float) -> int:
-        return max(_THINNEST, round(side / self.multiple) * self.multiple)
+        return max(_MIN_SIDE, round(side / self.multiple) * self.multiple)
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """The height is fixed, and the width follows the picture: PaddleOCR's text recognition.
+    """Fix the height, and derive the width from the image, as PaddleOCR's text recognition does.
 
     Attributes:
         height: pixels.
-        narrowest: pixels; a narrower picture is padded.
-        widest: pixels; a wider picture is made lower.
+        narrowest: minimum width, pixels; a narrower image is padded.
+        widest: maximum width, pixels; the height of a wider image is reduced.
     """
 
     height: int
@@ -56,11 +56,11 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def told(self) -> str:
-        """The rule in words."""
+        """Return the rule in words."""
         return f"height {self.height}, width that of the image, {self.narrowest} to {self.widest}"
 
     def frame(self, height: int, width: int) -> tuple[int, int]:
-        """The (height, width) of the input for a picture of a size, pixels."""
+        """Return the (height, width) of the input for an image of this size, pixels."""
         return self.height, min(max(math.ceil(self.height * width / height), self.narrowest), self.widest)
 
 

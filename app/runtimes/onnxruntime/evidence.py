@@ -1,4 +1,4 @@
-"""What a model's files say about it, and the record of what was made of that."""
+"""Collect the information in a model's files, and record the decisions based on it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,18 +7,26 @@ from typing import TypeVar
 import msgspec
 
 from app.engine.description import Fact, Origin
-from app.runtimes.onnxruntime.metadata import ULTRALYTICS_TASKS, ExportMetadata
-from app.runtimes.onnxruntime.neighbours import Neighbours
-from app.settings.model import ModelError, ModelSettings
+from app.runtimes.onnxruntime.metadata import ULTRALYTICS_TASKS, ExportMetadata, read_metadata
+from app.runtimes.onnxruntime.neighbours import Neighbours, read_neighbours
+from app.runtimes.onnxruntime.session import Session
+from app.settings.model import ModelError, ModelSettings, ModelSource
 from tasks.task import TaskType
 
-__all__ = ("Evidence", "Facts")
+__all__ = ("Evidence", "Facts", "read_evidence")
 
 T = TypeVar("T")
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of a model before its graph is run."""
+    """Everything known about a model before its graph runs.
+
+    Attributes:
+        file: the graph.
+        settings: the model's settings.
+        metadata: metadata in the graph's file.
+        neighbours: Hugging Face files in the folder.
+    """
 
     file: Path
     settings: ModelSettings
@@ -27,16 +35,16 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def conventional_task(self) -> TaskType | None:
-        """The task of a file that was exported after Ultralytics' conventions; None for any other file."""
+        """Return the task in Ultralytics' metadata; None for files of other exporters."""
         return ULTRALYTICS_TASKS.get(self.metadata.task or "")
 
     def error(self, reason: str) -> ModelError:
-        """A `ModelError` that begins with the file."""
+        """Return a `ModelError` whose message starts with the file."""
         return ModelError(f"{self.file}: {reason}")
 
 
 class Facts:
-    """Decisions in the order in which they were taken."""
+    """Recorded decisions, in order."""
 
     def __init__(self) -> None:
         self.recorded: list[Fact] = []
@@ -48,7 +56,21 @@ class Facts:
     def choose(
         self, topic: str, *candidates: tuple[T | None, Origin], last: tuple[T, Origin], shown: Callable[[T], str] = str
     ) -> T:
-        """The first candidate that is not None, else the last, recorded."""
-        value, origin = next(((each, origin) for each, origin in candidates if each is not None), last)
+        """Return and record the first candidate that is not None, or else `last`."""
+        value, origin = next(((value, origin) for value, origin in candidates if value is not None), last)
         self.note(topic, shown(value), origin)
         return value
+
+
+def read_evidence(source: ModelSource, session: Session) -> Evidence:
+    """Read the settings, the metadata of the graph and the Hugging Face files.
+
+    Raises:
+        ModelError: if one of them cannot be read.
+    """
+    return Evidence(
+        file=session.file,
+        settings=source.settings,
+        metadata=read_metadata(session.file, session.metadata),
+        neighbours=read_neighbours(source, session.file),
+    )

@@ -1,12 +1,12 @@
-"""Where a graph keeps tensors outside its own file, read from the file before ONNX Runtime opens any of it.
+"""Check the files that an ONNX graph refers to, before ONNX Runtime opens them.
 
-A tensor in an ONNX file may name a file, an offset and a length instead of holding its numbers (``external_data`` of
-`TensorProto`, https://github.com/onnx/onnx/blob/main/docs/ExternalData.md), and a compiled graph may name the file that
-it was compiled into (``ep_cache_context`` of an ``EPContext`` node). Names that lead out of the model's folder would
-make the server read any file that it may. What ONNX Runtime refuses of them differs by its versions; this does not.
+A tensor in an ONNX file may refer to a file, an offset and a length instead of containing its data (``external_data``
+of `TensorProto`, https://github.com/onnx/onnx/blob/main/docs/ExternalData.md). A compiled graph may refer to its binary
+(``ep_cache_context`` of an ``EPContext`` node). A path out of the model's folder would make the server read any file
+that it can access. The checks of ONNX Runtime differ between versions; these do not.
 
-The wire format is walked here without the package onnx, in place: of a file of gigabytes only what leads to names is
-read.
+This module parses the protobuf wire format in place, without the package onnx. It reads only the parts of a large file
+that lead to paths.
 """
 
 import os
@@ -18,13 +18,13 @@ from app.settings.model import ModelError
 
 __all__ = ("check_external_data",)
 
-_DEEPEST = 96
+_MAX_DEPTH = 96
 _BLOCK = 64 * 1024
-_LONGEST_LOCATION = 4096
+_MAX_LOCATION = 4096
 _NO_GRAPH = "it is not an ONNX file, or it is cut short"
 
 # The fields that lead to tensors, by message and number: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
-_WAYS: Mapping[str, Mapping[int, str]] = {
+_NESTED: Mapping[str, Mapping[int, str]] = {
     "Model": {7: "Graph", 20: "Training", 25: "Function"},
     "Training": {1: "Graph", 2: "Graph"},
     "Function": {7: "Node", 11: "Attribute"},
@@ -40,17 +40,17 @@ _KEY, _VALUE = 1, 2
 
 
 def check_external_data(file: Path, confined: Callable[[Path], Path]) -> Mapping[str, Path]:
-    """Refuse a graph that names files elsewhere, or parts of files that are not there.
+    """Reject a graph that refers to files outside its folder, or to ranges that do not exist.
 
     Args:
-        file: the ``.onnx`` file, a regular one that is not empty.
-        confined: follows the links of a path; raises a ModelError when that leads out of the model's folder.
+        file: the ``.onnx`` file, a regular file that is not empty.
+        confined: resolves the links of a path. Raises a ModelError if the path leads out of the model's folder.
 
     Returns:
-        The files of tensors, by the names that the graph has for them.
+        The files with tensor data, by their names in the graph.
 
     Raises:
-        ModelError: for such names, and for a file that is no ONNX file.
+        ModelError: for an invalid reference, and for a file that is not an ONNX file.
     """
     try:
         with file.open("rb") as opened:
@@ -63,22 +63,22 @@ def check_external_data(file: Path, confined: Callable[[Path], Path]) -> Mapping
     found: dict[str, Path] = {}
     for entries in walk.tensors:
         locations = [value for key, value in entries if key == b"location"]
-        # One that is said twice is read differently by different readers.
+        # Parsers differ in which of two repeated locations they use, so check both.
         for location in {*locations}:
-            data = _named(file, location, "external data", confined)
+            data = _resolve(file, location, "external data", confined)
             _check_range(file, data, entries)
             found[location.decode()] = data
     for location in walk.contexts:
-        _named(file, location, "a compiled graph", confined)
+        _resolve(file, location, "a compiled graph", confined)
     return found
 
 
 class _MalformedError(Exception):
-    """Bytes that are no message."""
+    """The bytes are not a valid message."""
 
 
 class _Content:
-    """The bytes of an open file. Not mapped into memory: a file that is cut short meanwhile would end the process."""
+    """The bytes of an open file, not memory-mapped: a truncated mapped file would end the process with SIGBUS."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -92,11 +92,11 @@ class _Content:
         return self._block[at - self._start]
 
     def between(self, start: int, end: int) -> bytes:
-        return os.pread(self._descriptor, min(end - start, _LONGEST_LOCATION + 1), start)
+        return os.pread(self._descriptor, min(end - start, _MAX_LOCATION + 1), start)
 
 
 class _Walk:
-    """What the messages of a file name: entries of external data, a list for each tensor, and compiled graphs."""
+    """Collects references in the messages of a file: external data entries of each tensor, and compiled graphs."""
 
     def __init__(self, content: "_Content") -> None:
         self.tensors: list[list[tuple[bytes, bytes]]] = []
@@ -104,18 +104,18 @@ class _Walk:
         self._content = content
 
     def through(self, kind: str, start: int, end: int, depth: int) -> None:
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             raise _MalformedError
-        ways = _WAYS[kind]
+        nested = _NESTED[kind]
         entries: list[tuple[bytes, bytes]] = []
         attributes: list[tuple[int, int]] = []
         is_context = False
         for number, first, last in _fields(self._content, start, end):
-            way = ways.get(number)
-            if way == "Entry":
+            field = nested.get(number)
+            if field == "Entry":
                 entries.append(self._entry(first, last))
-            elif way is not None:
-                self.through(way, first, last, depth + 1)
+            elif field is not None:
+                self.through(field, first, last, depth + 1)
                 if kind == "Node":
                     attributes.append((first, last))
             elif kind == "Node" and number == _NODE_KIND:
@@ -129,13 +129,13 @@ class _Walk:
         found = {_KEY: b"", _VALUE: b""}
         for number, first, last in _fields(self._content, start, end):
             if number in found:
-                if last - first > _LONGEST_LOCATION:
+                if last - first > _MAX_LOCATION:
                     raise _MalformedError
                 found[number] = self._content.between(first, last)
         return found[_KEY], found[_VALUE]
 
     def _context(self, attributes: list[tuple[int, int]]) -> None:
-        """Note the file of a compiled graph, unless the graph holds it itself, which is what no word on it means."""
+        """Record the file of a compiled graph, unless the graph embeds it, which is the default."""
         texts, numbers = dict[bytes, bytes](), dict[bytes, int]()
         for start, end in attributes:
             name, text, value = b"", b"", 0
@@ -152,9 +152,9 @@ class _Walk:
 
 
 def _fields(content: "_Content", start: int, end: int, varints: int | None = None) -> Iterator[tuple[int, int, int]]:
-    """The number of each field that is text, bytes or a message, with where it begins and ends.
+    """Yield the number, start and end of each field that is a string, bytes or a message.
 
-    The field numbered `varints` comes too, as its value twice.
+    Also yield the integer field with the number `varints`, with its value as both start and end.
     """
     at = start
     while at < end:
@@ -175,7 +175,7 @@ def _fields(content: "_Content", start: int, end: int, varints: int | None = Non
             case 5:
                 at += 4
             case _:
-                # Groups, which no ONNX file has.
+                # ONNX files contain no groups.
                 raise _MalformedError
     if at != end:
         raise _MalformedError
@@ -193,17 +193,19 @@ def _varint(content: "_Content", at: int, end: int) -> tuple[int, int]:
     raise _MalformedError
 
 
-def _named(file: Path, location: bytes, what: str, confined: Callable[[Path], Path]) -> Path:
-    """The file that a graph names, which lies in the model's folder, beside the graph or below."""
+def _resolve(file: Path, location: bytes, what: str, confined: Callable[[Path], Path]) -> Path:
+    """Return the file that a graph refers to. It must be in the folder of the graph or below."""
     text = location.decode(errors="backslashreplace")
-    place = PurePosixPath(text)
+    relative = PurePosixPath(text)
     # "*/..." is ONNX Runtime's own mark for an address in memory.
-    unfit = place.is_absolute() or not place.parts or any(is_hidden(part) or part == "*" for part in place.parts)
-    if unfit or not text.isprintable() or "\\" in text:
-        raise ModelError(f"{file} names {what} in {text[:200]!r}; expected a file beside it or below")
-    path = file.parent / place
+    unsafe = (
+        relative.is_absolute() or not relative.parts or any(is_hidden(part) or part == "*" for part in relative.parts)
+    )
+    if unsafe or not text.isprintable() or "\\" in text:
+        raise ModelError(f"{file} refers to {what} in {text[:200]!r}; expected a file in the same folder or below")
+    path = file.parent / relative
     if not path.is_file():
-        raise ModelError(f"{file} names {what} in {text[:200]!r}, and there is no such file")
+        raise ModelError(f"{file} refers to {what} in {text[:200]!r}, which does not exist")
     return confined(path)
 
 
@@ -212,7 +214,7 @@ def _check_range(file: Path, data: Path, entries: list[tuple[bytes, bytes]]) -> 
     try:
         offset, length = (int(numbers.get(key, b"0")) for key in (b"offset", b"length"))
     except ValueError:
-        raise ModelError(f"{file} has external data at an offset, or of a length, that is no number") from None
+        raise ModelError(f"{file} has external data with an offset or a length that is not a number") from None
     size = data.stat().st_size
     if min(offset, length) < 0 or offset + length > size:
-        raise ModelError(f"{file} wants {length:,} bytes at {offset:,} of {data.name}, which has {size:,}")
+        raise ModelError(f"{file} needs {length:,} bytes at {offset:,} of {data.name}, which has {size:,}")

@@ -1,4 +1,4 @@
-"""A session that is given pictures."""
+"""Run a graph on images."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,18 +17,18 @@ from tasks.vision.image import Image
 
 __all__ = ("ImageGraph", "RawAnswer")
 
-_LARGEST_BATCH = 8
-"""Larger batches take memory and save no time on a CPU."""
+_MAX_BATCH = 8
+"""Larger batches need more memory and save no time on a CPU."""
 
 
 class RawAnswer(msgspec.Struct, frozen=True, eq=False):
-    """What the graph gave for one picture.
+    """The outputs of the graph for one image.
 
     Attributes:
-        outputs: those that were asked for, each without its batch dimension; floating-point ones as float32.
-        placement: where the picture lay in the input.
-        height: of the input, pixels.
-        width: of the input, pixels.
+        outputs: the selected outputs without their batch dimension; floating-point outputs as float32.
+        placement: position of the image in the input.
+        height: height of the input, pixels.
+        width: width of the input, pixels.
     """
 
     outputs: Sequence[NDArray[Any]]
@@ -38,13 +38,13 @@ class RawAnswer(msgspec.Struct, frozen=True, eq=False):
 
 
 class ImageGraph:
-    """Runs pictures of any size through a graph.
+    """Runs a graph on images of any size.
 
     Args:
         session: the graph.
         inputs: its inputs.
-        preprocessing: how pictures become the image input.
-        outputs: the names of the outputs that are read, in the order in which they are wanted.
+        preprocessing: converts images to the image input.
+        outputs: names of the outputs to return, in order.
     """
 
     def __init__(
@@ -59,22 +59,22 @@ class ImageGraph:
         self.width = preprocessing.width
 
     def detail(self, width: int, height: int) -> float:
-        """How much smaller than a picture of this size the graph sees it; 1 where its input follows the picture."""
+        """Return the factor by which an image of this size is downscaled; 1 if the input size follows the image."""
         return self._batcher.detail(width, height) if self._elastic is None else 1.0
 
     def answers(self, images: Sequence[Image]) -> Iterator[RawAnswer]:
-        """One answer for each picture, in order, computed batch by batch as they are asked for.
+        """Yield the outputs of each image in order, and compute them lazily batch by batch.
 
         Raises:
-            InferenceError: MODEL_FAILED when the graph cannot run, or answers another number of pictures.
+            InferenceError: MODEL_FAILED if the graph cannot run, or its batch size is wrong.
         """
         fixed = self._inputs.batch
         if self._elastic is not None:
-            # Pictures of several sizes do not fit into one tensor.
+            # Images of several sizes do not fit into one tensor.
             for image in images:
                 yield from self._run([image], max(fixed, 1), self._elastic.frame(image.height, image.width))
             return
-        step = _LARGEST_BATCH if fixed == -1 else fixed
+        step = _MAX_BATCH if fixed == -1 else fixed
         for start in range(0, len(images), step):
             chunk = images[start : start + step]
             yield from self._run(chunk, len(chunk) if fixed == -1 else fixed, (self.height, self.width))
@@ -85,7 +85,7 @@ class ImageGraph:
         outputs = self._session.run(self._inputs.feeds(batch, height, width), self._outputs)
         if any(output.shape[:1] != (count,) for output in outputs):
             shapes = [list(output.shape) for output in outputs]
-            message = f"The model was given {count} images and answered with outputs of the shapes {shapes}"
+            message = f"The model received {count} images and returned outputs of the shapes {shapes}"
             raise InferenceError(ErrorKind.MODEL_FAILED, message)
         floats = [_as_float32(output) for output in outputs]
         for index, placement in enumerate(placements):

@@ -1,4 +1,4 @@
-"""How pictures are prepared, as the files of transformers and timm beside a model tell it."""
+"""Read preprocessing from the configuration files of transformers and timm."""
 
 from math import floor
 
@@ -16,26 +16,26 @@ __all__ = ("NO_HINTS", "Hints", "processor_hints", "processor_size", "timm_hints
 _BYTE = 1 / 255
 _ZEROS: Triple = (0.0, 0.0, 0.0)
 _ONES: Triple = (1.0, 1.0, 1.0)
-_UNCUT_FROM = 384
-"""From this size on, processors with a crop_pct stretch instead of cropping (transformers, ConvNextImageProcessor)."""
+_STRETCH_FROM = 384
+"""From this size, processors with a crop_pct stretch instead of cropping (transformers, ConvNextImageProcessor)."""
 
 _TIMM_RESIZES: dict[str, Resize] = {"center": "crop", "squash": "stretch", "border": "letterbox"}
 """``crop_mode`` of timm's ``create_transform``."""
 
 
 class Hints(msgspec.Struct, frozen=True, kw_only=True):
-    """What one file says; None or 0 where it says nothing. The fields are those of `Preprocessing`.
+    """The preprocessing in one file; None or 0 for undeclared fields. The fields are those of `Preprocessing`.
 
     Attributes:
         origin: the file.
-        resize: see there.
-        elastic: see there.
-        shorter_side: see there.
-        crop_fraction: of the resized picture, how much is kept, when that is said instead of `shorter_side`.
-        scale: see there.
-        mean: see there.
-        std: see there.
-        bgr: see there.
+        resize: see `Preprocessing`.
+        elastic: see `Preprocessing`.
+        shorter_side: see `Preprocessing`.
+        crop_fraction: fraction of the resized image that is kept; an alternative to `shorter_side`.
+        scale: see `Preprocessing`.
+        mean: see `Preprocessing`.
+        std: see `Preprocessing`.
+        bgr: see `Preprocessing`.
     """
 
     origin: Origin
@@ -53,26 +53,26 @@ NO_HINTS = Hints(origin=Origin.GUESSED)
 
 
 def timm_hints(config: Config | None) -> Hints | None:
-    """What timm's ``pretrained_cfg`` says. timm always takes RGB pixels 0..1."""
-    wanted = config.pretrained_cfg if config else None
-    if wanted is None:
+    """Return the hints of timm's ``pretrained_cfg``. timm always uses RGB pixels in 0..1."""
+    declared = config.pretrained_cfg if config else None
+    if declared is None:
         return None
     return Hints(
         origin=Origin.CONFIG,
-        resize=_TIMM_RESIZES.get(wanted.crop_mode or "center"),
-        crop_fraction=wanted.crop_pct if wanted.crop_pct and 0 < wanted.crop_pct <= 1 else None,
+        resize=_TIMM_RESIZES.get(declared.crop_mode or "center"),
+        crop_fraction=declared.crop_pct if declared.crop_pct and 0 < declared.crop_pct <= 1 else None,
         scale=_BYTE,
-        mean=wanted.mean,
-        std=wanted.std,
+        mean=declared.mean,
+        std=declared.std,
         bgr=False,
     )
 
 
 def processor_hints(processor: Preprocessor | None, task_type: TaskType) -> Hints | None:
-    """What ``preprocessor_config.json`` says."""
+    """Return the hints of ``preprocessor_config.json``."""
     if processor is None:
         return None
-    plain = processor.do_normalize is False
+    unnormalised = processor.do_normalize is False
     elastic = _edges(processor.size) if task_type is not TaskType.IMAGE_CLASSIFICATION else None
     return Hints(
         origin=Origin.PREPROCESSOR,
@@ -80,14 +80,14 @@ def processor_hints(processor: Preprocessor | None, task_type: TaskType) -> Hint
         elastic=elastic,
         shorter_side=0 if elastic is not None else _shorter_side(processor),
         scale=_scale(processor),
-        mean=_ZEROS if plain else processor.image_mean,
-        std=_ONES if plain else processor.image_std,
+        mean=_ZEROS if unnormalised else processor.image_mean,
+        std=_ONES if unnormalised else processor.image_std,
         bgr=bool(processor.do_flip_channel_order),
     )
 
 
 def processor_size(processor: Preprocessor | None) -> tuple[int, int] | None:
-    """The (height, width) that the processor makes of every picture, pixels; the shorter side where they differ."""
+    """Return the (height, width) of the processor's output, pixels; a square of the shorter side if sizes differ."""
     if processor is None:
         return None
     chosen = processor.crop_size if processor.do_center_crop and processor.crop_size is not None else processor.size
@@ -97,7 +97,7 @@ def processor_size(processor: Preprocessor | None) -> tuple[int, int] | None:
 
 
 def _edges(size: int | Size | None) -> Edges | None:
-    """DETR's size, which has both edges; classifiers that crop have only the shorter one."""
+    """Return the size rule of DETR, which has both edges; classifiers that crop have only the shorter one."""
     if not isinstance(size, Size) or size.shortest_edge is None or size.longest_edge is None:
         return None
     return Edges(shortest=size.shortest_edge, longest=size.longest_edge)
@@ -112,7 +112,7 @@ def _scale(processor: Preprocessor) -> float:
 def _resize(processor: Preprocessor) -> Resize:
     size = processor.size
     edge = size.shortest_edge if isinstance(size, Size) else None
-    if edge is not None and not processor.do_center_crop and processor.crop_pct is not None and edge >= _UNCUT_FROM:
+    if edge is not None and not processor.do_center_crop and processor.crop_pct is not None and edge >= _STRETCH_FROM:
         return "stretch"
     return "crop" if edge is not None else "stretch"
 
@@ -123,7 +123,7 @@ def _shorter_side(processor: Preprocessor) -> int:
         return size or 0
     if size.sides is not None:
         return min(size.sides)
-    if size.shortest_edge is None or processor.crop_pct is None or size.shortest_edge >= _UNCUT_FROM:
+    if size.shortest_edge is None or processor.crop_pct is None or size.shortest_edge >= _STRETCH_FROM:
         return size.shortest_edge or 0
     return floor(size.shortest_edge / processor.crop_pct)
 

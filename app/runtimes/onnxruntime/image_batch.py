@@ -1,4 +1,4 @@
-"""Pictures straight into the tensor that a graph takes."""
+"""Convert images to the input tensor of a graph."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,12 +16,12 @@ __all__ = ("ImageBatcher",)
 
 
 class ImageBatcher:
-    """Makes the tensors that a graph takes. Keeps no state between calls, so that any thread may call.
+    """Makes the input tensor of a graph. It keeps no state between calls, so any thread may call it.
 
     Args:
-        preprocessing: what to do to each picture.
-        datatype: FP32 and FP16 inputs are normalised, UINT8 inputs take the pixels as they are.
-        channels_last: whether they are [batch, height, width, 3] instead of [batch, 3, height, width].
+        preprocessing: preprocessing of each image.
+        datatype: FP32 and FP16 inputs are normalised, UINT8 inputs contain the original pixel values.
+        channels_last: whether the shape is [batch, height, width, 3] instead of [batch, 3, height, width].
     """
 
     def __init__(self, preprocessing: Preprocessing, datatype: Datatype, *, channels_last: bool = False) -> None:
@@ -30,63 +30,62 @@ class ImageBatcher:
         self._dtype = datatype.dtype
         self._channels = (2, 1, 0) if preprocessing.bgr else (0, 1, 2)
         pixels = np.arange(256, dtype=np.float64)
-        # A byte has 256 values: looking each up is faster than computing it, and rounds once instead of three times.
+        # A byte has 256 values: a lookup is faster than arithmetic, and rounds once instead of three times.
         self._tables: list[NDArray[Any]] = [
             pixels.astype(np.uint8)
             if datatype is Datatype.UINT8
-            else ((pixels * preprocessing.scale - preprocessing.mean[each]) / preprocessing.std[each]).astype(
+            else ((pixels * preprocessing.scale - preprocessing.mean[channel]) / preprocessing.std[channel]).astype(
                 np.float32
             )
-            for each in self._channels
+            for channel in self._channels
         ]
 
     def detail(self, width: int, height: int) -> float:
-        """How much smaller than a picture of this size, in pixels, the graph sees it."""
-        wanted = self._preprocessing
-        fitted = fit((height, width), (wanted.height, wanted.width), wanted.resize, wanted.shorter_side)
+        """Return the factor by which an image of this size, in pixels, is downscaled."""
+        options = self._preprocessing
+        fitted = fit((height, width), (options.height, options.width), options.resize, options.shorter_side)
         return min((width - 2 * fitted.cut_x) / fitted.width, (height - 2 * fitted.cut_y) / fitted.height)
 
     def prepare(
         self, images: Sequence[Image], count: int, frame: tuple[int, int] | None = None
     ) -> tuple[NDArray[Any], list[Placement]]:
-        """The input tensor of `count` places, of which those past the last picture are blank, and each placement.
+        """Return the input tensor, padded with zeros to `count` images, and the placement of each image.
 
         Args:
-            images: at most `count` pictures.
-            count: places in the batch.
-            frame: (height, width) of the tensor, pixels; those of the preprocessing when None.
+            images: at most `count` images.
+            count: batch size.
+            frame: (height, width) of the tensor, pixels; by default that of the preprocessing.
         """
-        wanted = self._preprocessing
-        height, width = frame or (wanted.height, wanted.width)
+        options = self._preprocessing
+        height, width = frame or (options.height, options.width)
         shape = (count, 3, height, width)
         batch: NDArray[Any] = np.empty(shape, self._tables[0].dtype)
         batch[len(images) :] = 0
         placements: list[Placement] = []
         for image, planes in zip(images, batch, strict=False):
-            shorter_side = wanted.shorter_side if frame is None else min(frame)
-            fitted = fit((image.height, image.width), (height, width), wanted.resize, shorter_side)
+            shorter_side = options.shorter_side if frame is None else min(frame)
+            fitted = fit((image.height, image.width), (height, width), options.resize, shorter_side)
             self._write(image, fitted, planes)
             placements.append(fitted.placement)
         ordered = np.ascontiguousarray(batch.transpose(0, 2, 3, 1)) if self._channels_last else batch
         return ordered.astype(self._dtype, copy=False), placements
 
     def _write(self, image: Image, fitted: Fit, planes: NDArray[Any]) -> None:
-        """Resize one picture and write its normalised pixels, and the fill around them, into (3, height, width)."""
-        wanted, pixels = self._preprocessing, image.pixels
+        """Resize one image, and write its normalised pixels and the fill around them into (3, height, width)."""
+        options, pixels = self._preprocessing, image.pixels
         cut_x, cut_y = fitted.cut_x, fitted.cut_y
         if image.full:
             cut_x, cut_y = cut_x * pixels.shape[1] // image.width, cut_y * pixels.shape[0] // image.height
         kept = pixels[cut_y : pixels.shape[0] - cut_y, cut_x : pixels.shape[1] - cut_x]
-        # Padded pictures are resized as Ultralytics, YOLOX and PaddleOCR do, plainly. Pillow, behind most others,
-        # smoothes when it shrinks.
-        resized = _resize(kept, fitted.width, fitted.height, smooth=wanted.resize in ("crop", "stretch"))
+        # Ultralytics, YOLOX and PaddleOCR pad and resize without antialiasing; most others use Pillow, which has it.
+        resized = _resize(kept, fitted.width, fitted.height, smooth=options.resize in ("crop", "stretch"))
         left, top = max(fitted.left, 0), max(fitted.top, 0)
         height, width = planes.shape[1:]
         right = min(fitted.left + fitted.width, width)
         bottom = min(fitted.top + fitted.height, height)
         inside = resized[top - fitted.top : bottom - fitted.top, left - fitted.left : right - fitted.left]
         for plane, channel, table in zip(planes, self._channels, self._tables, strict=True):
-            grey = table[wanted.fill]
+            grey = table[options.fill]
             plane[:top] = grey
             plane[bottom:] = grey
             plane[top:bottom, :left] = grey
@@ -95,17 +94,17 @@ class ImageBatcher:
 
 
 def _resize(pixels: NDArray[np.uint8], width: int, height: int, *, smooth: bool) -> NDArray[np.uint8]:
-    """Resize to `width` x `height`; `smooth` halves sides that shrink a lot first, at a tenth of the cost of Pillow."""
-    shown: NDArray[Any] = pixels
+    """Resize to `width` x `height`. With `smooth`, first halve long sides, at a tenth of the cost of Pillow."""
+    resized: NDArray[Any] = pixels
     while smooth:
-        half_width = _halved(shown.shape[1], width)
-        half_height = _halved(shown.shape[0], height)
-        if (half_width, half_height) == (shown.shape[1], shown.shape[0]):
+        half_width = _halved(resized.shape[1], width)
+        half_height = _halved(resized.shape[0], height)
+        if (half_width, half_height) == (resized.shape[1], resized.shape[0]):
             break
-        shown = cv2.resize(shown, (half_width, half_height), interpolation=cv2.INTER_LINEAR)
-    if shown.shape[:2] != (height, width):
-        shown = cv2.resize(shown, (width, height), interpolation=cv2.INTER_LINEAR)
-    return shown
+        resized = cv2.resize(resized, (half_width, half_height), interpolation=cv2.INTER_LINEAR)
+    if resized.shape[:2] != (height, width):
+        resized = cv2.resize(resized, (width, height), interpolation=cv2.INTER_LINEAR)
+    return resized
 
 
 def _halved(side: int, target: int) -> int:

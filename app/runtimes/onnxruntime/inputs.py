@@ -1,4 +1,4 @@
-"""What a graph of pictures takes: the pictures, and what some exports want to be told beside them."""
+"""Identify the inputs of a vision graph: images, and optional sizes or masks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,14 +20,15 @@ _COUNTS = (Datatype.INT64, Datatype.INT32, Datatype.FP32)
 
 
 class ImageInputs(msgspec.Struct, frozen=True, kw_only=True):
-    """The inputs of a graph of pictures.
+    """The inputs of a vision graph.
 
     Attributes:
         image: [batch, 3, height, width], or [batch, height, width, 3] with `channels_last`.
         channels_last: whether the channels are the last dimension of `image`.
         target_sizes: [batch, 2], the (width, height) to which the graph scales its boxes: ``orig_target_sizes`` of
-            RT-DETR and D-FINE. It is given the input's own size, so that boxes come in input pixels from every graph.
-        pixel_mask: [batch, height, width], 1 where there is a picture and no padding: an input of DETR in transformers.
+            RT-DETR and D-FINE. The server passes the size of the input, so that all graphs return boxes in input
+            pixels.
+        pixel_mask: [batch, height, width], 1 for image pixels and 0 for padding: an input of DETR in transformers.
     """
 
     image: TensorSpec
@@ -37,21 +38,21 @@ class ImageInputs(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def batch(self) -> int:
-        """How many pictures the graph takes at once; -1 for any number."""
+        """Return the batch size of the graph; -1 for any size."""
         return self.image.shape[0]
 
     @property
     def sides(self) -> tuple[int, int]:
-        """(height, width) of the pictures, -1 for a side of any length."""
+        """Return the (height, width) of the images; -1 for a side of any length."""
         height, width = self.image.shape[1:3] if self.channels_last else self.image.shape[2:]
         return height, width
 
     def shape(self, count: int, height: int, width: int) -> tuple[int, int, int, int]:
-        """The shape of the image input for `count` pictures."""
+        """Return the shape of the image input for `count` images."""
         return (count, height, width, _CHANNELS) if self.channels_last else (count, _CHANNELS, height, width)
 
     def feeds(self, images: NDArray[Any], height: int, width: int) -> Mapping[str, NDArray[Any]]:
-        """Every input of the graph, given that of the pictures."""
+        """Return all inputs of the graph for an image batch of this size."""
         feeds = {self.image.name: images}
         if self.target_sizes is not None:
             size = np.array([[width, height]], self.target_sizes.datatype.dtype)
@@ -64,22 +65,22 @@ class ImageInputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_inputs(inputs: Sequence[TensorSpec], evidence: Evidence) -> ImageInputs:
-    """Tell the graph's inputs apart.
+    """Identify the inputs of the graph.
 
     Raises:
-        ModelError: when there is no image input, or one that nobody can fill.
+        ModelError: if there is no image input, or an input of an unknown kind.
     """
-    shown = ", ".join(f"{each.name} {each.datatype} {list(each.shape)}" for each in inputs)
-    images = [each for each in inputs if len(each.shape) == _IMAGE_RANK]
+    shown = ", ".join(f"{spec.name} {spec.datatype} {list(spec.shape)}" for spec in inputs)
+    images = [spec for spec in inputs if len(spec.shape) == _IMAGE_RANK]
     if not images:
         raise evidence.error(f"its input should be images [batch, 3, height, width], but is {shown}")
-    others = [each for each in inputs if each not in images]
-    sizes = [each for each in others if _is_target_size(each)]
-    masks = [each for each in others if len(each.shape) == 3 and "mask" in each.name.lower()]
+    others = [spec for spec in inputs if spec not in images]
+    sizes = [spec for spec in others if _is_target_size(spec)]
+    masks = [spec for spec in others if len(spec.shape) == 3 and "mask" in spec.name.lower()]
     if len(images) > 1 or len(sizes) > 1 or len(masks) > 1 or len(others) > len(sizes) + len(masks):
         raise evidence.error(
             f"it takes {len(inputs)} inputs ({shown}), but besides one image only orig_target_sizes [batch, 2] and "
-            f"pixel_mask [batch, height, width] can be given"
+            f"pixel_mask [batch, height, width] are supported"
         )
     (image,) = images
     declared = evidence.settings.preprocessing.channels_last

@@ -1,6 +1,6 @@
-"""What a model is, worked out from its settings, its own metadata, the files beside it, and one run on a blank picture.
+"""Inspect a model: read its settings, metadata and Hugging Face files, and run it once on a blank image.
 
-Settings come before metadata, metadata before the files beside the model, those before shapes, shapes before guesses.
+The order of precedence is settings, metadata, Hugging Face files, shapes, guesses.
 """
 
 import math
@@ -12,14 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.description import ModelDescription, Origin
-from app.runtimes.onnxruntime.evidence import Evidence, Facts
+from app.runtimes.onnxruntime.evidence import Evidence, Facts, read_evidence
 from app.runtimes.onnxruntime.graph import ImageGraph
 from app.runtimes.onnxruntime.inputs import ImageInputs, read_inputs
 from app.runtimes.onnxruntime.labels import Labels, decide_labels, listed_labels
 from app.runtimes.onnxruntime.layouts.choice import choose_layout, told_task
 from app.runtimes.onnxruntime.layouts.layout import Match, Output, Reading, ReadsText, View
-from app.runtimes.onnxruntime.metadata import read_metadata
-from app.runtimes.onnxruntime.neighbours import read_neighbours
 from app.runtimes.onnxruntime.preprocessing import decide_preprocessing, decide_size
 from app.runtimes.onnxruntime.session import Session
 from app.settings.model import ModelError, ModelSource
@@ -30,20 +28,20 @@ from tasks.task import TaskType
 __all__ = ("Inspection", "inspect_model", "told_task_of")
 
 _PLATFORM = "onnx"
-_LARGEST_INPUT = 2**30
-"""Numbers: four gigabytes. A file that asks for more is damaged or hostile."""
-_LINE = (48, 320)
-"""(height, width) in pixels, at which recognisers of text lines can be tried."""
+_MAX_INPUT = 2**30
+"""Elements: four gigabytes. A file that needs more is damaged or hostile."""
+_TEXT_LINE_SIZE = (48, 320)
+"""(height, width) of the blank input for text recognisers, pixels."""
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A model understood, its graph ready to run.
+    """The result of an inspection.
 
     Attributes:
-        description: what is known of it, and how.
-        graph: takes pictures.
-        labels: names its classes.
-        reading: makes answers of its outputs.
+        description: metadata of the model, with the origin of each fact.
+        graph: runs on images.
+        labels: class names.
+        reading: decodes the outputs.
     """
 
     description: ModelDescription
@@ -53,22 +51,22 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def told_task_of(source: ModelSource, session: Session) -> TaskType | None:
-    """What a model does, where its files say so.
+    """Return the task that the model's files declare, or None.
 
     Raises:
-        ModelError: for a task of no known task type, or files that cannot be read.
+        ModelError: for an unknown task, or files that cannot be read.
     """
-    told = told_task(_evidence(source, session))
+    told = told_task(read_evidence(source, session))
     return told[0] if told else None
 
 
 def inspect_model(source: ModelSource, session: Session) -> Inspection:
-    """Understand the vision model whose graph is `session`.
+    """Inspect the vision model whose graph is `session`.
 
     Raises:
-        ModelError: when it cannot run, or is of no known kind.
+        ModelError: if the graph cannot run, or its layout is unknown.
     """
-    evidence = _evidence(source, session)
+    evidence = read_evidence(source, session)
     facts = Facts()
     inputs = read_inputs(session.inputs, evidence)
     told = told_task(evidence)
@@ -98,15 +96,6 @@ def inspect_model(source: ModelSource, session: Session) -> Inspection:
     return Inspection(description=description, graph=graph, labels=labels, reading=found.reading)
 
 
-def _evidence(source: ModelSource, session: Session) -> Evidence:
-    return Evidence(
-        file=session.file,
-        settings=source.settings,
-        metadata=read_metadata(session.file, session.metadata),
-        neighbours=read_neighbours(source, session.file),
-    )
-
-
 def _decide_labels(
     found: Match, listed: tuple[tuple[str, ...], Origin] | None, evidence: Evidence, facts: Facts
 ) -> Labels:
@@ -118,30 +107,30 @@ def _decide_labels(
 
 
 def _note_input(inputs: ImageInputs, facts: Facts) -> None:
-    batch = "any number of images at once" if inputs.batch == -1 else f"{inputs.batch} at once"
+    batch = "any number of images" if inputs.batch == -1 else f"{inputs.batch}"
     facts.note("batch", batch, Origin.MODEL_FILE)
     facts.note("input datatype", inputs.image.datatype.value, Origin.MODEL_FILE)
     if inputs.channels_last:
         facts.note("channels", "last: [batch, height, width, 3]", Origin.SHAPES)
     for spec in (inputs.target_sizes, inputs.pixel_mask):
         if spec is not None:
-            facts.note("further input", f"{spec.name}, filled in here", Origin.MODEL_FILE)
+            facts.note("further input", f"{spec.name}, filled in by the server", Origin.MODEL_FILE)
 
 
 def _run_blank(
     session: Session, inputs: ImageInputs, task_type: TaskType | None, evidence: Evidence
 ) -> Sequence[Output]:
-    """The outputs for a black picture, whose shapes hold for every picture."""
+    """Return the outputs for a black image, whose shapes apply to every image."""
     size = decide_size(inputs, evidence, Facts(), task_type)
-    if evidence.settings.preprocessing.size is None and _takes_lines(inputs, task_type, evidence):
+    if evidence.settings.preprocessing.size is None and _reads_text_lines(inputs, task_type, evidence):
         height, width = inputs.sides
-        size = _LINE[0] if height == -1 else height, _LINE[1] if width == -1 else width
+        size = _TEXT_LINE_SIZE[0] if height == -1 else height, _TEXT_LINE_SIZE[1] if width == -1 else width
     shape = inputs.shape(max(inputs.batch, 1), *size)
-    if math.prod(shape) > _LARGEST_INPUT:
-        raise evidence.error(f"its input {list(shape)} holds more than {_LARGEST_INPUT:,} numbers")
+    if math.prod(shape) > _MAX_INPUT:
+        raise evidence.error(f"its input {list(shape)} has more than {_MAX_INPUT:,} elements")
     for spec in session.outputs:
         if spec.datatype in (Datatype.BF16, Datatype.BYTES):
-            raise evidence.error(f"its output {spec.name!r} is of datatype {spec.datatype}, which is not understood")
+            raise evidence.error(f"its output {spec.name!r} is of datatype {spec.datatype}, which is not supported")
     try:
         blanks: list[NDArray[Any]] = session.run(inputs.feeds(np.zeros(shape, inputs.image.datatype.dtype), *size))
     except InferenceError as error:
@@ -154,7 +143,7 @@ def _run_blank(
     return [Output(name=spec.name, blank=blank) for spec, blank in zip(session.outputs, blanks, strict=True)]
 
 
-def _takes_lines(inputs: ImageInputs, task_type: TaskType | None, evidence: Evidence) -> bool:
-    """Whether the graph reads text, in pictures of one line."""
+def _reads_text_lines(inputs: ImageInputs, task_type: TaskType | None, evidence: Evidence) -> bool:
+    """Return whether the graph recognises text in images of one line."""
     reads = evidence.metadata.characters is not None or task_type is TaskType.IMAGE_TEXT_TO_TEXT
     return reads and -1 in inputs.sides

@@ -1,4 +1,4 @@
-"""The names of a model's classes."""
+"""Determine the class names of a model."""
 
 from collections.abc import Sequence
 
@@ -13,29 +13,29 @@ class Labels:
     """Class names by class number.
 
     Args:
-        names: the names known; without any, each class is called by its number.
+        names: the names. If there are none, the number of a class is its name.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
 
     def of(self, class_ids: Sequence[int]) -> list[str]:
-        """The name of each class.
+        """Return the name of each class.
 
         Raises:
-            InferenceError: MODEL_FAILED for a number that has no name.
+            InferenceError: MODEL_FAILED for a number without a name.
         """
         if not self.names:
-            return [str(each) for each in class_ids]
-        for each in class_ids:
-            if not 0 <= each < len(self.names):
-                message = f"The model answered class number {each}, but has only {len(self.names)} labels"
+            return [str(class_id) for class_id in class_ids]
+        for class_id in class_ids:
+            if not 0 <= class_id < len(self.names):
+                message = f"The model returned class number {class_id}, but has only {len(self.names)} labels"
                 raise InferenceError(ErrorKind.MODEL_FAILED, message)
-        return [self.names[each] for each in class_ids]
+        return [self.names[class_id] for class_id in class_ids]
 
 
 def listed_labels(evidence: Evidence) -> tuple[tuple[str, ...], Origin] | None:
-    """The labels that the model's files list, and which file does."""
+    """Return the labels that the settings or the model's files list, with their origin; None if none do."""
     config = evidence.neighbours.config
     candidates = (
         (evidence.settings.labels, Origin.DECLARED),
@@ -48,25 +48,25 @@ def listed_labels(evidence: Evidence) -> tuple[tuple[str, ...], Origin] | None:
 def decide_labels(
     listed: tuple[tuple[str, ...], Origin] | None, classes: int | None, evidence: Evidence, facts: Facts
 ) -> Labels:
-    """The listed labels, or numbers.
+    """Return the listed labels, or else class numbers.
 
     Args:
-        listed: what `listed_labels` found.
-        classes: how many classes the outputs hold, None when that is not in their shapes.
+        listed: the result of `listed_labels`.
+        classes: number of classes in the outputs; None if their shapes do not show it.
         evidence: the model's files.
-        facts: where the decision is recorded.
+        facts: records the decision.
 
     Raises:
-        ModelError: when there are more or fewer labels than classes.
+        ModelError: if the numbers of labels and classes differ.
     """
     if listed is None:
         names = tuple(str(number) for number in range(classes or 0))
-        facts.note("labels", f"none found, classes are called by their numbers{_counted(classes)}", Origin.GUESSED)
+        facts.note("labels", f"none found, class numbers are used{_range(classes)}", Origin.GUESSED)
         return Labels(names)
     names, origin = listed
     if classes is not None and len(names) != classes:
         raise evidence.error(
-            f"its output holds {classes} classes, but {origin} gives {len(names)} labels; declare "
+            f"its output has {classes} classes, but {origin} lists {len(names)} labels; declare "
             f'"labels" in model-settings.json, one for each class'
         )
     shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
@@ -74,5 +74,5 @@ def decide_labels(
     return Labels(names)
 
 
-def _counted(classes: int | None) -> str:
+def _range(classes: int | None) -> str:
     return "" if classes is None else f", 0..{classes - 1}"

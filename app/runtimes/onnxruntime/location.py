@@ -1,4 +1,4 @@
-"""Where the graph of a model lies."""
+"""Find the graph of a model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +12,9 @@ _USUAL_NAME = "model.onnx"
 
 
 def find_graphs(source: ModelSource) -> Sequence[Path]:
-    """The files that may be the model: the one named, else ``model.onnx`` or all ``.onnx`` files of the folder.
+    """Return the files that may be the model: the named file, else ``model.onnx``, else all ``.onnx`` files.
 
-    A folder without any may have them in ``onnx/``, as repositories of Hugging Face do.
+    If the folder has none, search its subfolder ``onnx``, which Hugging Face repositories use.
     """
     if source.file is not None:
         return [source.file] if source.file.suffix.lower() == _SUFFIX else []
@@ -27,10 +27,10 @@ def find_graphs(source: ModelSource) -> Sequence[Path]:
 
 
 def locate_graph(source: ModelSource) -> Path:
-    """The file that is the model.
+    """Return the file of the model.
 
     Raises:
-        ModelError: when there is none, or several of which none is called ``model.onnx``.
+        ModelError: if there is none, or there are several and none has the name ``model.onnx``.
     """
     match find_graphs(source):
         case [only]:
@@ -38,15 +38,15 @@ def locate_graph(source: ModelSource) -> Path:
         case [] if source.file is not None:
             raise ModelError(f"{source.file} is not an .onnx file")
         case []:
-            raise ModelError(f"{source.folder} holds no .onnx file")
+            raise ModelError(f"{source.folder} contains no .onnx file")
         case several:
-            names = ", ".join(each.name for each in several)
+            names = ", ".join(file.name for file in several)
             raise ModelError(
-                f'{source.folder} holds several models ({names}); name one as "uri" in model-settings.json'
+                f'{source.folder} contains several models ({names}); select one with "uri" in model-settings.json'
             )
 
 
 def _graphs(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
-    return sorted(each for each in folder.iterdir() if each.suffix.lower() == _SUFFIX and each.is_file())
+    return sorted(file for file in folder.iterdir() if file.suffix.lower() == _SUFFIX and file.is_file())

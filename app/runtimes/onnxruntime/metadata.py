@@ -1,7 +1,7 @@
-"""What an ONNX file says about itself in its ``metadata_props``.
+"""Read the ``metadata_props`` of an ONNX file.
 
-Ultralytics and those who follow it write Python literals, which come with the model, from anyone, and are read as
-literals only. PaddleOCR's recognisers list their characters, and newer RF-DETR exports carry a JSON object.
+Ultralytics and similar exporters write Python literals. They are untrusted, so only `ast.literal_eval` reads them.
+PaddleOCR's recognisers list their characters, and newer RF-DETR exports contain a JSON object.
 """
 
 import ast
@@ -28,17 +28,17 @@ ULTRALYTICS_TASKS: Mapping[str, TaskType] = {
 _RF_DETR = "rfdetr_inference"
 """``METADATA_KEY`` of ``rfdetr/export/_runtime/metadata.py``."""
 
-_LONGEST_LITERAL = 2_000_000
-"""Characters: 21 thousand ImageNet names take less than 600 thousand."""
+_MAX_LITERAL = 2_000_000
+"""Characters. The names of 21,000 ImageNet classes need less than 600,000."""
 
 
 class RfDetrMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read of the JSON object that newer RF-DETR exports carry.
+    """The used fields of the JSON object in newer RF-DETR exports.
 
     Attributes:
-        class_id_to_name: names by class number, with gaps where the training data had them.
-        means: for R, G, B of pixels 0..1.
-        stds: for R, G, B of pixels 0..1.
+        class_id_to_name: names by class number, with the gaps of the training data.
+        means: means of R, G, B for pixels in 0..1.
+        stds: standard deviations of R, G, B for pixels in 0..1.
     """
 
     class_id_to_name: dict[int, str] = {}
@@ -47,17 +47,17 @@ class RfDetrMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """The file's own word; None where it says nothing.
+    """The metadata of the file; None for undeclared fields.
 
     Attributes:
         task: the exporter's name of the task, such as ``detect`` or ``pose``.
-        names: class names by class number; of RF-DETR, by those numbers that have a name.
-        size: (height, width) of the input that it was exported for, pixels.
-        suppressed: whether non-maximum suppression is part of the graph.
+        names: class names by class number; for RF-DETR only those numbers that have a name.
+        size: (height, width) of the exported input, pixels.
+        suppressed: whether the graph includes non-maximum suppression.
         end_to_end: whether the network was trained to need no suppression.
-        keypoints: how many numbers a pose model appends to each box.
-        characters: what a text recogniser can read, a line each; ``character`` of PaddleOCR's exports.
-        rf_detr: of newer RF-DETR exports.
+        keypoints: number of values that a pose model appends to each box.
+        characters: the alphabet of a text recogniser, one line each; ``character`` in PaddleOCR's exports.
+        rf_detr: the JSON object of newer RF-DETR exports.
     """
 
     task: str | None = None
@@ -71,10 +71,10 @@ class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_metadata(file: Path, properties: Mapping[str, str]) -> ExportMetadata:
-    """Read the properties that matter; all are optional.
+    """Read the used properties. All of them are optional.
 
     Raises:
-        ModelError: naming the property that cannot be read.
+        ModelError: if a property cannot be read.
     """
     arguments = _literal(file, properties, "args")
     suppressed = isinstance(arguments, dict) and cast("dict[object, object]", arguments).get("nms") is True
@@ -117,8 +117,8 @@ def _literal(file: Path, properties: Mapping[str, str], key: str) -> object:
     text = properties.get(key)
     if not text:
         return None
-    if len(text) > _LONGEST_LITERAL:
-        raise ModelError(f"{file}: metadata {key!r} has {len(text):,} characters, more than {_LONGEST_LITERAL:,}")
+    if len(text) > _MAX_LITERAL:
+        raise ModelError(f"{file}: metadata {key!r} has {len(text):,} characters, more than {_MAX_LITERAL:,}")
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):

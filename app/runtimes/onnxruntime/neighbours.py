@@ -1,6 +1,6 @@
-"""The Hugging Face files beside a model: ``config.json`` and ``preprocessor_config.json``.
+"""Read the Hugging Face files in a model's folder: ``config.json`` and ``preprocessor_config.json``.
 
-Field names are those that transformers and timm write with ``save_pretrained``. Unknown fields are ignored.
+The fields are those that ``save_pretrained`` of transformers and timm writes. Unknown fields are ignored.
 """
 
 from pathlib import Path
@@ -19,13 +19,13 @@ Side = Annotated[int, msgspec.Meta(ge=1, le=16384)]
 
 
 class TimmPreprocessing(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read of ``pretrained_cfg`` in the ``config.json`` that timm writes: how its pictures are prepared.
+    """The preprocessing fields of ``pretrained_cfg`` in timm's ``config.json``.
 
     Attributes:
         input_size: (channels, height, width).
-        mean: for R, G, B of pixels 0..1.
-        std: for R, G, B of pixels 0..1.
-        crop_pct: of the resized picture, how much is kept.
+        mean: means of R, G, B for pixels in 0..1.
+        std: standard deviations of R, G, B for pixels in 0..1.
+        crop_pct: fraction of the resized image that is kept.
         crop_mode: `center` keeps the aspect ratio, `squash` does not, `border` pads.
     """
 
@@ -37,7 +37,7 @@ class TimmPreprocessing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read of ``config.json``."""
+    """The used fields of ``config.json``."""
 
     model_type: str | None = None
     architectures: tuple[str, ...] | None = None
@@ -45,12 +45,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     label_names: list[str] | None = None
     pretrained_cfg: TimmPreprocessing | None = None
     id2label: dict[str, str] | None = None
-    # Not `Side`: msgspec 0.22 crashes in the garbage collector over a constrained number beside a tuple in one union.
+    # Not `Side`: msgspec 0.22 crashes in the garbage collector for a union of a constrained number and a tuple.
     image_size: int | tuple[int, int] | None = None
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """Class names by class number; None when the numbers are not 0, 1, ..."""
+        """Return class names by class number; None if the numbers are not 0, 1, ..."""
         if not self.id2label:
             return tuple(self.label_names) if self.label_names else None
         names = [self.id2label.get(str(number)) for number in range(len(self.id2label))]
@@ -58,14 +58,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> tuple[int, int] | None:
-        """(height, width) in pixels."""
+        """Return the (height, width) of the input, pixels."""
         if self.pretrained_cfg is not None and self.pretrained_cfg.input_size is not None:
             return self.pretrained_cfg.input_size[1:]
         return (self.image_size, self.image_size) if isinstance(self.image_size, int) else self.image_size
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """A size in either of the two ways in which transformers gives one, pixels."""
+    """A size in either of the two forms of transformers, pixels."""
 
     height: Side | None = None
     width: Side | None = None
@@ -74,12 +74,12 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sides(self) -> tuple[int, int] | None:
-        """(height, width), when both are given."""
+        """Return (height, width) if both are declared."""
         return None if self.height is None or self.width is None else (self.height, self.width)
 
 
 class Preprocessor(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read of ``preprocessor_config.json``: None is a field that its processor class has a default for."""
+    """The used fields of ``preprocessor_config.json``. None stands for the default of the processor class."""
 
     do_resize: bool | None = None
     size: Side | Size | None = None
@@ -95,17 +95,19 @@ class Preprocessor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Neighbours(msgspec.Struct, frozen=True, kw_only=True):
-    """The files found, None for each that is not there."""
+    """The Hugging Face files of a model; None for missing files."""
 
     config: Config | None = None
     preprocessor: Preprocessor | None = None
 
 
 def read_neighbours(source: ModelSource, file: Path) -> Neighbours:
-    """Look beside the model file, then in the model's folder (exports put the graph in a sub-folder, ``onnx/``).
+    """Read the files from the folder of the graph, or else from the model's folder.
+
+    Exports may put the graph into the subfolder ``onnx``.
 
     Raises:
-        ModelError: for a file that is there and cannot be understood.
+        ModelError: if a file cannot be parsed.
     """
     folders = (file.parent, source.folder)
     return Neighbours(

@@ -1,4 +1,4 @@
-"""Where a picture comes to lie in a model's input, and the way back."""
+"""Compute the position of an image in a model's input, and map boxes back to the image."""
 
 from typing import Literal
 
@@ -10,20 +10,20 @@ __all__ = ("Fit", "Placement", "Resize", "fit")
 
 Resize = Literal["letterbox", "pad", "stretch", "crop"]
 
-_WIDEST = 4
-"""A picture is cut to this aspect ratio before its shorter side is resized, or a thin strip would fill the memory."""
+_MAX_ASPECT = 4
+"""Images are cropped to this aspect ratio before a resize of the shorter side, which bounds memory for thin strips."""
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """``input = image * scale + offset``, in pixels with the top left corner of the top left pixel at 0, 0.
+    """``input = image * scale + offset``, in pixels; the origin is the top left corner of the top left pixel.
 
     Attributes:
-        image_width: of the upright original image, pixels.
-        image_height: of the upright original image, pixels.
-        scale_x: input pixels for each image pixel.
-        scale_y: input pixels for each image pixel.
-        offset_x: input x of the image's left border; negative when it is cut off.
-        offset_y: input y of the image's top border; negative when it is cut off.
+        image_width: width of the upright original image, pixels.
+        image_height: height of the upright original image, pixels.
+        scale_x: input pixels per image pixel.
+        scale_y: input pixels per image pixel.
+        offset_x: input x of the image's left border; negative if it is cropped.
+        offset_y: input y of the image's top border; negative if it is cropped.
     """
 
     image_width: int
@@ -34,16 +34,16 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     offset_y: float
 
     def boxes_to_image(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(N, 4) xyxy in input pixels to (N, 4) xyxy in image pixels, not clipped."""
+        """Convert (N, 4) xyxy boxes from input pixels to image pixels, without clipping."""
         offset = np.array([self.offset_x, self.offset_y] * 2, np.float32)
         scale = np.array([self.scale_x, self.scale_y] * 2, np.float32)
         return (boxes - offset) / scale
 
     def rotated_boxes_to_image(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(N, 5) cx, cy, w, h, r in input pixels to the same in image pixels; r in radians, clockwise with y down.
+        """Convert (N, 5) boxes cx, cy, w, h, r from input pixels to image pixels; r in radians, clockwise with y down.
 
-        Scales that differ, as those of `stretch` do, turn a rotated box into a parallelogram. The box returned has its
-        centre, its area, and the length and direction of its longer axis. Where the scales agree that is exact.
+        Different scales, as with `stretch`, map an oriented box to a parallelogram. The returned box has the same
+        centre and area, and the length and direction of the longer axis. It is exact if the scales are equal.
         """
         cx, cy, width, height, angle = (np.asarray(column, np.float64) for column in boxes.T)
         cosine, sine = np.cos(angle), np.sin(angle)
@@ -65,16 +65,16 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
-    """How one picture is brought to the input's size, all in whole pixels.
+    """How one image is resized and placed, in integer pixels.
 
     Attributes:
-        cut_x: columns left out on either side before resizing.
-        cut_y: rows left out on either side before resizing.
-        width: of the resized picture.
-        height: of the resized picture.
-        left: input column of the resized picture's first; negative when it is cut off.
-        top: input row of the resized picture's first; negative when it is cut off.
-        placement: what this amounts to.
+        cut_x: columns cropped on either side before resizing.
+        cut_y: rows cropped on either side before resizing.
+        width: width of the resized image.
+        height: height of the resized image.
+        left: input column of the resized image's first column; negative if it is cropped.
+        top: input row of the resized image's first row; negative if it is cropped.
+        placement: the resulting transformation.
     """
 
     cut_x: int = 0
@@ -87,15 +87,15 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fit(image_size: tuple[int, int], input_size: tuple[int, int], resize: Resize, shorter_side: int) -> Fit:
-    """Work out how a picture comes into the input.
+    """Compute how an image is resized and placed in the input.
 
     Args:
-        image_size: (height, width) of the picture, pixels.
+        image_size: (height, width) of the image, pixels.
         input_size: (height, width) of the model's input, pixels.
-        resize: `letterbox` as Ultralytics' LetterBox does it; `pad` the same with all of the padding to the right and
-            below, as YOLOX and PaddleOCR do it; `crop` as torchvision's Resize and CenterCrop do it; `stretch` the
-            same without keeping the aspect ratio.
-        shorter_side: for `crop` and `stretch`, what the shorter side is resized to before the centre is cut out.
+        resize: `letterbox` as in Ultralytics' LetterBox; `pad` with the padding only at the right and bottom, as in
+            YOLOX and PaddleOCR; `crop` as in torchvision's Resize and CenterCrop; `stretch` like `crop`, but without
+            the aspect ratio.
+        shorter_side: for `crop` and `stretch`, the length of the shorter side before the centre crop, pixels.
     """
     image_height, image_width = image_size
     height, width = input_size
@@ -106,8 +106,8 @@ def fit(image_size: tuple[int, int], input_size: tuple[int, int], resize: Resize
         if resize == "letterbox":
             left, top = round((width - new_width) / 2 - 0.1), round((height - new_height) / 2 - 0.1)
     elif resize == "crop":
-        cut_x = max(0, (image_width - _WIDEST * image_height) // 2)
-        cut_y = max(0, (image_height - _WIDEST * image_width) // 2)
+        cut_x = max(0, (image_width - _MAX_ASPECT * image_height) // 2)
+        cut_y = max(0, (image_height - _MAX_ASPECT * image_width) // 2)
         kept_width, kept_height = image_width - 2 * cut_x, image_height - 2 * cut_y
         shorter = min(kept_width, kept_height)
         new_width, new_height = kept_width * shorter_side // shorter, kept_height * shorter_side // shorter

@@ -1,4 +1,4 @@
-"""How pixels become the input of a model, worked out from its files."""
+"""Decide the preprocessing of a model from its settings and files."""
 
 import math
 from collections.abc import Sequence
@@ -26,18 +26,18 @@ _ORDERS = {False: "RGB", True: "BGR"}
 
 
 class Preprocessing(msgspec.Struct, frozen=True, kw_only=True):
-    """``input = (pixel * scale - mean) / std`` of the resized picture.
+    """``input = (pixel * scale - mean) / std`` for the resized image.
 
     Attributes:
-        height: of the input, pixels.
-        width: of the input, pixels.
-        resize: how a picture gets to that size (`app.runtimes.onnxruntime.placement.fit`).
-        shorter_side: what `crop` and `stretch` resize the shorter side to before they cut out the centre.
-        elastic: the size for each picture, instead of `height` and `width`; None for one size for all.
-        fill: the grey, 0..255, around a picture that does not fill the input.
-        scale: of pixels 0..255.
-        mean: for R, G, B.
-        std: for R, G, B.
+        height: height of the input, pixels.
+        width: width of the input, pixels.
+        resize: resize mode (`app.runtimes.onnxruntime.placement.fit`).
+        shorter_side: length of the shorter side before the centre crop of `crop` and `stretch`, pixels.
+        elastic: rule for the size of each image, instead of `height` and `width`; None for a fixed size.
+        fill: grey value of the padding, 0..255.
+        scale: factor for pixels in 0..255.
+        mean: means of R, G, B.
+        std: standard deviations of R, G, B.
         bgr: whether the input's first channel is blue.
     """
 
@@ -60,17 +60,17 @@ def decide_size(
     task_type: TaskType | None,
     usual: Conventions = NO_CONVENTIONS,
 ) -> tuple[int, int]:
-    """The (height, width) that the graph is given, pixels.
+    """Decide the (height, width) of the graph's input, pixels.
 
     Args:
-        inputs: of the graph.
+        inputs: inputs of the graph.
         evidence: the model's files.
-        facts: where the decision is recorded.
-        task_type: what the model does, if that is known already; only a guess depends on it.
-        usual: the conventions of the model's layout, if that is known already.
+        facts: records the decision.
+        task_type: the model's task, if known; only a guess depends on it.
+        usual: defaults of the model's layout, if known.
 
     Raises:
-        ModelError: when the settings declare another size than the graph has, or a file beside it one that is none.
+        ModelError: if the settings contradict the graph, or a file declares an invalid size.
     """
     fixed, declared = inputs.sides, evidence.settings.preprocessing.size
     if declared is not None and any(side not in (-1, own) for side, own in zip(fixed, declared, strict=True)):
@@ -104,23 +104,23 @@ def decide_preprocessing(
     facts: Facts,
     usual: Conventions = NO_CONVENTIONS,
 ) -> Preprocessing:
-    """Everything about the input but its size.
+    """Decide the preprocessing for an input size.
 
     Args:
-        inputs: of the graph.
-        size: (height, width), pixels, as `decide_size` told it.
-        task_type: what the model does.
+        inputs: inputs of the graph.
+        size: (height, width) from `decide_size`, pixels.
+        task_type: the model's task.
         evidence: the model's files.
-        facts: where the decisions are recorded.
-        usual: the conventions of the model's layout.
+        facts: records the decisions.
+        usual: defaults of the model's layout.
 
     Raises:
         ModelError: for settings that contradict the graph.
     """
     declared = evidence.settings.preprocessing
     conventional = evidence.conventional_task is not None
-    told = processor_hints(evidence.neighbours.preprocessor, task_type) or timm_hints(evidence.neighbours.config)
-    hints = told if told is not None and not conventional else NO_HINTS
+    found = processor_hints(evidence.neighbours.preprocessor, task_type) or timm_hints(evidence.neighbours.config)
+    hints = found if found is not None and not conventional else NO_HINTS
     common: Resize = "crop" if task_type is TaskType.IMAGE_CLASSIFICATION else "letterbox"
     resize: Resize = facts.choose(
         "resize",
@@ -161,7 +161,7 @@ def decide_preprocessing(
 def _decide_elastic(
     inputs: ImageInputs, resize: Resize, evidence: Evidence, facts: Facts, hints: Hints, usual: Conventions
 ) -> Elastic | None:
-    """How the size follows the picture; not at all where anybody declares a size, or another way of resizing."""
+    """Return the rule for the size of each image; None if the settings declare a size or a resize mode."""
     declared = evidence.settings.preprocessing
     if declared.size is not None or declared.resize is not None:
         return None
@@ -187,7 +187,7 @@ def _decide_shorter_side(size: tuple[int, int], resize: Resize, evidence: Eviden
             shorter_side = math.floor(min(size) / hints.crop_fraction)
         shorter_side = max(shorter_side, hints.shorter_side)
     if shorter_side != min(size):
-        facts.note("crop", f"shorter side to {shorter_side}, then the centre {_sides(size)}", origin)
+        facts.note("crop", f"shorter side to {shorter_side}, then centre crop {_sides(size)}", origin)
     return shorter_side
 
 
@@ -195,16 +195,16 @@ def _decide_normalisation(
     inputs: ImageInputs, task_type: TaskType, evidence: Evidence, facts: Facts, hints: Hints, usual: Conventions
 ) -> tuple[float, Triple, Triple]:
     declared = evidence.settings.preprocessing
-    any_declared = any(each is not None for each in (declared.scale, declared.mean, declared.std))
+    any_declared = any(value is not None for value in (declared.scale, declared.mean, declared.std))
     if inputs.image.datatype is Datatype.UINT8:
         if any_declared:
             raise evidence.error("its input is uint8 pixels, so model-settings.json cannot declare scale, mean or std")
         facts.note("normalisation", "none, the input is uint8", Origin.MODEL_FILE)
         return 1.0, _ZEROS, _ONES
     if declared.std is not None and 0 in declared.std:
-        raise evidence.error("model-settings.json declares a std of 0, which pixels cannot be divided by")
+        raise evidence.error("model-settings.json declares a std of 0, but pixels are divided by it")
     conventional = evidence.conventional_task is not None
-    # A mean or deviation over 1 is one of pixels 0..255, which are not scaled before it is taken away.
+    # A mean or deviation over 1 refers to pixels in 0..255, which must not be scaled before.
     unscaled = max(*(declared.mean or _ZEROS), *(declared.std or _ZEROS)) > 1
     imagenet = task_type is TaskType.IMAGE_CLASSIFICATION and not any_declared
     scale = facts.choose(
@@ -236,7 +236,7 @@ def _decide_normalisation(
         shown=_numbers,
     )
     if 0 in std:
-        raise evidence.error(f"{hints.origin} declares a standard deviation of 0, which pixels cannot be divided by")
+        raise evidence.error(f"{hints.origin} declares a standard deviation of 0, but pixels are divided by it")
     return scale, mean, std
 
 

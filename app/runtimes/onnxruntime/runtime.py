@@ -1,6 +1,6 @@
-"""The runtime itself: which files are its own, and who loads them.
+"""The ONNX runtime: recognise, describe and load its models.
 
-What loads them is imported when it is needed, because importing a runtime should cost nothing.
+Its methods import the loading code, so that importing the runtime is cheap.
 """
 
 from app.engine.description import ModelDescription
@@ -12,7 +12,7 @@ __all__ = ("OnnxRuntime",)
 
 
 class OnnxRuntime:
-    """Serves ``.onnx`` files: one for a vision model, three together for a vision language model."""
+    """Serves ``.onnx`` files: one for a vision model, three for a vision-language model."""
 
     name = "onnxruntime"
 

@@ -1,4 +1,4 @@
-"""An ONNX graph held by ONNX Runtime. The only module that touches the framework, which has no types."""
+"""Run an ONNX graph with ONNX Runtime. No other module imports this framework, which has no type hints."""
 
 import ctypes
 import importlib
@@ -33,16 +33,16 @@ _BFLOAT16_NUMBER = 16
 
 _LFS_POINTER = b"version https://git-lfs"
 _PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-"""How files of ``torch.save`` begin, which are zipped or bare pickles."""
+"""First bytes of ``torch.save`` files, which are zipped or bare pickles."""
 _SEVERITY_ERROR = 3
-_LONGEST_REASON = 400
-_MOST_READ = 2 * 1024**3
-"""Bytes of external data that are read; more are mapped."""
+_MAX_REASON_LENGTH = 400
+_MAX_READ = 2 * 1024**3
+"""Bytes of external data to read into memory; larger data is memory-mapped."""
 
-# What comes before the reason: "[ONNXRuntimeError]", a number and its name, "Load model from FILE failed", and a place
-# in the framework's own source, as "file.cc:1 Function" or "file.cc:1 void namespace::Function(arguments)".
+# The prefix of an error message: "[ONNXRuntimeError]", a number and its name, "Load model from FILE failed", and a
+# location in the framework's source, as "file.cc:1 Function" or "file.cc:1 void namespace::Function(arguments)".
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (?:Load model from .*? failed:)?")
-_PLACE_IN_SOURCE = re.compile(r"\S+\.(?:cc|h):\d+ (?:[^()\"]*::[^()]*\([^()]*\)|\S+) ")
+_SOURCE_LOCATION = re.compile(r"\S+\.(?:cc|h):\d+ (?:[^()\"]*::[^()]*\([^()]*\)|\S+) ")
 
 _DATATYPES = {
     "tensor(bool)": Datatype.BOOL,
@@ -63,50 +63,50 @@ _DATATYPES = {
 
 
 class Session:
-    """One graph, callable from several threads at once. A call runs on whichever of its instances has least to do.
+    """A graph that several threads may call. Each call runs on the least busy instance.
 
     Args:
-        file: the ``.onnx`` file; external data is looked for beside it.
-        settings: where and how it runs.
-        confined: follows the links of external data, and refuses what leads out of the model's folder; that of `file`
-            when absent.
+        file: the ``.onnx`` file. External data must be in its folder or below.
+        settings: devices, instances and threads.
+        confined: resolves the links of external data, and rejects paths out of the model's folder. The default allows
+            the folder of `file`.
 
     Attributes:
-        file: the file it was made from.
-        inputs: what the graph takes, -1 for a dimension of any size.
-        outputs: what the graph gives, -1 for a dimension of any size.
+        file: the ``.onnx`` file.
+        inputs: inputs of the graph; -1 is a dimension of any size.
+        outputs: outputs of the graph; -1 is a dimension of any size.
         metadata: the file's ``metadata_props``.
 
     Raises:
-        ModelError: when the file is missing, empty, no ONNX file, cut short, needs what ONNX Runtime does not have, or
-            names other files than those of its folder.
+        ModelError: if the file is missing, empty, truncated or not an ONNX file, needs features that this ONNX Runtime
+            lacks, or refers to files outside its folder.
     """
 
     def __init__(
         self, file: Path, settings: OnnxRuntimeSettings = _ON_CPU, confined: Callable[[Path], Path] | None = None
     ) -> None:
         _check_file(file)
-        outside = check_external_data(file, confined or partial(confined_to, (file.parent.resolve(),)))
-        # The framework costs 50 MB and a tenth of a second, which a server without ONNX models should not pay.
+        external = check_external_data(file, confined or partial(confined_to, (file.parent.resolve(),)))
+        # Import late: the framework costs 50 MB and 0.1 s, which servers without ONNX models should not pay.
         framework = _framework()
         available = framework.get_available_providers()
         self._instances = [
-            _instance(framework, file, outside, devices_called(name, available), settings.threads)
+            _instance(framework, file, external, devices_called(name, available), settings.threads)
             for name in settings.devices or (CPU.name,)
             for _ in range(settings.instances)
         ]
         self._lock = threading.Lock()
         first: Any = self._instances[0].session
         self.file = file
-        self.inputs = tuple(_spec(file, "input", each) for each in first.get_inputs())
-        self.outputs = tuple(_spec(file, "output", each) for each in first.get_outputs())
+        self.inputs = tuple(_spec(file, "input", argument) for argument in first.get_inputs())
+        self.outputs = tuple(_spec(file, "output", argument) for argument in first.get_outputs())
         self.metadata: Mapping[str, str] = dict(first.get_modelmeta().custom_metadata_map)
         self._framework = framework
-        self._has_bfloat = any(each.datatype is Datatype.BF16 for each in (*self.inputs, *self.outputs))
-        self._names = [each.name for each in self.outputs]
+        self._has_bfloat = any(spec.datatype is Datatype.BF16 for spec in (*self.inputs, *self.outputs))
+        self._names = [spec.name for spec in self.outputs]
 
     def run(self, feeds: Mapping[str, NDArray[Any]], names: Sequence[str] | None = None) -> list[NDArray[Any]]:
-        """The outputs called `names`, else every output in the order of `outputs`.
+        """Run the graph, and return the outputs `names`, or all outputs in order.
 
         Raises:
             InferenceError: MODEL_FAILED with the framework's reason.
@@ -114,7 +114,7 @@ class Session:
         if len(self._instances) == 1:
             return self._run(self._instances[0], feeds, names or self._names)
         with self._lock:
-            instance = min(self._instances, key=lambda each: each.calls)
+            instance = min(self._instances, key=lambda candidate: candidate.calls)
             instance.calls += 1
         try:
             return self._run(instance, feeds, names or self._names)
@@ -135,19 +135,19 @@ class Session:
             raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {_first_line(error)}") from error
 
     def _run_values(self, session: Any, feeds: Mapping[str, NDArray[Any]], names: Sequence[str]) -> list[NDArray[Any]]:
-        bits = {each.name for each in self.inputs if each.datatype is Datatype.BF16}
-        make: Any = self._framework.OrtValue
+        bfloat16_inputs = {spec.name for spec in self.inputs if spec.datatype is Datatype.BF16}
+        ort_value: Any = self._framework.OrtValue
         values = {
-            name: make.ortvalue_from_numpy_with_onnx_type(np.ascontiguousarray(array), _BFLOAT16_NUMBER)
-            if name in bits
-            else make.ortvalue_from_numpy(np.ascontiguousarray(array))
+            name: ort_value.ortvalue_from_numpy_with_onnx_type(np.ascontiguousarray(array), _BFLOAT16_NUMBER)
+            if name in bfloat16_inputs
+            else ort_value.ortvalue_from_numpy(np.ascontiguousarray(array))
             for name, array in feeds.items()
         }
         return [_array(value) for value in session.run_with_ort_values(names, values)]
 
 
 class _Instance:
-    """ONNX Runtime's own session, and how many calls of it are under way."""
+    """A session of ONNX Runtime, and its number of calls in flight."""
 
     def __init__(self, session: Any, memory: tuple[str, int] | None) -> None:
         self.session = session
@@ -156,64 +156,64 @@ class _Instance:
 
 
 def _instance(
-    framework: Any, file: Path, outside: Mapping[str, Path], devices: Sequence[Device], threads: int
+    framework: Any, file: Path, external: Mapping[str, Path], devices: Sequence[Device], threads: int
 ) -> _Instance:
-    """The graph on the first of the devices that starts: a GPU may be missing though the framework is made for one."""
+    """Load the graph on the first device that works: the framework may support a GPU that the machine lacks."""
     *others, last = devices
     for device in others:
         with suppress(ModelError):
-            return _instance_on(framework, file, outside, device, threads)
-    return _instance_on(framework, file, outside, last, threads)
+            return _instance_on(framework, file, external, device, threads)
+    return _instance_on(framework, file, external, last, threads)
 
 
-def _instance_on(framework: Any, file: Path, outside: Mapping[str, Path], device: Device, threads: int) -> _Instance:
+def _instance_on(framework: Any, file: Path, external: Mapping[str, Path], device: Device, threads: int) -> _Instance:
     options = framework.SessionOptions()
-    # Requests are the unit of parallelism: more threads inside a call would fight for the same cores under load.
+    # Requests are the unit of parallelism: more threads inside a call would compete for the same cores under load.
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.execution_mode = framework.ExecutionMode.ORT_SEQUENTIAL
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = _SEVERITY_ERROR
-    # Until the session is made, which copies what it needs of them.
-    kept = _read_outside(options, file, outside)
+    # Keep the data alive until the session has copied it.
+    data = _read_external(options, file, external)
     try:
         session = framework.InferenceSession(
             str(file),
             options,
             providers=list(device.providers),
-            provider_options=[dict(each) for each in device.options],
+            provider_options=[dict(provider) for provider in device.options],
         )
-    except Exception as error:  # noqa: BLE001  the framework's exceptions have no common base, and all mean this
+    except Exception as error:  # noqa: BLE001  the framework's exceptions have no common base class
         raise ModelError(f"{file} cannot be loaded: {_first_line(error)}") from None
-    del kept
-    # Where a provider cannot start, the framework goes on without it and says so in its log only.
+    del data
+    # If a provider cannot start, the framework only logs this and continues without it.
     if device.providers[0] not in session.get_providers():
         raise ModelError(f"{file} cannot be loaded on {device.name!r}: {device.providers[0]} could not be started")
     return _Instance(session, device.memory)
 
 
-def _read_outside(options: Any, file: Path, outside: Mapping[str, Path]) -> list[bytes]:
-    """Read the files of tensors, unless that takes too much memory at once; ONNX Runtime maps them then.
+def _read_external(options: Any, file: Path, external: Mapping[str, Path]) -> list[bytes]:
+    """Read external data into memory, unless it is too large; ONNX Runtime then maps it.
 
-    A mapped file that is cut short while it is served, as copying another over it does, ends the process (SIGBUS).
+    A mapped file that is truncated while the model serves, as by a copy over it, ends the process with SIGBUS.
 
     Raises:
-        ModelError: when one cannot be read.
+        ModelError: if a file cannot be read.
     """
     try:
-        if sum(each.stat().st_size for each in outside.values()) > _MOST_READ:
+        if sum(path.stat().st_size for path in external.values()) > _MAX_READ:
             return []
-        read = [each.read_bytes() for each in outside.values()]
+        contents = [path.read_bytes() for path in external.values()]
     except OSError as error:
-        raise ModelError(f"{file} names external data that cannot be read: {error.strerror}") from None
-    if read:
-        sizes = [len(each) for each in read]
-        options.add_external_initializers_from_files_in_memory(list(outside), read, sizes)
-    return read
+        raise ModelError(f"{file} refers to external data that cannot be read: {error.strerror}") from None
+    if contents:
+        sizes = [len(content) for content in contents]
+        options.add_external_initializers_from_files_in_memory(list(external), contents, sizes)
+    return contents
 
 
 def _array(value: Any) -> NDArray[Any]:
-    """An output; NumPy has no bfloat16, whose bits are copied out of ONNX Runtime's memory instead."""
+    """Convert an output to NumPy. NumPy has no bfloat16, so its bits are copied as uint16."""
     if value.data_type() != _BFLOAT16:
         return value.numpy()
     shape = tuple(value.shape())
@@ -222,16 +222,16 @@ def _array(value: Any) -> NDArray[Any]:
 
 
 def _first_line(error: Exception) -> str:
-    """The reason that an exception of ONNX Runtime gives, without its lines after the first."""
+    """Return the reason in the first line of an ONNX Runtime exception."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    text = _PLACE_IN_SOURCE.sub("", _PREFIX.sub("", lines[0])).strip()
+    text = _SOURCE_LOCATION.sub("", _PREFIX.sub("", lines[0])).strip()
     if "rotobuf parsing failed" in text:
         return "it is not an ONNX file, or it is cut short"
-    return text[:_LONGEST_REASON]
+    return text[:_MAX_REASON_LENGTH]
 
 
 def _framework() -> Any:
-    # Since 1.31 it would report to its maker over the network. It asks for leave when it is imported, and only then.
+    # Since 1.31 ONNX Runtime sends telemetry. It reads this variable only during import.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     return importlib.import_module("onnxruntime")
 
@@ -248,8 +248,8 @@ def _check_file(file: Path) -> None:
         raise ModelError(f"{file} is empty")
     if start.startswith(_PICKLES):
         raise ModelError(
-            f"{file} is a pickle, as PyTorch saves models, not an ONNX file; it is not opened, because that would run "
-            f"what is in it; export the model to ONNX"
+            f"{file} is a PyTorch pickle, not an ONNX file; it is not loaded, because a pickle can run code; "
+            f"export the model to ONNX"
         )
     if start == _LFS_POINTER:
         raise ModelError(f"{file} is a Git LFS pointer, not the model itself; fetch it with `git lfs pull`")

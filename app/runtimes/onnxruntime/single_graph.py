@@ -1,4 +1,4 @@
-"""Models of one graph: vision models, and those that are served as they are."""
+"""Load models with one graph: vision models, and tensor models."""
 
 from functools import partial
 
@@ -19,32 +19,32 @@ _IMAGE_RANK = 4
 
 
 def inspect_single_graph(source: ModelSource) -> ModelDescription:
-    """Work out what a model is, without keeping it.
+    """Describe a model without keeping it loaded.
 
     Raises:
-        ModelError: when it cannot be understood.
+        ModelError: if its task or layout cannot be determined.
     """
     session = Session(locate_graph(source), source.settings.onnxruntime, partial(confined, source=source))
-    if _is_served_as_it_is(source, session):
+    if _is_tensor_model(source, session):
         return describe_tensor_model(source, session)
     return inspect_model(source, session).description
 
 
 def load_single_graph(source: ModelSource) -> Servable:
-    """Load a model and try it once.
+    """Load a model and test it once.
 
     Raises:
-        ModelError: when it cannot be understood, or cannot answer.
+        ModelError: if its task or layout cannot be determined, or the test fails.
     """
     session = Session(locate_graph(source), source.settings.onnxruntime, partial(confined, source=source))
-    if _is_served_as_it_is(source, session):
+    if _is_tensor_model(source, session):
         return bind_tensor_model(source, session)
     return bind_vision_model(source, inspect_model(source, session))
 
 
-def _is_served_as_it_is(source: ModelSource, session: Session) -> bool:
-    """Whether the owner says so or, where neither owner nor file names a task, no input could be a picture."""
+def _is_tensor_model(source: ModelSource, session: Session) -> bool:
+    """Return whether the settings declare the task TENSOR, or no task is declared and no input can be an image."""
     if source.settings.task_type is not None:
         return source.settings.task_type is TaskType.TENSOR
-    could_be_a_picture = any(len(spec.shape) == _IMAGE_RANK for spec in session.inputs)
-    return not could_be_a_picture and told_task_of(source, session) is None
+    has_image_input = any(len(spec.shape) == _IMAGE_RANK for spec in session.inputs)
+    return not has_image_input and told_task_of(source, session) is None

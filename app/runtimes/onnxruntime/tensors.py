@@ -1,4 +1,4 @@
-"""Graphs served as they are: tensors in, tensors out."""
+"""Serve a graph without task: tensors in, tensors out."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 
 from app.engine.description import Fact, ModelDescription, Origin
 from app.engine.servable import BoundServable, Servable
+from app.runtimes.onnxruntime.evidence import read_evidence
+from app.runtimes.onnxruntime.labels import listed_labels
 from app.runtimes.onnxruntime.session import Session
-from app.settings.model import ModelSource
+from app.settings.model import ModelError, ModelSource
 from tasks.exchange.tensor import Tensor
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
@@ -28,7 +30,7 @@ class OnnxTensorModel:
         self._session = session
 
     def __call__(self, inputs: Sequence[TensorsInput], /) -> Sequence[Tensors]:
-        return [Tensors(self._outputs(self._session.run(each.tensors))) for each in inputs]
+        return [Tensors(self._outputs(self._session.run(item.tensors))) for item in inputs]
 
     def _outputs(self, arrays: Sequence[NDArray[Any]]) -> Sequence[Tensor]:
         return [
@@ -38,29 +40,45 @@ class OnnxTensorModel:
 
 
 def describe_tensor_model(source: ModelSource, session: Session) -> ModelDescription:
-    """What there is to say of such a graph."""
+    """Describe a tensor model."""
     declared = source.settings.task_type is TaskType.TENSOR
-    fact = Fact("task type", TaskType.TENSOR, Origin.DECLARED if declared else Origin.SHAPES)
+    labels, facts = _labels(source, session)
+    task_type = Fact("task type", TaskType.TENSOR, Origin.DECLARED if declared else Origin.SHAPES)
     return ModelDescription(
         task_type=TaskType.TENSOR,
         platform="onnx",
         layout="tensors",
-        labels=(),
+        labels=labels,
         inputs=session.inputs,
         outputs=session.outputs,
-        facts=(fact,),
+        facts=(task_type, *facts),
     )
 
 
 def bind_tensor_model(source: ModelSource, session: Session) -> Servable:
-    """Make a graph ready to be served as it is."""
+    """Bind a graph to the task TENSOR."""
     task = TensorInference(session.inputs, session.outputs)
     description = describe_tensor_model(source, session)
     return BoundServable(task, OnnxTensorModel(session), description, source.settings.parameters)
 
 
+def _labels(source: ModelSource, session: Session) -> tuple[Sequence[str], Sequence[Fact]]:
+    """Return the class names, and a fact with their origin."""
+    declared = source.settings.labels
+    try:
+        found = (declared, Origin.DECLARED) if declared else listed_labels(read_evidence(source, session))
+    except ModelError as error:
+        # Labels are optional here, so unreadable metadata must not prevent serving.
+        return (), [Fact("labels", f"none, {error}", Origin.MODEL_FILE)]
+    if found is None:
+        return (), []
+    labels, origin = found
+    shown = ", ".join(labels[:5]) + (", ..." if len(labels) > 5 else "")
+    return labels, [Fact("labels", f"{len(labels)}: {shown}", origin)]
+
+
 def _as_bytes(array: NDArray[Any]) -> NDArray[Any]:
-    """Strings, which ONNX Runtime gives as `str`, as the `bytes` that a BYTES tensor holds."""
+    """Encode strings, which ONNX Runtime returns as `str`, to the `bytes` of a BYTES tensor."""
     if array.dtype.kind not in "OUS":
         return array
     encoded = np.empty(array.size, object)

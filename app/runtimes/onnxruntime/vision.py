@@ -1,4 +1,4 @@
-"""Vision models of one graph, made ready to answer."""
+"""Bind an inspected vision model to its task."""
 
 from typing import TypeVar
 
@@ -37,10 +37,10 @@ PredictionT = TypeVar("PredictionT", bound=Prediction)
 
 
 def bind_vision_model(source: ModelSource, inspection: Inspection) -> Servable:
-    """Make a model that is understood ready to answer, and let it answer a blank picture once.
+    """Bind an inspected model to its task, and test it with a blank image.
 
     Raises:
-        ModelError: when it cannot answer.
+        ModelError: if the test fails.
     """
     graph, labels = inspection.graph, inspection.labels
     blank = Image(np.zeros((graph.height, graph.width, 3), np.uint8))
@@ -60,8 +60,8 @@ def bind_vision_model(source: ModelSource, inspection: Inspection) -> Servable:
             segmentation = SegmentationInput(blank, SegmentationParameters())
             return _bind(ImageSegmentation(), segmenter, segmentation, source, inspection)
         case ReadsText() as reading:
-            asked = PromptedImage(blank, (DEFAULT_PROMPT,), GenerationParameters())
-            return _bind(ImageTextToText(), OnnxTextReader(graph, reading), asked, source, inspection)
+            prompted = PromptedImage(blank, (DEFAULT_PROMPT,), GenerationParameters())
+            return _bind(ImageTextToText(), OnnxTextReader(graph, reading), prompted, source, inspection)
 
 
 def _bind(

@@ -1,4 +1,4 @@
-"""Python: models that are a class of the user's own, run in threads of their own, where the operator allows it."""
+"""Python runtime: user-defined classes, each instance in its own thread, if the operator allows code."""
 
 from app.runtimes.python.runtime import PythonRuntime
 

@@ -1,4 +1,4 @@
-"""How ``predict`` wants to be called, which it says by the names of its arguments."""
+"""Derive the arguments of ``predict`` from its signature."""
 
 import inspect
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ class CallForm(msgspec.Struct, frozen=True, kw_only=True):
     """How ``predict`` is called.
 
     Attributes:
-        names: of the arguments that it takes, in its own order.
-        batch: whether it takes all data of a request at once; one after the other otherwise.
-        each_prompt: whether it takes the prompts one after the other too.
-        streams: whether it yields its answer in pieces.
+        names: names of its arguments, in order.
+        batch: whether one call takes all samples of a request; otherwise each call takes one sample.
+        each_prompt: whether each call takes one prompt.
+        streams: whether it yields its answer in chunks.
     """
 
     names: Sequence[str]
@@ -28,22 +28,22 @@ class CallForm(msgspec.Struct, frozen=True, kw_only=True):
     streams: bool
 
     def __str__(self) -> str:
-        """For people to read."""
-        return f"predict({', '.join(self.names)}){', told while it is made' if self.streams else ''}"
+        """Return the signature for logs and messages."""
+        return f"predict({', '.join(self.names)}){', streamed' if self.streams else ''}"
 
 
-def call_form(predict: Any, kind: Kind[Any, Any]) -> CallForm:
-    """What the signature of ``predict`` asks for.
+def call_form(predict: Any, adapter: Kind[Any, Any]) -> CallForm:
+    """Derive the call form from the signature of ``predict``.
 
     Args:
         predict: the function, bound or not.
-        kind: says what there is to be had.
+        adapter: the arguments that the task offers.
 
     Raises:
-        ModelError: when it asks for what there is not, or for no data.
+        ModelError: if the signature has unknown arguments, or none for the data.
     """
-    one_by_one = [PROMPT] if PROMPTS in kind.beside else []
-    choices = [kind.one, *([kind.many] if kind.many else []), *one_by_one, *kind.beside]
+    one_by_one = [PROMPT] if PROMPTS in adapter.beside else []
+    choices = [adapter.one, *([adapter.many] if adapter.many else []), *one_by_one, *adapter.beside]
     names: list[str] = []
     for name, parameter in inspect.signature(predict).parameters.items():
         if name == "self" or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -52,20 +52,20 @@ def call_form(predict: Any, kind: Kind[Any, Any]) -> CallForm:
             names.append(name)
         elif parameter.default is parameter.empty:
             raise ModelError(f"predict() takes {name!r}, but may take only {', '.join(choices)}, by these names")
-    data = [name for name in names if name in (kind.one, kind.many)]
+    data = [name for name in names if name in (adapter.one, adapter.many)]
     if len(data) != 1:
-        wanted = " or ".join(each for each in (kind.one, kind.many) if each)
-        raise ModelError(f"predict() has to take {wanted} after self, by this name, got predict({', '.join(names)})")
+        wanted = " or ".join(name for name in (adapter.one, adapter.many) if name)
+        raise ModelError(f"predict() must take {wanted} after self, by this name, got predict({', '.join(names)})")
     form = CallForm(
         names=names,
-        batch=kind.many in names,
+        batch=adapter.many in names,
         each_prompt=PROMPT in names,
         streams=inspect.isgeneratorfunction(predict) or inspect.isasyncgenfunction(predict),
     )
     if form.each_prompt and (form.batch or PROMPTS in names):
-        raise ModelError(f"predict() takes prompt with image only, and without prompts, got {form}")
-    if form.streams and kind.streamed not in names:
-        needed = " and ".join(dict.fromkeys((kind.one, kind.streamed))) if kind.streamed else ""
-        where = f"only where it takes {needed}" if needed else "only where its answers are texts"
-        raise ModelError(f"predict() may yield texts {where}, got {form}")
+        raise ModelError(f"predict() can take prompt only together with image and without prompts, got {form}")
+    if form.streams and adapter.streamed not in names:
+        needed = " and ".join(dict.fromkeys((adapter.one, adapter.streamed))) if adapter.streamed else ""
+        condition = f"only if it takes {needed}" if needed else "only if its answers are texts"
+        raise ModelError(f"predict() may yield texts {condition}, got {form}")
     return form

@@ -1,11 +1,13 @@
-"""Importing a model's code from its own folder, apart from the modules of the same names of every other model.
+"""Import a model's code from its own folder, isolated from modules of the same name in other models.
 
-Each model's folder becomes a package with a name that no other has. Import statements in its files find the files
-beside them first, as they would in a script, and everything that is installed after that.
+Each model's folder becomes a package with a unique name. Import statements in its files search that folder first, as in
+a script, and then the installed packages. They never find this distribution's `app`, `metadata` and `tasks`, so a model
+may use these names. Models import the public API from `charioteer`.
 """
 
 import builtins
 import importlib
+import importlib.util
 import itertools
 import re
 import sys
@@ -22,6 +24,9 @@ __all__ = ("ModelCode",)
 
 _IMPLEMENTATION = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<name>[^\W\d]\w*)")
 
+_OURS = ("app", "metadata", "tasks")
+_HOME = Path(__file__).resolve().parents[3]
+
 _numbers = itertools.count(1)
 
 
@@ -29,16 +34,16 @@ class ModelCode(MetaPathFinder):
     """The code in a model's folder.
 
     Args:
-        folder: where it lies.
+        folder: the model's folder.
 
     Attributes:
-        package: the name under which the folder's modules stand in `sys.modules`.
+        package: package name of the folder's modules in `sys.modules`.
     """
 
     def __init__(self, folder: Path) -> None:
         self.package = f"charioteer_model_{next(_numbers)}"
         self._folder = str(folder.resolve())
-        # The import statement looks `__import__` up in the builtins of the module that it stands in.
+        # An import statement looks up `__import__` in the builtins of its own module.
         self._builtins = {**vars(builtins), "__import__": self._import}
         root = ModuleType(self.package)
         root.__path__ = [self._folder]
@@ -46,32 +51,36 @@ class ModelCode(MetaPathFinder):
         sys.meta_path.insert(0, self)
 
     def find(self, implementation: str) -> object:
-        """What ``module:Class`` names, in the folder or, where it has no such module, among what is installed.
+        """Import ``module:Class`` from the folder, or else from the installed packages.
 
         Raises:
-            ModelError: when there is no such module, or no such name in it.
-            BaseException: whatever the module raises when it is imported.
+            ModelError: if the module does not exist, or does not contain the name.
+            BaseException: any exception of the module during import.
         """
         found = _IMPLEMENTATION.fullmatch(implementation)
         if found is None:
             raise ModelError(f"implementation: Expected module:Class, got {implementation!r}")
         importlib.invalidate_caches()
         module, name = found["module"], found["name"]
-        wanted = f"{self.package}.{module}" if self._has(module) else module
         try:
-            imported = importlib.import_module(wanted)
+            imported = importlib.import_module(self._name(module))
         except ModuleNotFoundError as error:
-            if error.name is None or not (wanted == error.name or wanted.startswith(f"{error.name}.")):
+            self._restore_names(error)
+            missing = error.name
+            if missing is None or not f"{module}.".startswith(f"{missing}."):
                 raise
             message = f"implementation: There is no module {module!r}, neither in the folder nor installed"
             raise ModelError(message) from None
+        except ImportError as error:
+            self._restore_names(error)
+            raise
         try:
             return getattr(imported, name)
         except AttributeError:
             raise ModelError(f"implementation: Module {module!r} has no {name!r}") from None
 
     def forget(self) -> None:
-        """Take the folder's modules out of `sys.modules`. What is still in use goes on working."""
+        """Remove the folder's modules from `sys.modules`. Objects in use keep working."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
         for name in [name for name in sys.modules if name == self.package or name.startswith(f"{self.package}.")]:
@@ -84,15 +93,30 @@ class ModelCode(MetaPathFinder):
         if not fullname.startswith(f"{self.package}."):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
+        top = fullname.removeprefix(f"{self.package}.")
+        if spec is None and top in _OURS and _is_ours(top):
+            # Our package hides other packages of the same name on `sys.path`.
+            spec = PathFinder.find_spec(fullname, [entry for entry in sys.path if Path(entry).resolve() != _HOME])
+            spec = spec if spec is not None and spec.origin is not None else None
         if spec is not None and isinstance(spec.loader, SourceFileLoader):
             spec.loader = _Loader(fullname, spec.loader.path, self._builtins)
         return spec
 
-    def _has(self, module: str) -> bool:
-        """Whether the folder has the module; a folder without ``__init__.py``, such as one of data, is none."""
-        top = f"{self.package}.{module.partition('.')[0]}"
-        spec = PathFinder.find_spec(top, [self._folder])
-        return spec is not None and spec.origin is not None
+    def _name(self, module: str) -> str:
+        """Return the name of `module` in `sys.modules`.
+
+        Raises:
+            ModuleNotFoundError: if only this distribution has a module of this name.
+        """
+        top = module.partition(".")[0]
+        spec = self.find_spec(f"{self.package}.{top}", [self._folder])
+        # As in Python, any other module of the same name precedes a folder without ``__init__.py``, except ours.
+        if spec is not None and (spec.origin is not None or top in _OURS or _found(top) is None):
+            return f"{self.package}.{module}"
+        if top in _OURS and _is_ours(top):
+            message = f"No module named {module!r}; import the public API of Charioteer from 'charioteer'"
+            raise ModuleNotFoundError(message, name=module)
+        return module
 
     def _import(
         self,
@@ -102,24 +126,47 @@ class ModelCode(MetaPathFinder):
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        if level or not self._has(name):
-            return builtins.__import__(name, globals, locals, fromlist or (), level)
-        if fromlist:
-            return builtins.__import__(f"{self.package}.{name}", globals, locals, fromlist, 0)
-        importlib.import_module(f"{self.package}.{name}")
+        found = name if level else self._name(name)
+        try:
+            if found == name or fromlist:
+                return builtins.__import__(found, globals, locals, fromlist or (), level)
+            importlib.import_module(found)
+        except ImportError as error:
+            self._restore_names(error)
+            raise
         return sys.modules[f"{self.package}.{name.partition('.')[0]}"]
+
+    def _restore_names(self, error: ImportError) -> None:
+        """Remove the package prefix from the names in `error`, which the model's author does not know."""
+        prefix = f"{self.package}."
+        if error.msg:
+            error.msg = error.msg.replace(prefix, "")
+        if error.name:
+            error.name = error.name.removeprefix(prefix)
+
+
+def _is_ours(top: str) -> bool:
+    """Return whether the top-level module `app`, `metadata` or `tasks` belongs to this distribution."""
+    spec = _found(top)
+    return spec is not None and spec.origin is not None and Path(spec.origin).resolve().parents[1] == _HOME
+
+
+def _found(top: str) -> ModuleSpec | None:
+    """Return the spec of a top-level module, loaded or not."""
+    loaded = sys.modules.get(top)
+    return importlib.util.find_spec(top) if loaded is None else loaded.__spec__
 
 
 class _Loader(SourceFileLoader):
-    """Runs a module of a model with the folder's own import statement."""
+    """Executes a module of a model with the folder's own `__import__`."""
 
-    def __init__(self, fullname: str, path: str, found: Mapping[str, Any]) -> None:
+    def __init__(self, fullname: str, path: str, module_builtins: Mapping[str, Any]) -> None:
         super().__init__(fullname, path)
-        self._builtins = found
+        self._builtins = module_builtins
 
     def path_stats(self, path: Any) -> Mapping[str, Any]:
-        # Without them no bytecode is read or written: a model's folder may be read-only, is watched for changes, and
-        # may have been edited within the second that bytecode goes by.
+        # Disable bytecode: the folder may be read-only, is watched for changes, and may change within one second of
+        # the timestamp in the bytecode.
         raise OSError(f"{path} is not cached")
 
     def exec_module(self, module: ModuleType) -> None:

@@ -1,7 +1,7 @@
-"""The objects of a model's class, each in a thread of its own, so that one that never returns holds up no other model.
+"""Run the instances of a model's class, each in its own thread, so that a hung call blocks no other model.
 
-A thread cannot be stopped from outside. A call that takes too long is therefore given up, not ended: its sender is
-told, and its object takes no further calls until it has returned after all.
+A thread cannot be stopped from outside. A call that times out is therefore abandoned: its client receives an error, and
+its instance takes no further calls until the call returns.
 """
 
 import asyncio
@@ -23,69 +23,69 @@ __all__ = ("Gone", "Instance", "Instances", "LateError", "Lease", "told")
 
 T = TypeVar("T")
 
-_LONGEST_TEXT = 400
-_SECONDS_BETWEEN_LOOKS = 0.25
-"""Whether the sender of a request that waits is still there."""
-_WAITING_FOR_EACH = 32
-"""So many requests may wait for each object: a model that is slow is not to fill the server's own waiting room."""
+_MAX_ERROR_LENGTH = 400
+_POLL_SECONDS = 0.25
+"""Interval between checks for cancellation of a waiting request."""
+_MAX_WAITING_PER_INSTANCE = 32
+"""Requests that may wait for each instance, so that a slow model cannot fill the server's queue."""
 
-_SECONDS_TO_CANCEL = 1.0
+_CANCEL_SECONDS = 1.0
 
-_SECONDS_TO_CLOSE = 30.0
-"""A `close` that is a coroutine is cancelled then."""
+_CLOSE_SECONDS = 30.0
+"""Timeout of a `close` that is a coroutine."""
 
 
 def told(error: BaseException) -> str:
-    """An exception of a model's own code in one line, whatever its text is."""
+    """Return the type and the shortened text of an exception that model code raised."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001  a `__str__` of the model's own may fail as well
+    except Exception:  # noqa: BLE001  `__str__` is model code and may fail
         text = "(its text cannot be read)"
     text = text.encode(errors="replace").decode()
-    shown = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
+    shown = text if len(text) <= _MAX_ERROR_LENGTH else f"{text[:_MAX_ERROR_LENGTH]}..."
     return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
 
 
 class LateError(Exception):
-    """A job did not end in time. It may still be running."""
+    """A job timed out. It may still be running."""
 
 
-class Gone(Exception):  # noqa: N818  it stands for what ended a thread's job, error or not
-    """What a job raised that is no error but an order to stop, such as `SystemExit`: obeyed by nobody here."""
+class Gone(Exception):  # noqa: N818  it wraps exceptions that are not errors
+    """Wraps an exception such as `SystemExit`, which must not stop the thread or the server."""
 
 
 class Instance:
-    """One object and its thread, which runs one job after the other.
+    """One object of the model's class, and its thread, which runs one job at a time.
 
     Args:
-        name: of the thread.
+        name: name of the thread.
 
     Attributes:
-        target: the object, once it is made.
-        thread: where it lives.
-        due: when the job in hand should have ended, by `time.monotonic`; infinite while there is none.
+        target: the object, once it is constructed.
+        thread: the thread that runs its jobs.
+        due: `time.monotonic` at which the current job times out; infinite while idle.
     """
 
     def __init__(self, name: str) -> None:
         self.target: Any = None
         self.due = math.inf
         self._jobs: queue.SimpleQueue[tuple[Callable[[], object], float, Future[Any]] | None] = queue.SimpleQueue()
-        # A daemon, because the interpreter waits for every other thread before it ends.
-        self.thread = threading.Thread(target=self._work, name=name, daemon=True)
+        # A daemon, because the interpreter waits for all other threads before it ends.
+        self.thread = threading.Thread(target=self._run_jobs, name=name, daemon=True)
         self.thread.start()
 
     def run(self, job: Callable[[], T], seconds: float, done: Callable[[], None] | None = None) -> T:
-        """The result of `job`, run in this object's thread. Where that is awaitable, it is awaited there.
+        """Run `job` in this instance's thread and return its result. An awaitable result is awaited there.
 
         Args:
-            job: what to run.
-            seconds: so long is waited for it. A coroutine is cancelled then.
-            done: called when the job has ended, however late.
+            job: the function to run.
+            seconds: timeout. A coroutine is then cancelled.
+            done: called when the job has ended, even after the timeout.
 
         Raises:
-            LateError: when it takes longer.
-            Gone: when it tried to stop the interpreter or its thread.
-            Exception: whatever else it raises.
+            LateError: if the job times out.
+            Gone: if the job raises an exception such as `SystemExit`.
+            Exception: any other exception of the job.
         """
         future: Future[Any] = Future()
         if done is not None:
@@ -102,28 +102,28 @@ class Instance:
         return future.result()
 
     def end(self, last: Callable[[Any], object]) -> None:
-        """Let the thread end behind the job that it is at and a last one, which is given the object if there is one."""
+        """Stop the thread after the current job, and call `last` with the object, if it exists, before that."""
         if self.target is not None:
-            self._jobs.put((lambda: last(self.target), _SECONDS_TO_CLOSE, Future()))
+            self._jobs.put((lambda: last(self.target), _CLOSE_SECONDS, Future()))
         self._jobs.put(None)
 
-    def _work(self) -> None:
+    def _run_jobs(self) -> None:
         with asyncio.Runner() as runner:
-            while self._work_at_one(runner):
+            while self._run_next(runner):
                 pass
 
-    def _work_at_one(self, runner: asyncio.Runner) -> bool:
-        """Do the next job, in a frame of its own, so that nothing of it is held until the one after it."""
-        work = self._jobs.get()
-        if work is None:
+    def _run_next(self, runner: asyncio.Runner) -> bool:
+        """Run the next job. Its own frame releases all references before the thread waits again."""
+        entry = self._jobs.get()
+        if entry is None:
             return False
-        job, seconds, future = work
+        job, seconds, future = entry
         result, failure = None, None
         try:
             result = job()
             if inspect.isawaitable(result):
-                result = runner.run(_awaited(result, seconds))
-        except Exception as error:  # noqa: BLE001  whatever it is, it belongs to whoever waits for the job
+                result = runner.run(_with_timeout(result, seconds))
+        except Exception as error:  # noqa: BLE001  `run` raises it in the calling thread
             failure = error
         except BaseException as error:  # noqa: BLE001
             failure = Gone(told(error))
@@ -133,13 +133,13 @@ class Instance:
             future.set_result(result)
         else:
             future.set_exception(failure)
-        # It refers to this frame by its traceback; the frame must not refer to it as well.
+        # Break the reference cycle between this frame and the traceback.
         failure = None
         return True
 
 
-async def _awaited(value: Awaitable[T], seconds: float) -> T:
-    """`value`, cancelled after so many seconds."""
+async def _with_timeout(value: Awaitable[T], seconds: float) -> T:
+    """Await `value`, and cancel it after `seconds`."""
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
@@ -151,14 +151,14 @@ async def _awaited(value: Awaitable[T], seconds: float) -> T:
 
 
 class Lease:
-    """An object of a model, for one caller alone.
+    """Exclusive use of an instance.
 
     Args:
-        instance: the object.
-        seconds: a job with it may take so long.
+        instance: the instance.
+        seconds: timeout of a job.
 
     Attributes:
-        late: whether a job did not end in time, so that another would wait behind it.
+        late: whether a job timed out, so that another job would wait for it.
     """
 
     def __init__(self, instance: Instance, seconds: float) -> None:
@@ -167,18 +167,18 @@ class Lease:
         self._seconds = seconds
         self._lock = threading.Lock()
         self._running = False
-        self._given_back: Callable[[], None] | None = None
+        self._pending_release: Callable[[], None] | None = None
 
     def run(self, job: Callable[[Any], T]) -> T:
-        """The result of `job`, which is given the object, in the object's thread.
+        """Run `job` with the object in the instance's thread, and return its result.
 
         Raises:
-            InferenceError: DEADLINE_EXCEEDED when it takes too long, MODEL_FAILED for whatever it raises, but an
-                `InferenceError` of its own.
+            InferenceError: DEADLINE_EXCEEDED if the job times out; MODEL_FAILED if it raises. An `InferenceError` of
+                the job itself is passed on.
         """
         self._running = True
         try:
-            return self._instance.run(lambda: job(self._instance.target), self._seconds, self._ended)
+            return self._instance.run(lambda: job(self._instance.target), self._seconds, self._finish)
         except InferenceError:
             raise
         except LateError:
@@ -192,28 +192,28 @@ class Lease:
             raise InferenceError(ErrorKind.MODEL_FAILED, message) from error
 
     def end(self, give_back: Callable[[], None]) -> None:
-        """Give the object back, now or when its job has ended."""
+        """Release the instance now, or when its job has ended."""
         with self._lock:
             if self._running:
-                self._given_back = give_back
+                self._pending_release = give_back
                 return
         give_back()
 
-    def _ended(self) -> None:
+    def _finish(self) -> None:
         with self._lock:
             self._running = False
-            give_back, self._given_back = self._given_back, None
-        if give_back is not None:
-            give_back()
+            release, self._pending_release = self._pending_release, None
+        if release is not None:
+            release()
 
 
 class Instances:
-    """The objects of a model. A call takes one that is free, or waits for one.
+    """A pool of the instances of a model. A call acquires an idle instance, or waits for one.
 
     Args:
         instances: at least one.
-        seconds: a call may take so long, and wait so long.
-        close: called with each object at its end, in its thread.
+        seconds: timeout of a call, and of waiting for an instance.
+        close: called with each object in its thread before the thread ends.
     """
 
     def __init__(self, instances: Sequence[Instance], seconds: float, close: Callable[[Any], object]) -> None:
@@ -224,14 +224,14 @@ class Instances:
         self._changed = threading.Condition()
         self._closed = False
         self._waiting = 0
-        self._stuck = f"The model has not returned from a call of more than {seconds:g} s"
+        self._hung_message = f"The model has not returned from a call of more than {seconds:g} s"
 
     @contextmanager
     def lease(self) -> Generator[Lease]:
-        """An object for one caller alone.
+        """Acquire an instance for exclusive use.
 
         Raises:
-            InferenceError: MODEL_NOT_READY while no object returns from its call, OVERLOADED when none gets free.
+            InferenceError: MODEL_NOT_READY while all instances hang; OVERLOADED if no instance becomes idle in time.
         """
         instance = self._take()
         lease = Lease(instance, self._seconds)
@@ -242,27 +242,27 @@ class Instances:
 
     @property
     def trouble(self) -> str:
-        """Why a call would be refused: no object has returned in time; empty while one has, or still may."""
-        # One that is being cancelled is late for a moment.
-        if self._free or self._hope() + _SECONDS_TO_CANCEL > time.monotonic():
+        """Return why calls are rejected: all instances hang. Return an empty string otherwise."""
+        # A coroutine takes a moment to react to its cancellation.
+        if self._free or self._latest_due() + _CANCEL_SECONDS > time.monotonic():
             return ""
-        return self._stuck
+        return self._hung_message
 
     def close(self) -> None:
-        """Take no more calls, and let every thread end behind the call that it is at, closing its object first."""
+        """Reject new calls. Each thread finishes its call, closes its object and ends."""
         with self._changed:
             if self._closed:
                 return
             self._closed = True
             self._changed.notify_all()
-        for each in self._all:
-            each.end(self._close)
+        for instance in self._all:
+            instance.end(self._close)
 
     def join(self, seconds: float) -> None:
-        """Wait for every thread to end, all in all for so many seconds."""
+        """Wait up to `seconds` in total for all threads to end."""
         until = time.monotonic() + seconds
-        for each in self._all:
-            each.thread.join(max(0.0, until - time.monotonic()))
+        for instance in self._all:
+            instance.thread.join(max(0.0, until - time.monotonic()))
 
     def _take(self) -> Instance:
         until = time.monotonic() + self._seconds
@@ -274,26 +274,26 @@ class Instances:
                 if self._free:
                     return self._free.pop()
                 now = time.monotonic()
-                hope = self._hope()
-                if hope <= now:
-                    raise InferenceError(ErrorKind.MODEL_NOT_READY, self._stuck)
+                latest_due = self._latest_due()
+                if latest_due <= now:
+                    raise InferenceError(ErrorKind.MODEL_NOT_READY, self._hung_message)
                 if until <= now:
-                    message = f"The model was at other calls for {self._seconds:g} s; try again later"
+                    message = f"The model was busy for {self._seconds:g} s; try again later"
                     raise InferenceError(ErrorKind.OVERLOADED, message)
-                if self._waiting >= len(self._all) * _WAITING_FOR_EACH:
-                    message = f"{self._waiting} requests wait for the model, and it takes no more; try again later"
+                if self._waiting >= len(self._all) * _MAX_WAITING_PER_INSTANCE:
+                    message = f"{self._waiting} requests already wait for the model; try again later"
                     raise InferenceError(ErrorKind.OVERLOADED, message)
-                self._wait(min(until - now, hope - now, _SECONDS_BETWEEN_LOOKS))
+                self._wait(min(until - now, latest_due - now, _POLL_SECONDS))
 
-    def _hope(self) -> float:
-        """When the last object that is not late should have returned; a time that is past where all are late."""
-        return max(each.due for each in self._all)
+    def _latest_due(self) -> float:
+        """Return the latest time at which a job times out. It is in the past if all instances hang."""
+        return max(instance.due for instance in self._all)
 
     def _check_interest(self) -> None:
         try:
             check_interest()
         except InferenceError:
-            # Whoever else waits was not told of the object that is left.
+            # Pass on a notification that this waiter may have consumed.
             self._changed.notify()
             raise
 

@@ -1,4 +1,4 @@
-"""The tasks that a class may do: what its ``predict`` is given, and who reads what it returns. One entry a task."""
+"""Adapt each task to ``predict``: the arguments that it takes, and the function that reads its return value."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar, cast
@@ -33,20 +33,21 @@ InputT = TypeVar("InputT")
 PredictionT = TypeVar("PredictionT", bound=Prediction)
 
 PROMPTS, PROMPT = "prompts", "prompt"
-"""What ``predict`` may take all at once, or one by one."""
+"""The arguments of ``predict`` for all prompts of an image, or for one prompt a call."""
 
 
 class Kind(msgspec.Struct, Generic[InputT, PredictionT], frozen=True, kw_only=True, eq=False):
-    """What a class of one task is asked, and how its answers are read.
+    """The arguments of ``predict`` for one task, and the reader of its answers.
 
     Attributes:
-        task: of the servable.
-        one: the name of the argument that takes one datum.
-        many: the name of the argument that takes a list of them; None for a task that has one at a time.
-        beside: the names of what may be taken beside it.
-        values: the arguments for one datum by name. With `many`, lists of them are given.
-        streamed: the name of the argument that has to be taken by a ``predict`` that yields; None where none may.
-        read: an answer, its place, the datum and the model's labels to a prediction; raises `InferenceError`.
+        task: task of the servable.
+        one: name of the argument for one sample.
+        many: name of the argument for a list of samples; None for a task without batches.
+        beside: names of the optional arguments.
+        values: function that returns the arguments for one sample by name. A batch passes lists of them.
+        streamed: name of the argument that a ``predict`` that yields must take; None if it must not yield.
+        read: function of an answer, its path, the sample and the model's labels that returns the prediction. Raises
+            `InferenceError`.
     """
 
     task: Task[InputT, PredictionT]
@@ -58,19 +59,19 @@ class Kind(msgspec.Struct, Generic[InputT, PredictionT], frozen=True, kw_only=Tr
     streamed: str | None = None
 
 
-def _of_image(item: ClassificationInput | DetectionInput | SegmentationInput) -> Mapping[str, object]:
+def _image_values(item: ClassificationInput | DetectionInput | SegmentationInput) -> Mapping[str, object]:
     return {"image": item.image.pixels, "parameters": item.parameters}
 
 
-def _of_prompts(item: PromptedImage) -> Mapping[str, object]:
+def _prompt_values(item: PromptedImage) -> Mapping[str, object]:
     return {"image": item.image.pixels, PROMPTS: list(item.prompts), "parameters": item.parameters}
 
 
-def _of_text(item: ClassifiedText | TaggedText | ContinuedText) -> Mapping[str, object]:
+def _text_values(item: ClassifiedText | TaggedText | ContinuedText) -> Mapping[str, object]:
     return {"text": item.item.text, "parameters": item.parameters}
 
 
-def _of_images(
+def _image_kind(
     task: Task[InputT, PredictionT],
     values: Callable[[InputT], Mapping[str, object]],
     read: Callable[[object, str, InputT, Labels], PredictionT],
@@ -79,7 +80,7 @@ def _of_images(
     return lambda _: kind
 
 
-def _of_texts(
+def _text_kind(
     task: Task[InputT, PredictionT],
     values: Callable[[InputT], Mapping[str, object]],
     read: Callable[[object, str, InputT, Labels], PredictionT],
@@ -90,19 +91,19 @@ def _of_texts(
     return lambda _: kind
 
 
-def _of_questions(_: object) -> Kind[Any, Any]:
+def _prompted_image_kind(_: object) -> Kind[Any, Any]:
     return Kind(
         task=ImageTextToText(),
         one="image",
         many="images",
         beside=(PROMPTS, "parameters"),
-        values=_of_prompts,
+        values=_prompt_values,
         read=read_answers,
         streamed=PROMPT,
     )
 
 
-def _of_tensors(target: object) -> Kind[Any, Any]:
+def _tensor_kind(target: object) -> Kind[Any, Any]:
     inputs, outputs = (_specs(target, name) for name in ("inputs", "outputs"))
 
     def values(item: TensorsInput) -> Mapping[str, object]:
@@ -113,7 +114,7 @@ def _of_tensors(target: object) -> Kind[Any, Any]:
         return read_tensors(value, path, outputs)
 
     return Kind(
-        task=TensorInference(inputs, outputs),
+        task=TensorInference(inputs, outputs, binary=True),
         one="tensors",
         many=None,
         beside=(),
@@ -123,29 +124,29 @@ def _of_tensors(target: object) -> Kind[Any, Any]:
 
 
 def _specs(target: object, name: str) -> Sequence[TensorSpec]:
-    """The tensors that a class declares: a dict of (datatype, shape) by name."""
+    """Read the tensors that a class declares: a dict of (datatype, shape) by name."""
     declared: object = getattr(target, name, None)
     if not isinstance(declared, Mapping) or not declared:
-        message = f'a class of the task TENSOR declares {name} = {{"x": ("FP32", (-1, 3))}}, -1 for any size'
+        message = f'a class of the task TENSOR must declare {name}, as in {{"x": ("FP32", (-1, 3))}}; -1 is any size'
         raise ModelError(message)
     try:
         return [
-            TensorSpec(name=str(each), datatype=Datatype(datatype), shape=tuple(int(side) for side in shape))
-            for each, (datatype, shape) in cast("Mapping[object, Any]", declared).items()
+            TensorSpec(name=str(tensor), datatype=Datatype(datatype), shape=tuple(int(side) for side in shape))
+            for tensor, (datatype, shape) in cast("Mapping[object, Any]", declared).items()
         ]
     except (TypeError, ValueError) as error:
         raise ModelError(f"{name}: Expected a datatype and a shape for each, got {declared!r} ({error})") from None
 
 
 KINDS: Mapping[TaskType, Callable[[object], Kind[Any, Any]]] = {
-    TaskType.IMAGE_CLASSIFICATION: _of_images(ImageClassification(), _of_image, read_classification),
-    TaskType.OBJECT_DETECTION: _of_images(ObjectDetection(), _of_image, read_detections),
-    TaskType.ORIENTED_OBJECT_DETECTION: _of_images(OrientedObjectDetection(), _of_image, read_oriented_detections),
-    TaskType.IMAGE_SEGMENTATION: _of_images(ImageSegmentation(), _of_image, read_segments),
-    TaskType.IMAGE_TEXT_TO_TEXT: _of_questions,
-    TaskType.TEXT_CLASSIFICATION: _of_texts(TextClassification(), _of_text, read_classification),
-    TaskType.TOKEN_CLASSIFICATION: _of_texts(TokenClassification(), _of_text, read_entities),
-    TaskType.TEXT_GENERATION: _of_texts(TextGeneration(), _of_text, read_generation, "text"),
-    TaskType.TENSOR: _of_tensors,
+    TaskType.IMAGE_CLASSIFICATION: _image_kind(ImageClassification(), _image_values, read_classification),
+    TaskType.OBJECT_DETECTION: _image_kind(ObjectDetection(), _image_values, read_detections),
+    TaskType.ORIENTED_OBJECT_DETECTION: _image_kind(OrientedObjectDetection(), _image_values, read_oriented_detections),
+    TaskType.IMAGE_SEGMENTATION: _image_kind(ImageSegmentation(), _image_values, read_segments),
+    TaskType.IMAGE_TEXT_TO_TEXT: _prompted_image_kind,
+    TaskType.TEXT_CLASSIFICATION: _text_kind(TextClassification(), _text_values, read_classification),
+    TaskType.TOKEN_CLASSIFICATION: _text_kind(TokenClassification(), _text_values, read_entities),
+    TaskType.TEXT_GENERATION: _text_kind(TextGeneration(), _text_values, read_generation, "text"),
+    TaskType.TENSOR: _tensor_kind,
 }
-"""By task: the kind of an object, or its class, which for some tasks declares what it takes."""
+"""For each task, a function of the object or its class. A class of the task TENSOR declares its tensors."""

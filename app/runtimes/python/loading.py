@@ -1,4 +1,4 @@
-"""From a model's settings to objects of its class that answer."""
+"""Load a Python model: import its class, construct its instances, and bind them to the task."""
 
 import atexit
 import traceback
@@ -23,16 +23,16 @@ __all__ = ("describe_class", "load_class")
 T = TypeVar("T")
 
 _SECONDS_AT_EXIT = 5.0
-_ADVICE = "allow it with --allow-code, or CHARIOTEER_ALLOW_CODE=true, if you trust whoever wrote it"
+_ADVICE = "allow it with --allow-code, or CHARIOTEER_ALLOW_CODE=true, if you trust its author"
 
 _open: "weakref.WeakSet[Instances]" = weakref.WeakSet()
 
 
 def describe_class(source: ModelSource) -> ModelDescription:
-    """What a model's settings and its class say, without making an object of it.
+    """Describe a model from its settings and its class, without constructing an object.
 
     Raises:
-        ModelError: when its code may not be run, cannot be imported, or is of no task.
+        ModelError: if its code is not allowed or cannot be imported, or its task is unknown.
     """
     implementation = _allowed(source)
     code, thread = ModelCode(source.folder), Instance(f"model {source.name}")
@@ -48,12 +48,12 @@ def describe_class(source: ModelSource) -> ModelDescription:
 
 
 def load_class(source: ModelSource) -> Servable:
-    """Make the objects of a model's class, and let them load.
+    """Construct the instances of a model's class and call their `load`.
 
-    They are closed when the servable is dropped, behind the last request that it answers, and when the server ends.
+    The instances are closed after the servable is dropped and its last request has finished, or when the server ends.
 
     Raises:
-        ModelError: when its code may not be run, raises, takes too long, or is not what a model has to be.
+        ModelError: if its code is not allowed, raises or times out, or the class does not fit its task.
     """
     implementation = _allowed(source)
     code = ModelCode(source.folder)
@@ -74,21 +74,21 @@ def load_class(source: ModelSource) -> Servable:
 
 def _allowed(source: ModelSource) -> str:
     if source.settings.implementation is None:
-        raise _wrong(source, 'a Python model names its class, as in "implementation": "model:Detector"')
+        raise _error(source, 'a Python model must name its class, as in "implementation": "model:Detector"')
     if not source.allow_code:
-        raise _wrong(source, f"this model runs Python code of its own, which is not allowed here; {_ADVICE}")
+        raise _error(source, f"this model contains Python code, which is not allowed here; {_ADVICE}")
     return source.settings.implementation
 
 
 def _make(source: ModelSource, thread: Instance, found: object) -> None:
     if not callable(found):
-        raise _wrong(source, f"{source.settings.implementation} is no class, nor a function that makes a model")
+        raise _error(source, f"{source.settings.implementation} is neither a class nor a function that returns a model")
     arguments = source.settings.arguments
     target = _run(source, thread, "constructing it", lambda: found(**arguments))
     if is_maite_model(target):
         target = MaiteModel(target)
     if not callable(getattr(target, "predict", None)):
-        raise _wrong(source, f"{type(target).__name__} has no predict()")
+        raise _error(source, f"{type(target).__name__} has no predict()")
     thread.target = target
     hook = getattr(target, "load", None)
     if callable(hook):
@@ -101,7 +101,7 @@ def _bind(source: ModelSource, target: Any, instances: Instances, code: ModelCod
     labels = Labels(_labels(source, target))
     make = cast("type[PythonModel[Any, Any]]", StreamingPythonModel if form.streams else PythonModel)
     model = make(instances, form, kind, labels)
-    # A model lives as long as its registration, or a request that it still answers.
+    # The registration and the requests in flight keep the model alive.
     weakref.finalize(model, _drop, instances, code).atexit = False
     return BoundServable(kind.task, model, _description(source, target, kind, form), source.settings.parameters)
 
@@ -110,32 +110,32 @@ def _kind(source: ModelSource, target: object) -> Kind[Any, Any]:
     declared: object = source.settings.task_type or getattr(target, "task_type", None)
     known = ", ".join(KINDS)
     if declared is None:
-        raise _wrong(source, f'a Python model declares its "task_type", one of {known}')
+        raise _error(source, f'a Python model must declare its "task_type", one of {known}')
     try:
         return KINDS[TaskType(str(declared))](target)
     except (ValueError, KeyError):
-        raise _wrong(source, f"task_type: Expected one of {known}, got {str(declared)!r}") from None
+        raise _error(source, f"task_type: Expected one of {known}, got {str(declared)!r}") from None
     except ModelError as error:
-        raise _wrong(source, str(error)) from None
+        raise _error(source, str(error)) from None
 
 
 def _form(source: ModelSource, predict: object, kind: Kind[Any, Any]) -> CallForm:
     try:
         return call_form(predict, kind)
     except ModelError as error:
-        raise _wrong(source, str(error)) from None
+        raise _error(source, str(error)) from None
 
 
 def _labels(source: ModelSource, target: object) -> Sequence[str]:
-    """The names that the settings declare, else those of the object: a list, or a dict by class number."""
+    """Return the class names from the settings, or else from the object: a list, or a dict by class number."""
     declared: object = source.settings.labels or getattr(target, "labels", None) or ()
     if isinstance(declared, Mapping):
         by_number = cast("Mapping[int, str]", declared)
         declared = [by_number.get(number, str(number)) for number in range(max(by_number) + 1)]
     if not isinstance(declared, (list, tuple)) or not all(
-        isinstance(each, str) for each in cast("list[object]", declared)
+        isinstance(label, str) for label in cast("list[object]", declared)
     ):
-        raise _wrong(source, "labels: Expected a list of class names, or a dict of them by number")
+        raise _error(source, "labels: Expected a list of class names, or a dict of them by number")
     return cast("Sequence[str]", declared)
 
 
@@ -146,7 +146,7 @@ def _description(source: ModelSource, target: object, kind: Kind[Any, Any], form
     facts = [
         Fact("task type", task.task_type, task_from),
         Fact("class", str(settings.implementation), Origin.DECLARED),
-        Fact("is called as", str(form) if form else "a model of MAITE", Origin.CLASS),
+        Fact("is called as", str(form) if form else "a MAITE model", Origin.CLASS),
     ]
     if settings.timeout_seconds != ModelSettings().timeout_seconds:
         facts.append(Fact("a call may take", f"{settings.timeout_seconds:g} s", Origin.DECLARED))
@@ -165,19 +165,19 @@ def _description(source: ModelSource, target: object, kind: Kind[Any, Any], form
     )
 
 
-def _run(source: ModelSource, thread: Instance, doing: str, job: Callable[[], T]) -> T:
-    """What a step of loading gives, its failure told to the model's owner with the line of code it happened at."""
+def _run(source: ModelSource, thread: Instance, step: str, job: Callable[[], T]) -> T:
+    """Run one step of loading. Its error names the line of model code that failed."""
     seconds = source.settings.load_timeout_seconds
     try:
         return thread.run(job, seconds)
     except ModelError as error:
-        raise _wrong(source, str(error)) from None
+        raise _error(source, str(error)) from None
     except LateError:
-        raise _wrong(source, f"{doing} did not end within {seconds:g} s") from None
+        raise _error(source, f"{step} did not end within {seconds:g} s") from None
     except Gone as error:
-        raise _wrong(source, f"{doing} failed: {error}{_line(source, error.__cause__)}") from error
+        raise _error(source, f"{step} failed: {error}{_line(source, error.__cause__)}") from error
     except Exception as error:
-        raise _wrong(source, f"{doing} failed: {told(error)}{_line(source, error)}") from error
+        raise _error(source, f"{step} failed: {told(error)}{_line(source, error)}") from error
 
 
 def _line(source: ModelSource, error: BaseException | None) -> str:
@@ -187,7 +187,7 @@ def _line(source: ModelSource, error: BaseException | None) -> str:
     return f" ({own[-1].filename.removeprefix(folder).lstrip('/')}, line {own[-1].lineno})" if own else ""
 
 
-def _wrong(source: ModelSource, message: str) -> ModelError:
+def _error(source: ModelSource, message: str) -> ModelError:
     return ModelError(f"{source.folder / SETTINGS_FILE}: {message}")
 
 
@@ -207,7 +207,7 @@ def _drop(instances: Instances, code: ModelCode) -> None:
 
 @atexit.register
 def _close_all() -> None:
-    """The interpreter does not wait for the models' threads, and would end them in the middle of their `close`."""
+    """Close all models at exit, because the interpreter would stop their daemon threads during `close`."""
     for instances in list(_open):
         instances.close()
         instances.join(_SECONDS_AT_EXIT)

@@ -1,7 +1,7 @@
-"""Models that follow MAITE's protocols, served like any other class. Its types are structural: it is not needed here.
+"""Serve models that follow MAITE's protocols. These are structural types, so MAITE is not a dependency.
 
-An ``ImageClassifier`` or ``ObjectDetector`` of MAITE is called with a batch of (channels, height, width) arrays, and
-has ``metadata`` with an id and, where it knows them, class names by number.
+A MAITE ``ImageClassifier`` or ``ObjectDetector`` is called with a batch of (channels, height, width) arrays. Its
+``metadata`` has an id and, optionally, class names by number.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ __all__ = ("MaiteModel", "is_maite_model")
 
 
 class MaiteModel:
-    """A model of MAITE as a class with ``predict``.
+    """Adapts a MAITE model to a class with ``predict``.
 
     Args:
         model: follows ``maite.protocols.image_classification.Model`` or ``maite.protocols.object_detection.Model``.
@@ -29,20 +29,20 @@ class MaiteModel:
         self.labels = [named.get(number, str(number)) for number in range(max(named, default=-1) + 1)]
 
     def predict(self, images: Sequence[NDArray[np.uint8]]) -> object:
-        """Answer (H, W, 3) images, which MAITE has as (3, H, W)."""
+        """Call the model with (H, W, 3) images, transposed to MAITE's (3, H, W)."""
         return self._model([np.ascontiguousarray(image.transpose(2, 0, 1)) for image in images])
 
     def load(self) -> object:
-        """The model's own hook, if it has one."""
+        """Call the model's own ``load``, if it exists."""
         return _hook(self._model, "load")
 
     def close(self) -> object:
-        """The model's own hook, if it has one."""
+        """Call the model's own ``close``, if it exists."""
         return _hook(self._model, "close")
 
 
 def is_maite_model(target: object) -> bool:
-    """Whether an object looks like a model of MAITE, and not like a class with ``predict``."""
+    """Return whether an object follows MAITE's protocols and has no ``predict``."""
     return (
         not hasattr(target, "predict") and callable(target) and isinstance(getattr(target, "metadata", None), Mapping)
     )

@@ -1,4 +1,4 @@
-"""The runtime itself: which models are its own."""
+"""The Python runtime: recognise, describe and load its models."""
 
 from app.engine.description import ModelDescription
 from app.engine.servable import Servable

@@ -1,4 +1,4 @@
-"""transformers: models in folders of Hugging Face (config.json, safetensors), run by torch."""
+"""Transformers runtime: Hugging Face model folders (config.json, safetensors), run by torch."""
 
 from app.runtimes.transformers.runtime import TransformersRuntime
 

@@ -1,4 +1,4 @@
-"""What a model is, from its config.json: the task by the library's own tables of architectures, the labels."""
+"""Determine a model's task and labels from its config.json and transformers' tables of architectures."""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -26,15 +26,17 @@ Kind = Literal[
     "token-classification",
     "text-generation",
 ]
-"""Which module here runs a model; named as Hugging Face names pipelines, where it has one name for it."""
+"""Which module of this package runs a model. The names are those of Hugging Face pipelines where one exists."""
 
 
 class _Family(msgspec.Struct, frozen=True):
-    """Architectures that are loaded and run in one way.
+    """Architectures that are loaded and run in the same way.
 
     Attributes:
-        table: transformers' table of them, from model type to class name.
-        auto: transformers' class that loads them.
+        kind: the module that runs them.
+        task_type: their task.
+        table: name of transformers' table from model type to class name.
+        auto: suffix of transformers' auto class that loads them.
     """
 
     kind: Kind
@@ -68,7 +70,7 @@ _FAMILIES = (
     _Family("text-generation", TaskType.TEXT_GENERATION, "CAUSAL_LM", "CausalLM"),
     _Family("text-generation", TaskType.TEXT_GENERATION, "SEQ_TO_SEQ_CAUSAL_LM", "Seq2SeqLM"),
 )
-"""Where a class stands in several tables, the first one counts."""
+"""If several tables contain a class, the first one applies."""
 
 _LABELLED: frozenset[Kind] = frozenset(
     {
@@ -85,16 +87,16 @@ _SUBTASKS = ("panoptic", "instance", "semantic")
 
 
 class Understood(msgspec.Struct, frozen=True, kw_only=True):
-    """A model as its config.json has it, before its weights are read.
+    """A model as its config.json describes it, before its weights are read.
 
     Attributes:
-        source: where it lies.
+        source: the model.
         kind: which module runs it.
-        auto: the name of transformers' class that loads it.
-        config: transformers' configuration, its labels those that are served.
-        labels: class names by class number, empty for tasks without.
-        layout: how the outputs of a segmenter are read; for all others the model's type.
-        description: what there is to say of it.
+        auto: name of transformers' class that loads it.
+        config: transformers' configuration.
+        labels: class names by class number, empty for tasks without classes.
+        layout: how a segmenter's outputs are read; the model type for other models.
+        description: metadata of the model.
     """
 
     source: ModelSource
@@ -107,15 +109,15 @@ class Understood(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def understand(source: ModelSource) -> Understood:
-    """Read what a model is.
+    """Read a model's configuration and determine its task.
 
     Raises:
-        ModelError: with a sentence for the model's owner.
+        ModelError: if the files are unsafe or incomplete, or the model is not supported.
     """
     check_files(source)
     settings = source.settings
     if settings.preprocessing != PreprocessingSettings():
-        raise ModelError(f"{source.folder}: preprocessing is declared, but this model has a processor of its own")
+        raise ModelError(f"{source.folder}: preprocessing is declared, but this model has its own processor")
     config = _read_config(source)
     names = tuple(config.architectures or ())
     family = _family(source, config, names)
@@ -151,7 +153,7 @@ def _read_config(source: ModelSource) -> Any:
             source.folder, local_files_only=True, trust_remote_code=False
         )
     except Exception as error:
-        raise ModelError(f"{source.folder / 'config.json'} cannot be understood: {first_line(error)}") from error
+        raise ModelError(f"{source.folder / 'config.json'} cannot be parsed: {first_line(error)}") from error
 
 
 def _family(source: ModelSource, config: Any, names: Sequence[str]) -> _Family:
@@ -164,10 +166,10 @@ def _family(source: ModelSource, config: Any, names: Sequence[str]) -> _Family:
             return family
     shown = ", ".join(names) or config.model_type or "no architecture"
     if wanted is not None:
-        raise ModelError(f"{path} names {shown}, which transformers does not know for {wanted}")
+        raise ModelError(f"{path} names {shown}, which transformers does not list for {wanted}")
     if not names:
         raise ModelError(f'{path} names no architectures; declare "task_type" in model-settings.json')
-    raise ModelError(f"{path} names {shown}, which is of no task that is served")
+    raise ModelError(f"{path} names {shown}, and no supported task has this architecture")
 
 
 def _table(name: str) -> Mapping[str, str | Sequence[str]]:
@@ -176,7 +178,7 @@ def _table(name: str) -> Mapping[str, str | Sequence[str]]:
 
 
 def _flat(names: Any) -> frozenset[str]:
-    return frozenset(name for each in names for name in ((each,) if isinstance(each, str) else each))
+    return frozenset(name for entry in names for name in ((entry,) if isinstance(entry, str) else entry))
 
 
 def _labels(source: ModelSource, config: Any, facts: list[Fact]) -> tuple[str, ...]:

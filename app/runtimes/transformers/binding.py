@@ -1,4 +1,4 @@
-"""A model bound to its task, tried once."""
+"""Bind a model to its task, and test it with one example."""
 
 from typing import TypeVar
 
@@ -42,47 +42,47 @@ _CANDIDATES = ("a cat", "a dog")
 
 
 def bind(source: ModelSource) -> Servable:
-    """Load a model, let it answer once, and be ready to answer from several threads.
+    """Load a model and test it with one example. Several threads may call the result.
 
     Raises:
-        ModelError: with a sentence for the model's owner.
+        ModelError: if the model cannot be loaded, or fails on the example.
     """
     known = understand(source)
     network = load_network(known)
     blank = Image(np.zeros((64, 64, 3), np.uint8))
     match known.kind:
         case "image-classification":
-            shown = ClassificationInput(blank, SelectionParameters())
-            return _bind(ImageClassification(), load_image_classifier(known, network), shown, known, network)
+            classified = ClassificationInput(blank, SelectionParameters())
+            return _bind(ImageClassification(), load_image_classifier(known, network), classified, known, network)
         case "zero-shot-image-classification":
-            told = ClassificationInput(blank, SelectionParameters(candidate_labels=_CANDIDATES))
-            task = ImageClassification(open_vocabulary=True)
-            return _bind(task, load_zero_shot_classifier(known, network), told, known, network)
+            labelled = ClassificationInput(blank, SelectionParameters(candidate_labels=_CANDIDATES))
+            classification = ImageClassification(open_vocabulary=True)
+            return _bind(classification, load_zero_shot_classifier(known, network), labelled, known, network)
         case "object-detection":
-            seen = DetectionInput(blank, DetectionParameters())
-            return _bind(ObjectDetection(), load_detector(known, network), seen, known, network)
+            detected = DetectionInput(blank, DetectionParameters())
+            return _bind(ObjectDetection(), load_detector(known, network), detected, known, network)
         case "zero-shot-object-detection":
-            sought = DetectionInput(blank, DetectionParameters(candidate_labels=_CANDIDATES))
+            named = DetectionInput(blank, DetectionParameters(candidate_labels=_CANDIDATES))
             detection = ObjectDetection(open_vocabulary=True)
-            return _bind(detection, load_zero_shot_detector(known, network), sought, known, network)
+            return _bind(detection, load_zero_shot_detector(known, network), named, known, network)
         case "semantic-segmentation":
-            area = SegmentationInput(blank, SegmentationParameters())
-            return _bind(ImageSegmentation(), load_semantic_segmenter(known, network), area, known, network)
+            segmented = SegmentationInput(blank, SegmentationParameters())
+            return _bind(ImageSegmentation(), load_semantic_segmenter(known, network), segmented, known, network)
         case "mask-segmentation":
-            area = SegmentationInput(blank, SegmentationParameters())
-            return _bind(ImageSegmentation(), load_mask_segmenter(known, network), area, known, network)
+            segmented = SegmentationInput(blank, SegmentationParameters())
+            return _bind(ImageSegmentation(), load_mask_segmenter(known, network), segmented, known, network)
         case "image-text-to-text":
-            question = PromptedImage(blank, (DEFAULT_PROMPT,), GenerationParameters(max_new_tokens=2))
-            return _bind(ImageTextToText(), load_vision_language_model(known, network), question, known, network)
+            prompted = PromptedImage(blank, (DEFAULT_PROMPT,), GenerationParameters(max_new_tokens=2))
+            return _bind(ImageTextToText(), load_vision_language_model(known, network), prompted, known, network)
         case "text-classification":
-            said = ClassifiedText(_TEXT, SelectionParameters())
-            return _bind(TextClassification(), load_text_classifier(known, network), said, known, network)
+            text = ClassifiedText(_TEXT, SelectionParameters())
+            return _bind(TextClassification(), load_text_classifier(known, network), text, known, network)
         case "token-classification":
             tagged = TaggedText(_TEXT, TokenParameters())
             return _bind(TokenClassification(), load_token_classifier(known, network), tagged, known, network)
         case "text-generation":
-            begun = ContinuedText(_TEXT, TextGenerationParameters(max_new_tokens=2))
-            return _bind(TextGeneration(), load_text_generator(known, network), begun, known, network)
+            continued = ContinuedText(_TEXT, TextGenerationParameters(max_new_tokens=2))
+            return _bind(TextGeneration(), load_text_generator(known, network), continued, known, network)
 
 
 def _bind(

@@ -1,4 +1,4 @@
-"""Logits of classes to classifications, as Hugging Face's pipelines read them."""
+"""Convert class logits to classifications as Hugging Face's pipelines do."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,9 +12,10 @@ __all__ = ("classifications", "probabilities")
 
 
 def probabilities(logits: Any, config: Any) -> NDArray[np.float32]:
-    """(n, classes) scores 0..1 of (n, classes) logits: each for itself where several may hold, or there is only one.
+    """Convert (n, classes) logits to (n, classes) scores.
 
-    A regression has no classes, and its numbers are given as they are.
+    Use the sigmoid for multi-label models and models with one class, and the softmax for others. Return the outputs of
+    a regression unchanged.
     """
     kind = getattr(config, "problem_type", None)
     numbers = logits.float()
@@ -26,5 +27,5 @@ def probabilities(logits: Any, config: Any) -> NDArray[np.float32]:
 
 
 def classifications(logits: Any, config: Any, labels: Sequence[str]) -> list[Classification]:
-    """One for each of n rows of (n, classes) logits."""
+    """Convert (n, classes) logits to n classifications."""
     return [Classification(labels=labels, scores=row) for row in probabilities(logits, config)]

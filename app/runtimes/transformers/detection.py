@@ -1,4 +1,4 @@
-"""Object detectors of the DETR kind: every query is a candidate, and none is a duplicate to be suppressed."""
+"""Run object detectors of the DETR family, which need no non-maximum suppression."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,30 +15,30 @@ __all__ = ("detections", "load_detector")
 
 
 def load_detector(understood: Understood, network: Network) -> ObjectDetector:
-    """The detector of `network`, its outputs read by its own processor.
+    """Return the detector of `network`. The model's own processor decodes its outputs.
 
     Raises:
-        ModelError: when it has no processor, or one that reads no boxes.
+        ModelError: if there is no processor, or the processor cannot decode boxes.
     """
     processor = load_image_processor(understood.source)
     if not hasattr(processor, "post_process_object_detection"):
-        raise ModelError(f"{understood.source.folder}: {type(processor).__name__} reads no boxes")
+        raise ModelError(f"{understood.source.folder}: {type(processor).__name__} cannot decode boxes")
     images = ImagePreparation(processor)
 
     def detect(inputs: Sequence[DetectionInput], /) -> Sequence[Detections]:
         found: dict[int, Detections] = {}
-        for batch in images.batches([each.image for each in inputs]):
+        for batch in images.batches([item.image for item in inputs]):
             outputs = network(batch.tensors)
-            # A score over 0 is a query with a class: which of them are wanted, each request says for itself.
-            read = processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=list(batch.sizes))
-            found.update(zip(batch.indices, (detections(each, understood.labels) for each in read), strict=True))
+            # Keep all scores above 0 here, because each request has its own threshold.
+            decoded = processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=list(batch.sizes))
+            found.update(zip(batch.indices, (detections(image, understood.labels) for image in decoded), strict=True))
         return [found[index] for index in range(len(inputs))]
 
     return detect
 
 
 def detections(read: Mapping[str, Any], labels: Sequence[str]) -> Detections:
-    """What a processor read of one picture: scores (n,), labels (n,), boxes (n, 4) xyxy in pixels."""
+    """Convert a processor's result for one image: scores (n,), labels (n,), boxes (n, 4) xyxy in pixels."""
     numbers: list[int] = read["labels"].tolist()
     return Detections(
         labels=[labels[number] for number in numbers],

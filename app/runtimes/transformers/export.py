@@ -1,4 +1,4 @@
-"""A model written as ONNX, with what another runtime needs to know of it beside it."""
+"""Export a model to ONNX, with the configuration files that another runtime needs."""
 
 import importlib
 import json
@@ -15,6 +15,7 @@ from app.runtimes.transformers.architecture import Kind, Understood, understand
 from app.runtimes.transformers.framework import first_line, framework
 from app.runtimes.transformers.images import load_image_processor
 from app.runtimes.transformers.network import Network, load_network
+from app.settings.extras import missing_extra
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource, TransformersSettings, read_json_file
 from tasks.vision.image import Image
 
@@ -28,68 +29,66 @@ _OUTPUTS: dict[Kind, Sequence[str]] = {
 _PIXELS = "pixel_values"
 
 _NOT_COPIED = ("runtime", "uri", "transformers")
-"""Settings that hold for the folder alone that was exported."""
+"""Settings that apply only to the exported folder."""
 
 
 class Exporter:
     """Writes the graph of a classifier, a detector or a semantic segmenter.
 
-    The graph has weights of 32 bits, and so has what it is compared with, whatever the model is served in.
+    The graph and the reference both use float32, whatever dtype the model is served in.
 
     Args:
         source: the model's folder.
 
     Attributes:
-        source: the same, on the processor and in 32 bits.
-        outputs: the names of the graph's outputs.
-        resizes: whether its processor makes inputs of several sizes.
+        source: the same model on the CPU in float32.
+        outputs: names of the graph's outputs.
+        resizes: whether its processor produces inputs of several sizes.
 
     Raises:
-        ModelError: when it cannot be loaded, or is of another kind, or `onnx` is not installed.
+        ModelError: if the model cannot be loaded or exported, or `onnx` is not installed.
     """
 
     def __init__(self, source: ModelSource) -> None:
         try:
             self._onnx: Any = importlib.import_module("onnx")
-        except ImportError:
-            raise ModelError(
-                "Exporting needs the package onnx, which is not installed here; install charioteer[torch]"
-            ) from None
+        except ImportError as error:
+            raise ModelError(missing_extra("charioteer export", "torch", error)) from None
         exact = TransformersSettings(device="cpu", dtype="float32")
         settings = msgspec.structs.replace(source.settings, runtime="transformers", transformers=exact)
         self.source = msgspec.structs.replace(source, file=None, settings=settings)
         self._known: Understood = understand(self.source)
         if self._known.kind not in _OUTPUTS:
             known = "image classification, object detection and semantic segmentation"
-            raise ModelError(f"{source.folder}: {self._known.kind} is not exported; {known} are")
+            raise ModelError(f"{source.folder}: {self._known.kind} cannot be exported; {known} can")
         self._network: Network = load_network(self._known)
         self._processor: Any = load_image_processor(self.source)
         self.outputs = _OUTPUTS[self._known.kind]
         self.resizes = self.pixels(Image(np.zeros((60, 90, 3), np.uint8))).shape[2:] != self._square()
 
     def pixels(self, image: Image) -> NDArray[np.float32]:
-        """(1, 3, height, width), what the model's own processor makes of a picture."""
-        picture = importlib.import_module("PIL.Image").fromarray(image.pixels)
-        return np.asarray(self._processor(images=picture, return_tensors="np")[_PIXELS], np.float32)
+        """Return the input (1, 3, height, width) that the model's own processor makes from an image."""
+        pil_image = importlib.import_module("PIL.Image").fromarray(image.pixels)
+        return np.asarray(self._processor(images=pil_image, return_tensors="np")[_PIXELS], np.float32)
 
     def answer(self, pixels: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        """The outputs of the model itself, by torch."""
+        """Return the outputs of the original torch model."""
         found: Any = self._network({_PIXELS: framework().torch.from_numpy(pixels)})
         return [found[name].float().cpu().numpy() for name in self.outputs]
 
     def write(self, folder: Path, opset: int, *, any_size: bool) -> Path:
-        """Write ``model.onnx``, and the configurations of model and processor, into `folder`.
+        """Write ``model.onnx`` and the configurations of model and processor into `folder`.
 
         Args:
-            folder: made if it is not there.
-            opset: the version of ONNX's operators.
-            any_size: whether the sides of the input are left open, or are those of a square picture.
+            folder: created if it does not exist.
+            opset: version of the ONNX operator set.
+            any_size: whether height and width are dynamic; otherwise they are those of a square image.
 
         Returns:
-            The graph.
+            The path of the graph.
 
         Raises:
-            ModelError: when torch cannot export the model.
+            ModelError: if torch cannot export the model.
         """
         folder.mkdir(parents=True, exist_ok=True)
         file, torch = folder / "model.onnx", framework().torch
@@ -99,10 +98,10 @@ class Exporter:
             axes[_PIXELS] = {0: "batch", 2: "height", 3: "width"}
         try:
             with warnings.catch_warnings():
-                # torch warns of what tracing leaves out; whether it matters is found out by comparing.
+                # torch warns about operations that tracing fixes; the later comparison shows whether they matter.
                 warnings.simplefilter("ignore")
                 torch.onnx.export(
-                    self._traced(),
+                    self._traceable(),
                     (torch.rand(2, 3, height, width),),
                     str(file),
                     input_names=[_PIXELS],
@@ -117,25 +116,26 @@ class Exporter:
         self._write_neighbours(folder, None if any_size or not self.resizes else (height, width))
         return file
 
-    def _traced(self) -> Any:
+    def _traceable(self) -> Any:
         torch, network, outputs = framework().torch, self._network, self.outputs
 
         def forward(self: Any, pixel_values: Any) -> Any:
             found = self.module(pixel_values=pixel_values)
             return tuple(found[name] for name in outputs)
 
-        made: Any = type("Exported", (torch.nn.Module,), {"forward": forward})()
-        made.module = network.module
-        # In training mode the exporter would leave the model in it, and export its dropout.
-        return made.eval()
+        exported: Any = type("Exported", (torch.nn.Module,), {"forward": forward})()
+        exported.module = network.module
+        # In training mode the exporter would include dropout.
+        return exported.eval()
 
     def _square(self) -> tuple[int, int]:
-        made = self.pixels(Image(np.zeros((64, 64, 3), np.uint8)))
-        return int(made.shape[2]), int(made.shape[3])
+        """Return the (height, width) of the input for a square image."""
+        pixels = self.pixels(Image(np.zeros((64, 64, 3), np.uint8)))
+        return int(pixels.shape[2]), int(pixels.shape[3])
 
     def _describe(self, file: Path, opset: int) -> None:
         graph = self._onnx.load(str(file))
-        told = {
+        properties = {
             "producer": "charioteer export",
             "model_type": str(self._known.config.model_type),
             "architecture": type(self._network.module).__name__,
@@ -143,7 +143,7 @@ class Exporter:
             "labels": json.dumps(self._known.labels, ensure_ascii=False),
             "opset": str(opset),
         }
-        for name, value in told.items():
+        for name, value in properties.items():
             graph.metadata_props.add(key=name, value=value)
         self._onnx.save(graph, str(file))
 
@@ -165,5 +165,5 @@ def _read(path: Path) -> dict[str, Any]:
     return read_json_file(path, dict[str, Any])
 
 
-def _write(path: Path, told: dict[str, Any]) -> None:
-    path.write_text(json.dumps(told, indent=2, ensure_ascii=False), encoding="utf-8")
+def _write(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")

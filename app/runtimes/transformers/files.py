@@ -1,4 +1,4 @@
-"""The files of a model's folder, judged before a framework sees them."""
+"""Check the files of a model's folder before a framework reads them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +23,7 @@ _WITH_CODE = (
     "video_preprocessor_config.json",
 )
 _IMPLEMENTATIONS = ("attn_implementation", "_attn_implementation", "experts_implementation", "_experts_implementation")
-_DEEPEST = 32
+_MAX_DEPTH = 32
 
 
 class _Index(msgspec.Struct, frozen=True):
@@ -31,18 +31,18 @@ class _Index(msgspec.Struct, frozen=True):
 
 
 def is_model_folder(source: ModelSource) -> bool:
-    """Whether there is a config.json beside weights, by their names: such that are served, or such to be refused."""
+    """Return whether the folder has a config.json and weights, in a supported format or not."""
     if source.file is not None and source.file.suffix not in (_WEIGHTS, *_PICKLES):
         return False
     return (source.folder / _CONFIG).is_file() and bool(_weights(source.folder, (_WEIGHTS, *_PICKLES)))
 
 
 def check_files(source: ModelSource) -> None:
-    """Refuse what would run code, and what is not there.
+    """Reject files that could run code, and incomplete models.
 
     Raises:
-        ModelError: for pickles without safetensors beside them, Python code of the model's own or of a hub, weights
-            that are missing, a Git LFS pointer, or not files of this folder, and adapters of another model.
+        ModelError: for pickles without safetensors, Python code of the model or of a hub, missing weights, Git LFS
+            pointers, weights outside the folder, and adapters of another model.
     """
     folder = source.folder
     if not (folder / _CONFIG).is_file():
@@ -52,8 +52,8 @@ def check_files(source: ModelSource) -> None:
         pickles = _weights(folder, _PICKLES)
         if pickles:
             raise ModelError(
-                f"{pickles[0]} is a pickle, which can run any code when it is read; "
-                "only safetensors are loaded: save the model with save_pretrained(folder, safe_serialization=True)"
+                f"{pickles[0]} is a pickle, which can run any code when it is loaded; "
+                "only safetensors are supported: save the model with save_pretrained(folder, safe_serialization=True)"
             )
         raise ModelError(f"{folder} has no weights: expected a .safetensors file")
     for path in weights:
@@ -68,35 +68,35 @@ def check_files(source: ModelSource) -> None:
         _check_shards(path)
     if (folder / _ADAPTER).is_file():
         raise ModelError(
-            f"{folder / _ADAPTER} says that these are adapters of another model; merge them into its weights and save "
-            "the whole with save_pretrained"
+            f"{folder / _ADAPTER} shows that these are adapters of another model; merge them into its weights and save "
+            "the merged model with save_pretrained"
         )
 
 
 def _check_code(path: Path, value: object, depth: int) -> None:
-    """Refuse names of code anywhere in a configuration: parts of a model have configurations of their own."""
-    if depth > _DEEPEST:
-        raise ModelError(f"{path} is nested deeper than {_DEEPEST} times")
+    """Reject references to code anywhere in a configuration, including nested ones."""
+    if depth > _MAX_DEPTH:
+        raise ModelError(f"{path} is nested deeper than {_MAX_DEPTH} levels")
     match value:
         case dict():
             fields = cast("dict[str, object]", value)
             if fields.get("auto_map"):
-                raise ModelError(f"{path} names Python code of the model's own (auto_map), which is not run")
+                raise ModelError(f"{path} refers to Python code of the model (auto_map), which is not run")
             for name in _IMPLEMENTATIONS:
-                # A name with a slash is a repository on a hub, with machine code in it.
+                # A name with a slash is a repository on a hub that contains compiled code.
                 if "/" in str(fields.get(name)):
-                    raise ModelError(f"{path} names code of a hub ({name}), which is not run")
-            for each in fields.values():
-                _check_code(path, each, depth + 1)
+                    raise ModelError(f"{path} refers to code on a hub ({name}), which is not run")
+            for field in fields.values():
+                _check_code(path, field, depth + 1)
         case list():
-            for each in cast("list[object]", value):
-                _check_code(path, each, depth + 1)
+            for element in cast("list[object]", value):
+                _check_code(path, element, depth + 1)
         case _:
             pass
 
 
 def _check_shards(path: Path) -> None:
-    """Refuse an index of weights that names what is no safetensors file beside it."""
+    """Reject an index of weights that names anything but safetensors files in the same folder."""
     shards = read_json_file(path, _Index).weight_map
     for name in sorted(set(shards.values())):
         if name != Path(name).name or not name.endswith(_WEIGHTS):
@@ -104,4 +104,4 @@ def _check_shards(path: Path) -> None:
 
 
 def _weights(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
-    return sorted(each for each in folder.iterdir() if each.suffix in suffixes and each.is_file())
+    return sorted(file for file in folder.iterdir() if file.suffix in suffixes and file.is_file())

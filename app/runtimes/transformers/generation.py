@@ -1,4 +1,4 @@
-"""Models that continue a text."""
+"""Run models that continue a text."""
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from tasks.text_generation import ContinuedText, Generation
 
 __all__ = ("end_tokens", "last_tokens", "load_text_generator", "room_for_answer")
 
-_TOLD_BEFORE = 16
+_CONTEXT_TOKENS = 16
 
 
 class TextGenerator:
@@ -24,86 +24,86 @@ class TextGenerator:
 
     Args:
         network: the model.
-        tokenizer: ours.
-        theirs: transformers' own, which names the model's inputs.
+        tokenizer: our tokenizer.
+        theirs: transformers' tokenizer, which knows the names of the model's inputs.
     """
 
     def __init__(self, network: Network, tokenizer: Tokenizer, theirs: Any) -> None:
         self._network = network
         self._tokenizer = tokenizer
-        self._theirs = theirs
+        self._hf_tokenizer = theirs
         self._ends = end_tokens(network)
 
     def __call__(self, inputs: Sequence[ContinuedText], /) -> Sequence[Generation]:
         return [
-            Generation("".join(self._text(generate(self._network, made, item.parameters, most), made)))
-            for item, (made, most) in zip(inputs, self._read(inputs), strict=True)
+            Generation("".join(self._text(generate(self._network, encoded, item.parameters, max_tokens), encoded)))
+            for item, (encoded, max_tokens) in zip(inputs, self._encode_all(inputs), strict=True)
         ]
 
     def stream(self, inputs: Sequence[ContinuedText], /) -> Generator[TextPiece]:
-        """The same texts token by token; each ends with an empty piece, because no token knows that it is the last.
+        """Stream the texts token by token. Each text ends with an empty final chunk: no token is known to be last.
 
         Raises:
             InferenceError: INVALID_REQUEST for a text that the model cannot use.
         """
-        return self._stream(inputs, self._read(inputs))
+        return self._stream(inputs, self._encode_all(inputs))
 
     def _stream(
-        self, inputs: Sequence[ContinuedText], read: Sequence[tuple[Mapping[str, Any], int]]
+        self, inputs: Sequence[ContinuedText], encodings: Sequence[tuple[Mapping[str, Any], int]]
     ) -> Generator[TextPiece]:
-        for index, (item, (made, most)) in enumerate(zip(inputs, read, strict=True)):
-            tokens = stream(self._network, made, item.parameters, most)
+        for index, (item, (encoded, max_tokens)) in enumerate(zip(inputs, encodings, strict=True)):
+            tokens = stream(self._network, encoded, item.parameters, max_tokens)
             try:
-                for text in self._text(tokens, made):
+                for text in self._text(tokens, encoded):
                     yield TextPiece(item=index, text=text)
             finally:
                 tokens.close()
             yield TextPiece(item=index, text="", final=True)
 
-    def _read(self, inputs: Sequence[ContinuedText]) -> list[tuple[Mapping[str, Any], int]]:
-        return [self._encoded(item) for item in inputs]
+    def _encode_all(self, inputs: Sequence[ContinuedText]) -> list[tuple[Mapping[str, Any], int]]:
+        return [self._encode(item) for item in inputs]
 
-    def _encoded(self, item: ContinuedText) -> tuple[Mapping[str, Any], int]:
+    def _encode(self, item: ContinuedText) -> tuple[Mapping[str, Any], int]:
         ids = self._tokenizer.encode(item.item.text, with_special_tokens=True)
         if not ids:
             raise invalid("Expected a text to continue, got an empty one", item.item.path)
-        most = room_for_answer(self._network, len(ids), item.parameters, item.item.path)
-        made = text_inputs([ids], self._theirs)
-        return {name: value for name, value in made.items() if name != "token_type_ids"}, most
+        max_tokens = room_for_answer(self._network, len(ids), item.parameters, item.item.path)
+        encoded = text_inputs([ids], self._hf_tokenizer)
+        return {name: value for name, value in encoded.items() if name != "token_type_ids"}, max_tokens
 
     def _text(self, tokens: Iterable[int], inputs: Mapping[str, Any]) -> Iterator[str]:
-        behind = () if self._network.config.is_encoder_decoder else last_tokens(inputs)
-        return self._tokenizer.pieces((each for each in tokens if each not in self._ends), behind)
+        prefix = () if self._network.config.is_encoder_decoder else last_tokens(inputs)
+        return self._tokenizer.pieces((token for token in tokens if token not in self._ends), prefix)
 
 
 def load_text_generator(understood: Understood, network: Network) -> TextGenerator:
-    """The generator of `network`.
+    """Return the text generator of `network`.
 
     Raises:
-        ModelError: when it has no tokenizer, or does not generate.
+        ModelError: if it has no tokenizer, or cannot generate.
     """
     if not network.module.can_generate():
-        raise ModelError(f"{understood.source.folder}: {type(network.module).__name__} generates no text")
-    theirs = load_tokenizer(understood.source)
-    return TextGenerator(network, own_tokenizer(theirs, understood.source)[0], theirs)
+        raise ModelError(f"{understood.source.folder}: {type(network.module).__name__} cannot generate text")
+    hf_tokenizer = load_tokenizer(understood.source)
+    return TextGenerator(network, own_tokenizer(hf_tokenizer, understood.source)[0], hf_tokenizer)
 
 
 def last_tokens(inputs: Mapping[str, Any]) -> list[int]:
-    """The last tokens of a prompt: enough of them to tell how its continuation is spelled."""
-    return inputs["input_ids"][0, -_TOLD_BEFORE:].tolist()
+    """Return the last tokens of a prompt, which determine the spelling of its continuation."""
+    return inputs["input_ids"][0, -_CONTEXT_TOKENS:].tolist()
 
 
 def end_tokens(network: Network) -> frozenset[int]:
-    """The tokens that end an answer."""
-    told = getattr(network.module.generation_config, "eos_token_id", None)
-    return frozenset((told,) if isinstance(told, int) else told or ())
+    """Return the tokens that end an answer."""
+    declared = getattr(network.module.generation_config, "eos_token_id", None)
+    return frozenset((declared,) if isinstance(declared, int) else declared or ())
 
 
 def room_for_answer(network: Network, count: int, parameters: SamplingParameters, path: str) -> int:
-    """How many tokens may be generated behind `count` of them.
+    """Return the maximum number of new tokens after a prompt of `count` tokens.
 
     Raises:
-        InferenceError: INVALID_REQUEST when the model has no place left for an answer.
+        InferenceError: INVALID_REQUEST if the prompt fills the model's context.
     """
     config = network.config
     if config.is_encoder_decoder:

@@ -1,4 +1,4 @@
-"""Image classifiers."""
+"""Run image classifiers."""
 
 from collections.abc import Sequence
 
@@ -12,16 +12,16 @@ __all__ = ("load_image_classifier",)
 
 
 def load_image_classifier(understood: Understood, network: Network) -> ImageClassifier:
-    """The classifier of `network`.
+    """Return the classifier of `network`.
 
     Raises:
-        ModelError: when it has no processor.
+        ModelError: if it has no processor.
     """
     images = ImagePreparation(load_image_processor(understood.source))
 
     def classify(inputs: Sequence[ClassificationInput], /) -> Sequence[Classification]:
         found: dict[int, Classification] = {}
-        for batch in images.batches([each.image for each in inputs]):
+        for batch in images.batches([item.image for item in inputs]):
             logits = network(batch.tensors).logits
             found.update(zip(batch.indices, classifications(logits, network.config, understood.labels), strict=True))
         return [found[index] for index in range(len(inputs))]

@@ -1,4 +1,4 @@
-"""Models that answer questions about pictures."""
+"""Run vision-language models, which answer prompts about images."""
 
 import inspect
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -23,8 +23,8 @@ class VisionLanguage:
 
     Args:
         network: the model.
-        conversation: how it is asked.
-        tokenizer: reads its answers.
+        conversation: formats its prompts.
+        tokenizer: decodes its answers.
     """
 
     def __init__(self, network: Network, conversation: Conversation, tokenizer: Tokenizer) -> None:
@@ -35,63 +35,62 @@ class VisionLanguage:
         self._has_types = "token_type_ids" in inspect.signature(network.module.forward).parameters
 
     def __call__(self, inputs: Sequence[PromptedImage], /) -> Sequence[Answers]:
-        texts = self._read(inputs)
         return [
-            Answers(prompts=item.prompts, answers=[self._answer(item, index, text) for index, text in enumerate(read)])
-            for item, read in zip(inputs, texts, strict=True)
+            Answers(prompts=item.prompts, answers=[self._answer(item, index, text) for index, text in enumerate(texts)])
+            for item, texts in zip(inputs, self._render_all(inputs), strict=True)
         ]
 
     def stream(self, inputs: Sequence[PromptedImage], /) -> Generator[TextPiece]:
-        """The same answers token by token; each ends with an empty piece, because no token knows that it is the last.
+        """Stream the answers token by token. Each ends with an empty final chunk, since no token is known to be last.
 
         Raises:
-            InferenceError: INVALID_REQUEST for a question that the model cannot use.
+            InferenceError: INVALID_REQUEST for a prompt that the model cannot use.
         """
-        return self._stream(inputs, self._read(inputs))
+        return self._stream(inputs, self._render_all(inputs))
 
-    def _stream(self, inputs: Sequence[PromptedImage], texts: Sequence[Sequence[str]]) -> Generator[TextPiece]:
-        for place, (item, read) in enumerate(zip(inputs, texts, strict=True)):
-            for prompt, text in enumerate(read):
-                made, most = self._inputs(item, prompt, text)
-                tokens = stream(self._network, made, item.parameters, most)
+    def _stream(self, inputs: Sequence[PromptedImage], rendered: Sequence[Sequence[str]]) -> Generator[TextPiece]:
+        for index, (item, texts) in enumerate(zip(inputs, rendered, strict=True)):
+            for prompt, text in enumerate(texts):
+                encoded, max_tokens = self._inputs(item, prompt, text)
+                tokens = stream(self._network, encoded, item.parameters, max_tokens)
                 try:
-                    for piece in stripped(self._text(tokens, made)):
-                        yield TextPiece(item=place, prompt=prompt, text=piece)
+                    for chunk in stripped(self._text(tokens, encoded)):
+                        yield TextPiece(item=index, prompt=prompt, text=chunk)
                 finally:
                     tokens.close()
-                yield TextPiece(item=place, prompt=prompt, text="", final=True)
+                yield TextPiece(item=index, prompt=prompt, text="", final=True)
 
-    def _read(self, inputs: Sequence[PromptedImage]) -> list[list[str]]:
-        # Every question is read before the first picture is looked at, which takes a thousand times longer.
+    def _render_all(self, inputs: Sequence[PromptedImage]) -> list[list[str]]:
+        # Validate all prompts before the first image is encoded, which takes about a thousand times longer.
         return [
             [self._conversation.checked(text, f"{item.path}[{index}]") for index, text in enumerate(item.prompts)]
             for item in inputs
         ]
 
     def _answer(self, item: PromptedImage, index: int, text: str) -> str:
-        made, most = self._inputs(item, index, text)
-        return "".join(self._text(generate(self._network, made, item.parameters, most), made)).strip()
+        encoded, max_tokens = self._inputs(item, index, text)
+        return "".join(self._text(generate(self._network, encoded, item.parameters, max_tokens), encoded)).strip()
 
     def _inputs(self, item: PromptedImage, index: int, text: str) -> tuple[dict[str, Any], int]:
-        made = self._conversation.inputs(item.image, text)
+        encoded = self._conversation.inputs(item.image, text)
         if not self._has_types:
-            made.pop("token_type_ids", None)
-        count = made["input_ids"].shape[1]
-        return made, room_for_answer(self._network, count, item.parameters, f"{item.path}[{index}]")
+            encoded.pop("token_type_ids", None)
+        count = encoded["input_ids"].shape[1]
+        return encoded, room_for_answer(self._network, count, item.parameters, f"{item.path}[{index}]")
 
     def _text(self, tokens: Iterable[int], inputs: Mapping[str, Any]) -> Iterator[str]:
-        return self._tokenizer.pieces((each for each in tokens if each not in self._ends), last_tokens(inputs))
+        return self._tokenizer.pieces((token for token in tokens if token not in self._ends), last_tokens(inputs))
 
 
 def load_vision_language_model(understood: Understood, network: Network) -> VisionLanguage:
-    """The model of `network`.
+    """Return the vision-language model of `network`.
 
     Raises:
-        ModelError: when it has no processor, does not generate, or cannot be asked about a picture.
+        ModelError: if it has no processor, cannot generate, or has no template for an image and a prompt.
     """
     source = understood.source
     if not network.module.can_generate():
-        raise ModelError(f"{source.folder}: {type(network.module).__name__} generates no text")
+        raise ModelError(f"{source.folder}: {type(network.module).__name__} cannot generate text")
     processor = load_processor(source, str(network.config.model_type))
     tokenizer, _ = own_tokenizer(processor.tokenizer, source)
     try:

@@ -1,7 +1,6 @@
-"""Pictures to the tensors that a model takes, as the model's own processor makes them.
+"""Convert images to model inputs as the model's own processor does.
 
-Where a table look-up gives the same numbers, it takes the processor's place: that is tried, on noise of several sizes,
-each time a model is loaded.
+If a lookup table gives the same numbers, it replaces the processor. Each load tests this on noise of several sizes.
 """
 
 import threading
@@ -21,20 +20,20 @@ from tasks.vision.image import Image
 __all__ = ("TOLERANCE", "Batch", "ImagePreparation", "load_image_processor", "table_preparation")
 
 TOLERANCE = 1e-5
-"""The most that a normalised pixel may differ from the processor's."""
+"""Maximum difference of a normalised pixel from the processor's."""
 
 _PROBES = ((64, 48), (301, 200), (97, 333), (1, 5), (32, 32))
-"""Widths and heights of the pictures that both ways are tried on."""
+"""(width, height) of the test images for both implementations, pixels."""
 
 Tensors = Mapping[str, Any]
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Pictures that one call of the model answers.
+    """Images for one call of the model.
 
     Attributes:
-        indices: their places among all that were asked about.
-        sizes: (height, width) of each.
+        indices: position of each image in the request.
+        sizes: (height, width) of each image, pixels.
         tensors: the model's inputs.
     """
 
@@ -44,10 +43,10 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class ImagePreparation:
-    """Makes model inputs of pictures. Called from several threads at once.
+    """Converts images to model inputs. Several threads may call it.
 
-    Pictures are prepared one by one, and those whose tensors are of one shape go through the model together. None is
-    padded for the sake of another: what a picture is answered never depends on those beside it.
+    Images are prepared one by one, and those with inputs of the same shape form a batch. No image is padded to the size
+    of another, so the result for an image never depends on the rest of the batch.
 
     Args:
         processor: transformers' image processor.
@@ -55,103 +54,103 @@ class ImagePreparation:
 
     def __init__(self, processor: Any) -> None:
         self._processor = processor
-        self._turn = threading.Lock()
-        fast = table_preparation(processor)
-        self._fast = fast if fast is not None and self._agrees(fast) else None
+        self._lock = threading.Lock()
+        table = table_preparation(processor)
+        self._table = table if table is not None and self._agrees(table) else None
 
     @property
     def by_table(self) -> bool:
-        """Whether the processor's place is taken."""
-        return self._fast is not None
+        """Return whether the lookup table replaces the processor."""
+        return self._table is not None
 
     def batches(self, images: Sequence[Image]) -> Iterator[Batch]:
-        """The inputs of `images`, in batches of one shape."""
+        """Yield the inputs of `images` in batches of one shape."""
         groups: dict[tuple[Any, ...], list[tuple[int, Tensors]]] = {}
         for index, image in enumerate(images):
-            made = self.one(image)
-            key = tuple((name, tuple(np.shape(value))) for name, value in sorted(made.items()))
-            groups.setdefault(key, []).append((index, made))
+            tensors = self.one(image)
+            key = tuple((name, tuple(np.shape(value))) for name, value in sorted(tensors.items()))
+            groups.setdefault(key, []).append((index, tensors))
         for members in groups.values():
             indices = [index for index, _ in members]
             names = members[0][1].keys()
             yield Batch(
                 indices=indices,
                 sizes=[(images[index].height, images[index].width) for index in indices],
-                tensors={name: framework().torch.cat([made[name] for _, made in members]) for name in names},
+                tensors={name: framework().torch.cat([tensors[name] for _, tensors in members]) for name in names},
             )
 
     def one(self, image: Image) -> Tensors:
-        """The inputs of one picture, a batch of one."""
-        if self._fast is not None:
-            return {"pixel_values": framework().torch.from_numpy(self._fast(image.pixels))}
-        return self._processed(image.pixels)
+        """Return the inputs of one image, as a batch of one."""
+        if self._table is not None:
+            return {"pixel_values": framework().torch.from_numpy(self._table(image.pixels))}
+        return self._process(image.pixels)
 
-    def _processed(self, pixels: NDArray[np.uint8]) -> Tensors:
-        with self._turn:
-            made: Any = self._processor(images=PIL.Image.fromarray(pixels), return_tensors="pt")
-        return {name: value for name, value in made.items() if framework().torch.is_tensor(value)}
+    def _process(self, pixels: NDArray[np.uint8]) -> Tensors:
+        with self._lock:
+            processed: Any = self._processor(images=PIL.Image.fromarray(pixels), return_tensors="pt")
+        return {name: value for name, value in processed.items() if framework().torch.is_tensor(value)}
 
-    def _agrees(self, fast: Callable[[NDArray[np.uint8]], NDArray[np.float32]]) -> bool:
+    def _agrees(self, table: Callable[[NDArray[np.uint8]], NDArray[np.float32]]) -> bool:
         random = np.random.default_rng(0)
         for width, height in _PROBES:
             noise = random.integers(0, 256, (height, width, 3), np.uint8)
             try:
-                expected = self._processed(noise)
-            except Exception:  # noqa: BLE001 - whatever it is, the processor is to raise it when it is asked
+                expected = self._process(noise)
+            except Exception:  # noqa: BLE001 - a request raises the processor's error again
                 return False
             if list(expected) != ["pixel_values"]:
                 return False
-            wanted, found = expected["pixel_values"].numpy(), fast(noise)
+            wanted, found = expected["pixel_values"].numpy(), table(noise)
             if wanted.shape != found.shape or np.abs(wanted - found).max() > TOLERANCE:
                 return False
         return True
 
 
 def load_image_processor(source: ModelSource) -> Any:
-    """The image processor of a model, by NumPy and Pillow.
+    """Load a model's image processor, with the NumPy and Pillow backend.
 
     Raises:
-        ModelError: when it cannot be made of the files.
+        ModelError: if it cannot be loaded from the files.
     """
     try:
         return framework().transformers.AutoImageProcessor.from_pretrained(
             source.folder, local_files_only=True, trust_remote_code=False, backend="pil"
         )
     except Exception as error:
-        raise ModelError(f"{source.folder} has no image processor that can be used: {first_line(error)}") from error
+        raise ModelError(f"{source.folder} has no usable image processor: {first_line(error)}") from error
 
 
 def table_preparation(processor: Any) -> Callable[[NDArray[np.uint8]], NDArray[np.float32]] | None:
-    """The processor's work with Pillow and a look-up table; None for one that may do more than resize and normalise.
+    """Return the processor's work as Pillow and a lookup table, or None if it may do more than resize and normalise.
 
-    What it returns takes (height, width, 3) pixels and gives (1, 3, height, width).
+    The returned function converts (height, width, 3) pixels to (1, 3, height, width).
     """
-    told = {name: getattr(processor, name, None) for name in (*_STEPS, *_NUMBERS)}
-    size, crop = _plain(told["size"]), _plain(told["crop_size"]) if told["do_center_crop"] else None
-    if told["do_pad"] or told["do_flip_channel_order"]:
+    options = {name: getattr(processor, name, None) for name in (*_STEPS, *_NUMBERS)}
+    size, crop = _plain(options["size"]), _plain(options["crop_size"]) if options["do_center_crop"] else None
+    if options["do_pad"] or options["do_flip_channel_order"]:
         return None
-    if told["do_resize"] and ("height" not in size or "width" not in size):
+    if options["do_resize"] and ("height" not in size or "width" not in size):
         return None
-    if told["do_center_crop"] and (crop is None or "height" not in crop):
+    if options["do_center_crop"] and (crop is None or "height" not in crop):
         return None
-    scale = float(told["rescale_factor"] or 1) if told["do_rescale"] else 1.0
+    scale = float(options["rescale_factor"] or 1) if options["do_rescale"] else 1.0
     pixels = np.arange(256, dtype=np.float64) * scale
-    mean, std = (told["image_mean"], told["image_std"]) if told["do_normalize"] else ((0.0,) * 3, (1.0,) * 3)
+    mean, std = (options["image_mean"], options["image_std"]) if options["do_normalize"] else ((0.0,) * 3, (1.0,) * 3)
     if mean is None or std is None or not len(mean) == len(std) == 3:
         return None
     tables = [((pixels - m) / s).astype(np.float32) for m, s in zip(mean, std, strict=True)]
 
     def prepare(image: NDArray[np.uint8]) -> NDArray[np.float32]:
-        shown = image
-        if told["do_resize"] and shown.shape[:2] != (size["height"], size["width"]):
+        resized = image
+        if options["do_resize"] and resized.shape[:2] != (size["height"], size["width"]):
             wanted = (size["width"], size["height"])
-            shown = np.asarray(PIL.Image.fromarray(shown).resize(wanted, resample=told["resample"]))
+            resized = np.asarray(PIL.Image.fromarray(resized).resize(wanted, resample=options["resample"]))
         if crop is not None:
-            top, left = (shown.shape[0] - crop["height"]) // 2, (shown.shape[1] - crop["width"]) // 2
-            shown = shown[top : top + crop["height"], left : left + crop["width"]]
-        planes = np.empty((1, 3, *shown.shape[:2]), np.float32)
+            top, left = (resized.shape[0] - crop["height"]) // 2, (resized.shape[1] - crop["width"]) // 2
+            resized = resized[top : top + crop["height"], left : left + crop["width"]]
+        planes = np.empty((1, 3, *resized.shape[:2]), np.float32)
         for channel, table in enumerate(tables):
-            planes[0, channel] = cv2.LUT(np.ascontiguousarray(shown[:, :, channel]), table)
+            planes[0, channel] = cv2.LUT(np.ascontiguousarray(resized[:, :, channel]), table)
         return planes
 
     return prepare

@@ -1,4 +1,4 @@
-"""Models that give masks with classes: MaskFormer, Mask2Former, OneFormer, EoMT, DETR with masks."""
+"""Run models that output masks with classes: MaskFormer, Mask2Former, OneFormer, EoMT, DETR with masks."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,11 @@ from tasks.vision.contours import contours_of_mask
 
 __all__ = ("load_mask_segmenter",)
 
-_MOST_PIXELS = 2**21
-"""A picture of more has its masks read at so many pixels and enlarged. The models' own masks are far smaller."""
+_MAX_PIXELS = 2**21
+"""Masks of larger images are decoded at this size and enlarged. The models' own masks are far smaller."""
 
 
-_WANTED = {
+_OPTIONS = {
     "panoptic": (),
     "instance": ("return_binary_maps",),
     "semantic": ("return_segmentation_scores",),
@@ -36,24 +36,24 @@ Found = tuple[int, float, NDArray[np.uint8]]
 
 
 class MaskSegmenter:
-    """An `ImageSegmenter` whose outputs are read by the model's own processor.
+    """An `ImageSegmenter` whose outputs the model's own processor decodes.
 
     Args:
         processor: transformers' image processor.
         network: the model.
         labels: class names by class number.
-        layout: `panoptic` and `instance` give one object for each thing, `semantic` one for each class.
-        extra: inputs that are the same for every picture.
+        layout: `panoptic` and `instance` return one object for each instance, `semantic` one for each class.
+        extra: inputs that are the same for every image.
     """
 
     def __init__(
         self, processor: Any, network: Network, labels: Sequence[str], layout: str, extra: Mapping[str, Any]
     ) -> None:
         self._images = ImagePreparation(processor)
-        self._read = _reader(processor, layout)
-        known = inspect.signature(self._read).parameters
-        # Instances may overlap, and classes have scores; older processors can say neither.
-        self._asked = {name: True for name in _WANTED[layout] if name in known}
+        self._decode = _decoder(processor, layout)
+        known = inspect.signature(self._decode).parameters
+        # Older processors have no options for overlapping instances and class scores.
+        self._options = {name: True for name in _OPTIONS[layout] if name in known}
         self._network = network
         self._labels = labels
         self._layout = layout
@@ -61,25 +61,27 @@ class MaskSegmenter:
 
     def __call__(self, inputs: Sequence[SegmentationInput], /) -> Sequence[Segments]:
         found: dict[int, Segments] = {}
-        for batch in self._images.batches([each.image for each in inputs]):
+        for batch in self._images.batches([item.image for item in inputs]):
             repeated = {name: value.repeat(len(batch.indices), 1) for name, value in self._extra.items()}
             outputs = self._network({**batch.tensors, **repeated})
-            for place, index in enumerate(batch.indices):
-                found[index] = self._segments(outputs, batch, place, inputs[index])
+            for position, index in enumerate(batch.indices):
+                found[index] = self._segments(outputs, batch, position, inputs[index])
         return [found[index] for index in range(len(inputs))]
 
-    def _segments(self, outputs: Any, batch: Batch, place: int, item: SegmentationInput) -> Segments:
-        size = batch.sizes[place]
-        shrink = min(1.0, (_MOST_PIXELS / (size[0] * size[1])) ** 0.5)
-        read_at = (max(1, round(size[0] * shrink)), max(1, round(size[1] * shrink)))
-        own = _slice(outputs, place, len(batch.indices))
+    def _segments(self, outputs: Any, batch: Batch, position: int, item: SegmentationInput) -> Segments:
+        size = batch.sizes[position]
+        shrink = min(1.0, (_MAX_PIXELS / (size[0] * size[1])) ** 0.5)
+        decoded_size = (max(1, round(size[0] * shrink)), max(1, round(size[1] * shrink)))
+        own = _slice(outputs, position, len(batch.indices))
         threshold = item.parameters.score_threshold
         with framework().torch.inference_mode():
             if self._layout == "semantic":
-                found = _classes(self._read(own, target_sizes=[read_at], **self._asked)[0])
+                found = _classes(self._decode(own, target_sizes=[decoded_size], **self._options)[0])
             else:
-                found = _objects(self._read(own, threshold=threshold, target_sizes=[read_at], **self._asked)[0])
-        found = [each for each in found if 0 <= each[0] < len(self._labels)]
+                found = _objects(
+                    self._decode(own, threshold=threshold, target_sizes=[decoded_size], **self._options)[0]
+                )
+        found = [entry for entry in found if 0 <= entry[0] < len(self._labels)]
         return Segments(
             labels=[self._labels[number] for number, _, _ in found],
             scores=np.array([score for _, score, _ in found], np.float32),
@@ -88,55 +90,56 @@ class MaskSegmenter:
 
 
 def load_mask_segmenter(understood: Understood, network: Network) -> ImageSegmenter:
-    """The segmenter of `network`.
+    """Return the segmenter of `network`.
 
     Raises:
-        ModelError: when it has no processor, or one that does not read its outputs in the layout.
+        ModelError: if it has no processor, or the processor does not support the layout.
     """
     source, layout = understood.source, understood.layout
     processor = load_image_processor(source)
     if not hasattr(processor, f"post_process_{layout}_segmentation"):
-        raise ModelError(f"{source.folder}: layout: {type(processor).__name__} reads no {layout} segmentation")
+        raise ModelError(f"{source.folder}: layout: {type(processor).__name__} does not support {layout} segmentation")
     extra: dict[str, Any] = {}
     if network.config.model_type == "oneformer":
-        made = load_tokenizer(source)(
+        encoded = load_tokenizer(source)(
             [f"the task is {layout}"],
             padding="max_length",
             truncation=True,
             max_length=network.config.task_seq_len,
             return_tensors="pt",
         )
-        extra["task_inputs"] = made["input_ids"]
+        extra["task_inputs"] = encoded["input_ids"]
     return MaskSegmenter(processor, network, understood.labels, layout, extra)
 
 
-def _reader(processor: Any, layout: str) -> Any:
+def _decoder(processor: Any, layout: str) -> Any:
     name = f"post_process_{layout}_segmentation"
     if layout != "semantic" and type(processor).__name__ == "OneFormerImageProcessorPil":
-        # OneFormer's own need torchvision to enlarge masks, and data sets' names; MaskFormer's read the same outputs.
+        # OneFormer's functions need torchvision and names of data sets; MaskFormer's decode the same outputs.
         return partial(getattr(framework().transformers.MaskFormerImageProcessorPil, name), processor)
     return getattr(processor, name)
 
 
-def _objects(read: Mapping[str, Any]) -> list[Found]:
-    """The objects of one picture, whose masks come as a map of their numbers, or each for itself."""
-    told = read["segments_info"]
-    if not told or read["segmentation"] is None:
+def _objects(decoded: Mapping[str, Any]) -> list[Found]:
+    """Return the objects of one image, from a map of object numbers or from separate masks."""
+    segments = decoded["segments_info"]
+    if not segments or decoded["segmentation"] is None:
         return []
-    masks = np.asarray(read["segmentation"].cpu())
-    apart = masks.ndim == 3
+    masks = np.asarray(decoded["segmentation"].cpu())
+    separate = masks.ndim == 3
     found: list[Found] = []
-    for place, each in enumerate(told):
-        mask = masks[place] > 0 if apart else masks == each["id"]
-        found.append((int(each["label_id"]), float(each["score"]), mask.astype(np.uint8)))
+    for index, segment in enumerate(segments):
+        mask = masks[index] > 0 if separate else masks == segment["id"]
+        found.append((int(segment["label_id"]), float(segment["score"]), mask.astype(np.uint8)))
     return found
 
 
-def _classes(read: Any) -> list[Found]:
-    """The classes of one picture; a class scores the mean of its score over its pixels, or 1 where there are none."""
+def _classes(decoded: Any) -> list[Found]:
+    """Return the classes of one image. The score of a class is the mean over its pixels, or 1 without pixel scores."""
     torch = framework().torch
-    scores = None if torch.is_tensor(read) else read["segmentation_scores"].amax(dim=0).clamp(0, 1).cpu().numpy()
-    classes = (read if torch.is_tensor(read) else read["segmentation"]).cpu().numpy()
+    has_scores = not torch.is_tensor(decoded)
+    scores = decoded["segmentation_scores"].amax(dim=0).clamp(0, 1).cpu().numpy() if has_scores else None
+    classes = (decoded["segmentation"] if has_scores else decoded).cpu().numpy()
     found: list[Found] = []
     for number in np.unique(classes).tolist():
         mask: NDArray[np.bool_] = classes == number
@@ -145,13 +148,13 @@ def _classes(read: Any) -> list[Found]:
     return found
 
 
-def _slice(outputs: Any, place: int, count: int) -> Any:
-    """The outputs of one picture, still a batch."""
+def _slice(outputs: Any, position: int, count: int) -> Any:
+    """Return the outputs of one image, as a batch of one."""
     if count == 1:
         return outputs
     return SimpleNamespace(
         **{
-            name: value[place : place + 1]
+            name: value[position : position + 1]
             for name, value in outputs.items()
             if framework().torch.is_tensor(value) and value.shape[:1] == (count,)
         }

@@ -1,4 +1,4 @@
-"""The weights in their architecture, on their device."""
+"""Load a model's weights onto its device."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -14,23 +14,22 @@ from app.settings.model import ModelError, TransformersSettings
 
 __all__ = ("Network", "load_network")
 
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 
 _loading = threading.Lock()
-"""Held while weights are read: transformers does so under switches that hold for the whole process, such as the default
-dtype, and models loaded at once would find each other's."""
+"""Serialises loads, because transformers changes process-wide state, such as the default dtype, during a load."""
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A torch module that answers; several threads may call.
+    """A torch module. Several threads may call it.
 
     Attributes:
-        module: in evaluation mode, on its device.
-        config: transformers' configuration of it.
+        module: the module in evaluation mode, on its device.
+        config: transformers' configuration.
         device: torch's name of the device.
-        dtype: of its weights, and of the numbers it is given.
-        turn: held by a call; free for all unless the module is compiled, which one call at a time may be.
-        facts: what was decided while it was loaded.
+        dtype: dtype of its weights and inputs.
+        turn: a lock for compiled modules, which allow one call at a time; a null context for others.
+        facts: decisions taken during the load.
     """
 
     module: Any
@@ -41,12 +40,12 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     facts: list[Fact]
 
     def __call__(self, inputs: Mapping[str, Any]) -> Any:
-        """The module's outputs, on its device, for `inputs`, which may be anywhere."""
+        """Return the module's outputs, on its device, for `inputs` on any device."""
         with self.turn, framework().torch.inference_mode():
             return self.module(**self.placed(inputs))
 
     def placed(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """`inputs` on the module's device, floating-point tensors in its dtype."""
+        """Move `inputs` to the module's device, and floating-point tensors to its dtype."""
         found: dict[str, Any] = {}
         for name, value in inputs.items():
             found[name] = value
@@ -55,22 +54,21 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return found
 
 
-def _off_the_file(module: Any) -> Any:
-    """`module` with its weights in memory of their own.
+def _copy_from_file(module: Any) -> Any:
+    """Copy the memory-mapped weights of `module` into main memory, one tensor at a time to limit the peak.
 
-    They come mapped from their file, and one that is cut short while it is served, as copying another over it does,
-    would end the process (SIGBUS). One at a time, so that no more than one is there twice.
+    A mapped file that is truncated while the model serves, as by a copy over it, would end the process with SIGBUS.
     """
-    for each in (*module.parameters(), *module.buffers()):
-        each.data = each.data.clone()
+    for tensor in (*module.parameters(), *module.buffers()):
+        tensor.data = tensor.data.clone()
     return module
 
 
 def load_network(understood: Understood) -> Network:
-    """Read the weights; nothing but safetensors, every weight of the architecture, in its shape.
+    """Load the weights from safetensors, and check that all weights exist in the expected shapes.
 
     Raises:
-        ModelError: with a sentence for the model's owner.
+        ModelError: if the weights cannot be loaded, are missing, or have other shapes.
     """
     torch, transformers = framework().torch, framework().transformers
     folder, settings = understood.source.folder, understood.source.settings.transformers
@@ -92,14 +90,14 @@ def load_network(understood: Understood) -> Network:
         raise ModelError(f"{folder}: the weights cannot be loaded: {first_line(error)}") from error
     _check_report(report, str(folder))
     try:
-        module = _off_the_file(module.eval()) if device == "cpu" else module.eval().to(device)
+        module = _copy_from_file(module.eval()) if device == "cpu" else module.eval().to(device)
     except Exception as error:
-        raise ModelError(f"{folder}: it cannot be put on {device}: {first_line(error)}") from error
+        raise ModelError(f"{folder}: the model cannot be moved to {device}: {first_line(error)}") from error
     if settings.compile:
         module.compile()
     facts = [
-        Fact("device", device, _told(settings.device)),
-        Fact("dtype", str(module.dtype).removeprefix("torch."), _told(settings.dtype)),
+        Fact("device", device, _origin(settings.device)),
+        Fact("dtype", str(module.dtype).removeprefix("torch."), _origin(settings.dtype)),
     ]
     if settings.compile:
         facts.append(Fact("compiled", "yes", Origin.DECLARED))
@@ -107,7 +105,7 @@ def load_network(understood: Understood) -> Network:
     return Network(module=module, config=module.config, device=device, dtype=module.dtype, turn=turn, facts=facts)
 
 
-def _told(value: str) -> Origin:
+def _origin(value: str) -> Origin:
     return Origin.MACHINE if value == "auto" else Origin.DECLARED
 
 
@@ -122,7 +120,7 @@ def _device(torch: Any, settings: TransformersSettings, name: str) -> str:
 
 def _dtype(torch: Any, settings: TransformersSettings, device: str) -> Any:
     if settings.dtype == "auto":
-        # A processor core is slow in 16 bits, and less exact; a GPU takes the weights as they were saved.
+        # On a CPU 16-bit types are slow and less precise. A GPU uses the dtype of the saved weights.
         return torch.float32 if device == "cpu" else "auto"
     return getattr(torch, settings.dtype)
 
@@ -132,10 +130,10 @@ def _check_report(report: Mapping[str, Any], folder: str) -> None:
     if mismatched:
         name, saved, wanted = mismatched[0]
         raise ModelError(
-            f"{folder}: {name} is {list(saved)} in the weights, but {list(wanted)} by config.json; "
+            f"{folder}: {name} is {list(saved)} in the weights, but {list(wanted)} in config.json; "
             "is the number of labels wrong?"
         )
     missing: list[str] = sorted(report.get("missing_keys") or ())
     if missing:
-        named = ", ".join(missing[:_MOST_NAMED]) + (", ..." if len(missing) > _MOST_NAMED else "")
-        raise ModelError(f"{folder}: the weights lack {len(missing)} of the architecture's: {named}")
+        named = ", ".join(missing[:_MAX_NAMED]) + (", ..." if len(missing) > _MAX_NAMED else "")
+        raise ModelError(f"{folder}: {len(missing)} weights of the architecture are missing: {named}")

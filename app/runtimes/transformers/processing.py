@@ -1,4 +1,4 @@
-"""The processor of a vision-language model: pictures and text to its inputs."""
+"""Convert an image and a prompt to the inputs of a vision-language model."""
 
 import importlib
 import threading
@@ -19,48 +19,48 @@ from tasks.vision.image import Image
 
 __all__ = ("Conversation", "load_processor")
 
-_HARMLESS = "What is in the picture?"
+_PROBE = "What is in the image?"
 
 _WITHOUT_VIDEO = {"SmolVLMProcessor": "Idefics3Processor"}
-"""Processors that do not come up without video packages, and one that does the same to pictures."""
+"""Processors that need video packages, and a replacement that treats images in the same way."""
 
 _JOINED = frozenset({"paligemma"})
-"""Model types, without a chat template, whose prompt follows the image on the same line."""
+"""Model types without a chat template whose prompt follows the image on the same line."""
 
 
 class Conversation:
-    """Puts a question about a picture as the model was trained to be asked.
+    """Formats an image and a prompt with the model's chat template.
 
     Args:
-        processor: transformers' own.
-        tokenizer: ours.
-        model_type: of the model.
-        ends: tokens that end an answer, which a question must not spell.
+        processor: transformers' processor.
+        tokenizer: our tokenizer.
+        model_type: type of the model.
+        ends: tokens that end an answer, which a prompt must not contain.
 
     Raises:
-        ModelError: when the chat template does not take a picture and a question.
+        ModelError: if the chat template does not accept one image and one prompt.
     """
 
     def __init__(self, processor: Any, tokenizer: Tokenizer, model_type: str, ends: frozenset[int]) -> None:
         self._processor = processor
         self._tokenizer = tokenizer
         self._model_type = model_type
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._image_token = str(getattr(processor, "image_token", None) or "")
         self._first_token = getattr(processor.tokenizer, "bos_token", None)
         image_id = tokenizer.id_of(self._image_token)
         self._control_ids = (tokenizer.special_ids - {tokenizer.unknown}) | ends
         self._control_ids |= frozenset() if image_id is None else {image_id}
         self._as_parts = True
-        if getattr(processor, "chat_template", None) and not self._takes(_HARMLESS):
-            # Some come with the template of a text model, which takes a message as one text.
+        if getattr(processor, "chat_template", None) and not self._accepts(_PROBE):
+            # Some models have the template of a text model, which expects a message as one string.
             self._as_parts = False
-            if not self._takes(_HARMLESS):
-                raise ModelError("The chat template does not take one picture and one question")
-        self._expected = self._controls(self.text(_HARMLESS))
+            if not self._accepts(_PROBE):
+                raise ModelError("The chat template does not accept one image and one question")
+        self._expected = self._controls(self.text(_PROBE))
 
     def text(self, prompt: str) -> str:
-        """The conversation as one text, the place of the picture marked."""
+        """Return the conversation as one text that marks the position of the image."""
         if not getattr(self._processor, "chat_template", None):
             gap = "" if self._model_type in _JOINED or not self._image_token else "\n"
             return f"{self._image_token}{gap}{prompt}"
@@ -72,63 +72,63 @@ class Conversation:
         )
 
     def checked(self, prompt: str, path: str) -> str:
-        """The same for what a sender asks.
+        """Validate the prompt of a client, and return the conversation as one text.
 
         Raises:
-            InferenceError: INVALID_REQUEST for a text without words, one that is not Unicode, one that the template
-                refuses, or one that spells a control token.
+            InferenceError: INVALID_REQUEST for an empty or invalid Unicode text, one that the template rejects, or one
+                that contains a control token.
         """
         if not prompt.strip():
             raise invalid("Expected a question, got an empty text", path)
         check_unicode(prompt, path)
         try:
             text = self.text(prompt)
-        except Exception as error:  # noqa: BLE001 - a template raises what it likes
-            raise invalid(f"The model's chat template refuses the text: {error}", path) from None
+        except Exception as error:  # noqa: BLE001 - a template may raise any type
+            raise invalid(f"The model's chat template rejects the text: {error}", path) from None
         if self._controls(text) != self._expected:
             raise invalid("Expected a text without the model's control tokens", path)
         return text
 
     def inputs(self, image: Image, text: str) -> dict[str, Any]:
-        """The model's inputs, a batch of one."""
-        begun = bool(self._first_token) and text.startswith(str(self._first_token))
-        more: dict[str, Any] = {"add_special_tokens": False} if begun else {}
-        with self._turn:
-            made: Any = self._processor(
+        """Return the model's inputs, as a batch of one."""
+        has_first_token = bool(self._first_token) and text.startswith(str(self._first_token))
+        more: dict[str, Any] = {"add_special_tokens": False} if has_first_token else {}
+        with self._lock:
+            processed: Any = self._processor(
                 images=[PIL.Image.fromarray(image.pixels)], text=[text], return_tensors="pt", **more
             )
-        inputs = {name: value for name, value in made.items() if framework().torch.is_tensor(value)}
+        inputs = {name: value for name, value in processed.items() if framework().torch.is_tensor(value)}
         if self._model_type == "git":
-            # Behind the token that ends a text, the model would not go on with it.
+            # The model does not continue a text after its end token.
             inputs = {name: value[:, :-1] if value.ndim == 2 else value for name, value in inputs.items()}
         return inputs
 
-    def _takes(self, prompt: str) -> bool:
+    def _accepts(self, prompt: str) -> bool:
         try:
             text = self.text(prompt)
-        except Exception:  # noqa: BLE001 - whatever a template raises, it does not take this form
+        except Exception:  # noqa: BLE001 - any error means that the template does not accept this form
             return False
-        # Gemma's templates mark where an image begins, and the processor puts its tokens there.
+        # Gemma's templates mark the start of an image, and the processor inserts the image tokens there.
         marks = [self._image_token, str(getattr(self._processor, "boi_token", None) or "")]
-        return prompt in text and (not self._image_token or any(text.count(each) == 1 for each in marks if each))
+        return prompt in text and (not self._image_token or any(text.count(mark) == 1 for mark in marks if mark))
 
     def _controls(self, text: str) -> list[int]:
         ids = self._tokenizer.encode(text, with_special_tokens=False)
-        return [each for each in ids if each in self._control_ids]
+        return [id_ for id_ in ids if id_ in self._control_ids]
 
 
-class _Named(msgspec.Struct, frozen=True):
+class _ProcessorName(msgspec.Struct, frozen=True):
     processor_class: str | None = None
 
 
 def load_processor(source: ModelSource, model_type: str) -> Any:
-    """Transformers' processor of a model.
+    """Load transformers' processor of a model.
 
-    Several processors want a processor of videos beside that of images, which in turn wants torchvision. They are put
-    together without one, because nobody sends videos.
+    Several processors require a video processor, which requires torchvision. Since no protocol accepts videos, these
+    processors are assembled without it.
 
     Raises:
-        ModelError: when it cannot be made of the files.
+        ModelError: if it cannot be loaded from the files.
     """
     transformers = framework().transformers
     try:
@@ -136,14 +136,14 @@ def load_processor(source: ModelSource, model_type: str) -> Any:
     except Exception as error:  # noqa: BLE001 - missing packages, missing files and bad ones have no common base
         reason = first_line(error)
     try:
-        return _put_together(source, model_type)
+        return _assemble(source, model_type)
     except ModelError:
         raise
     except Exception as error:
-        raise ModelError(f"{source.folder} has no processor that can be used: {reason}") from error
+        raise ModelError(f"{source.folder} has no usable processor: {reason}") from error
 
 
-def _put_together(source: ModelSource, model_type: str) -> Any:
+def _assemble(source: ModelSource, model_type: str) -> Any:
     transformers = framework().transformers
     name = _class_name(source, model_type)
     kind: Any = getattr(transformers, _WITHOUT_VIDEO.get(name, name))
@@ -151,17 +151,17 @@ def _put_together(source: ModelSource, model_type: str) -> Any:
     def check_argument(self: Any, name: str, argument: Any) -> Any:
         return None if name == "video_processor" else kind.check_argument_for_proper_class(self, name, argument)
 
-    bare: Any = type(kind.__name__, (kind,), {"check_argument_for_proper_class": check_argument})
-    told, _ = kind.get_processor_dict(source.folder, local_files_only=True)
+    without_video: Any = type(kind.__name__, (kind,), {"check_argument_for_proper_class": check_argument})
+    options, _ = kind.get_processor_dict(source.folder, local_files_only=True)
     parts = {"image_processor": load_image_processor(source), "tokenizer": load_tokenizer(source)}
-    arguments = [parts.get(each) for each in kind.get_attributes()]
-    return bare.from_args_and_dict(arguments, told)
+    arguments = [parts.get(name) for name in kind.get_attributes()]
+    return without_video.from_args_and_dict(arguments, options)
 
 
 def _class_name(source: ModelSource, model_type: str) -> str:
     for file in ("processor_config.json", "preprocessor_config.json", "tokenizer_config.json"):
         path = source.folder / file
-        found = msgspec.json.decode(read_bounded(path), type=_Named).processor_class if path.is_file() else None
+        found = msgspec.json.decode(read_bounded(path), type=_ProcessorName).processor_class if path.is_file() else None
         if found:
             return found
     table: Any = importlib.import_module("transformers.models.auto.processing_auto")

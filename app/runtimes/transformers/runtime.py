@@ -1,6 +1,6 @@
-"""The runtime itself: which folders are its own, and who loads them.
+"""The transformers runtime: recognise, describe and load its models.
 
-What loads them is imported when it is needed, because importing a runtime should cost nothing.
+Its methods import the loading code, so that importing the runtime is cheap.
 """
 
 from app.engine.description import ModelDescription

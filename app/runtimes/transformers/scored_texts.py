@@ -1,7 +1,7 @@
-"""Texts to the scores of classes, together where that gives each text the same answer.
+"""Compute class scores of texts, in batches if batching does not change the scores.
 
-Shorter texts are padded to the longest beside them, and hidden from the model by its attention mask. Not every
-architecture is indifferent to that, so it is tried each time a model is loaded; one that is not answers one by one.
+Shorter texts are padded to the longest in the batch, and the attention mask hides the padding. Some architectures still
+change their scores, so each load tests this. A model that fails the test processes texts one by one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,13 +26,13 @@ from tasks.text.request import TextItem
 __all__ = ("TOLERANCE", "ScoredTexts")
 
 TOLERANCE = 1e-5
-"""The most that a score may differ for the texts beside it."""
+"""Maximum difference of a score between a batch and a single text."""
 
-_MOST_TOGETHER = 32
-_MOST_TOKENS = 4096
-"""Of one call of the model, padding included."""
+_MAX_BATCH = 32
+_MAX_BATCH_TOKENS = 4096
+"""Tokens in one call of the model, including padding."""
 
-_SENTENCE = "What is in the picture, and who lives in Paris? "
+_SENTENCE = "What is in the image, and who lives in Paris? "
 _PROBES = ("a", "Hello, world.", _SENTENCE, _SENTENCE * 3, "Hello, world. " * 20)
 
 Scored = tuple[Any, NDArray[np.float32]]
@@ -40,20 +40,20 @@ Scored = tuple[Any, NDArray[np.float32]]
 
 
 class ScoredTexts:
-    """A model of texts, called from several threads at once.
+    """Scores texts with a model. Several threads may call it.
 
     Args:
-        understood: the model, and where it lies.
+        understood: the model and its source.
         network: its weights.
-        scores: makes scores of a batch of its logits.
+        scores: converts a batch of logits to scores.
 
     Attributes:
-        tokenizer: transformers' own.
-        bare: the one behind it, which has no state.
-        together: whether texts go through the model together.
+        tokenizer: transformers' tokenizer.
+        bare: the underlying tokenizer, which has no state.
+        together: whether texts are processed in batches.
 
     Raises:
-        ModelError: when it has no tokenizer.
+        ModelError: if the model has no tokenizer.
     """
 
     def __init__(self, understood: Understood, network: Network, scores: Callable[[Any], NDArray[np.float32]]) -> None:
@@ -61,59 +61,59 @@ class ScoredTexts:
         _, self.bare = own_tokenizer(self.tokenizer, understood.source)
         self._network = network
         self._scores = scores
-        self._most = most_tokens(self.tokenizer, network.config, _places_taken(network.module))
+        self._max_tokens = most_tokens(self.tokenizer, network.config, _reserved_positions(network.module))
         self.together = self._agrees()
 
     def __call__(self, items: Sequence[TextItem]) -> list[Scored]:
-        """For each text its encoding, and its scores: (classes,), or (tokens, classes) of a model of tokens.
+        """Return the encoding and the scores of each text: (classes,), or (tokens, classes) for a token classifier.
 
         Raises:
-            InferenceError: for a text of more tokens than the model has places for, or of none.
+            InferenceError: for an empty text, or one with more tokens than the model allows.
         """
         encoded = [self.bare.encode(item.text) for item in items]
-        for each, item in zip(encoded, items, strict=True):
-            if not each.ids:
+        for encoding, item in zip(encoded, items, strict=True):
+            if not encoding.ids:
                 raise invalid("Expected a text, got an empty one", item.path)
-            check_length(len(each.ids), self._most, item.path)
+            check_length(len(encoding.ids), self._max_tokens, item.path)
         found: dict[int, NDArray[np.float32]] = {}
-        for batch in self._batches([len(each.ids) for each in encoded]):
-            found.update(zip(batch, self._answers([encoded[index] for index in batch]), strict=True))
-        return [(each, found[index]) for index, each in enumerate(encoded)]
+        for batch in self._batches([len(encoding.ids) for encoding in encoded]):
+            found.update(zip(batch, self._score([encoded[index] for index in batch]), strict=True))
+        return [(encoding, found[index]) for index, encoding in enumerate(encoded)]
 
     def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Places of texts that go through the model together: those of like lengths, so that little is padded."""
+        """Yield batches of text indices, with similar lengths together to reduce padding."""
         batch: list[int] = []
         for index in sorted(range(len(lengths)), key=lengths.__getitem__):
-            full = len(batch) == _MOST_TOGETHER or (len(batch) + 1) * lengths[index] > _MOST_TOKENS
+            full = len(batch) == _MAX_BATCH or (len(batch) + 1) * lengths[index] > _MAX_BATCH_TOKENS
             if batch and (full or not self.together):
                 yield batch
                 batch = []
             batch.append(index)
         yield batch
 
-    def _answers(self, encoded: Sequence[Any]) -> list[NDArray[np.float32]]:
-        inputs = text_inputs([each.ids for each in encoded], self.tokenizer, [each.type_ids for each in encoded])
-        scores = self._scores(self._network(inputs).logits)
-        return [row[: len(each.ids)] if row.ndim > 1 else row for row, each in zip(scores, encoded, strict=True)]
+    def _score(self, encoded: Sequence[Any]) -> list[NDArray[np.float32]]:
+        ids, types = [encoding.ids for encoding in encoded], [encoding.type_ids for encoding in encoded]
+        scores = self._scores(self._network(text_inputs(ids, self.tokenizer, types)).logits)
+        return [row[: len(tokens)] if row.ndim > 1 else row for row, tokens in zip(scores, ids, strict=True)]
 
     def _agrees(self) -> bool:
         if self._network.dtype != framework().torch.float32:
-            # Numbers of 16 bits depend on the shape of the batch, and five texts cannot show that they never do.
+            # 16-bit results depend on the shape of the batch, and five texts cannot prove the opposite.
             return False
         if self.tokenizer.pad_token_id is None or "attention_mask" not in self.tokenizer.model_input_names:
             return False
         encoded = [self.bare.encode(text) for text in _PROBES]
-        encoded = [each for each in encoded if each.ids and len(each.ids) <= (self._most or len(each.ids))]
+        encoded = [text for text in encoded if text.ids and len(text.ids) <= (self._max_tokens or len(text.ids))]
         try:
-            together = self._answers(encoded)
-            alone = [self._answers([each])[0] for each in encoded]
-        except Exception:  # noqa: BLE001 - whatever it is, it is raised again when a text is answered alone
+            together = self._score(encoded)
+            alone = [self._score([text])[0] for text in encoded]
+        except Exception:  # noqa: BLE001 - a request for a single text raises the error again
             return False
         return all(float(np.abs(one - other).max()) <= TOLERANCE for one, other in zip(alone, together, strict=True))
 
 
-def _places_taken(module: Any) -> int:
-    """How many places RoBERTa and its kin leave empty before a text: that of the padding, and those before it."""
+def _reserved_positions(module: Any) -> int:
+    """Return the number of positions that RoBERTa models reserve before a text, up to that of the padding token."""
     positions = getattr(getattr(module.base_model, "embeddings", None), "position_embeddings", None)
     padding = getattr(positions, "padding_idx", None)
     return 0 if padding is None else padding + 1

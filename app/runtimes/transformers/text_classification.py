@@ -1,4 +1,4 @@
-"""Text classifiers."""
+"""Run text classifiers."""
 
 from collections.abc import Sequence
 
@@ -13,15 +13,15 @@ __all__ = ("load_text_classifier",)
 
 
 def load_text_classifier(understood: Understood, network: Network) -> TextClassifier:
-    """The classifier of `network`.
+    """Return the classifier of `network`.
 
     Raises:
-        ModelError: when it has no tokenizer.
+        ModelError: if it has no tokenizer.
     """
     texts = ScoredTexts(understood, network, lambda logits: probabilities(logits, network.config))
 
     def classify(inputs: Sequence[ClassifiedText], /) -> Sequence[Classification]:
-        found = texts([each.item for each in inputs])
+        found = texts([item.item for item in inputs])
         return [Classification(labels=understood.labels, scores=scores) for _, scores in found]
 
     return classify

@@ -1,7 +1,7 @@
-"""Tokens from transformers' `generate`, picked by our own sampler, told while they come.
+"""Stream tokens from transformers' `generate`, selected by our own sampler.
 
-`generate` knows how each architecture is fed. What it does not know is a seed for one request, and a reader that
-leaves: so each step's scores are put before our sampler, and the token that it picks is the only one left to choose.
+`generate` handles the inputs of each architecture, but supports neither a seed for one request nor cancellation.
+Therefore our sampler selects a token from the scores of each step, and masks all other tokens.
 """
 
 import queue
@@ -18,16 +18,16 @@ __all__ = ("generate", "stream")
 
 
 def generate(network: Network, inputs: Mapping[str, Any], parameters: SamplingParameters, most: int) -> list[int]:
-    """All tokens of one answer, the one that ends it included.
+    """Return all tokens of one answer, including the end token.
 
     Args:
-        network: a model that generates.
-        inputs: of one text.
-        parameters: how freely, and the seed.
-        most: so many tokens at most.
+        network: a model that can generate.
+        inputs: inputs of one text.
+        parameters: sampling parameters and seed.
+        most: maximum number of tokens.
 
     Raises:
-        InferenceError: MODEL_FAILED when the scores are not numbers.
+        InferenceError: MODEL_FAILED if the scores are not finite.
     """
     tokens: list[int] = []
     _run(network, inputs, Sampler(parameters), most, tokens.append, threading.Event())
@@ -35,23 +35,23 @@ def generate(network: Network, inputs: Mapping[str, Any], parameters: SamplingPa
 
 
 def stream(network: Network, inputs: Mapping[str, Any], parameters: SamplingParameters, most: int) -> Generator[int]:
-    """The same tokens one by one. The model is never more than one ahead, and stops when the generator is closed."""
-    waiting: queue.Queue[int | BaseException | None] = queue.Queue(maxsize=1)
-    left = threading.Event()
+    """Yield the tokens one by one. The model is at most one token ahead, and stops when the generator is closed."""
+    tokens: queue.Queue[int | BaseException | None] = queue.Queue(maxsize=1)
+    closed = threading.Event()
 
-    def work() -> None:
+    def run() -> None:
         try:
-            _run(network, inputs, Sampler(parameters), most, waiting.put, left)
-        except BaseException as error:  # noqa: BLE001 - it is raised where the tokens are read
-            waiting.put(error)
-        waiting.put(None)
+            _run(network, inputs, Sampler(parameters), most, tokens.put, closed)
+        except BaseException as error:  # noqa: BLE001 - raised again in the reading thread
+            tokens.put(error)
+        tokens.put(None)
 
-    worker = threading.Thread(target=work, name="generate", daemon=True)
+    worker = threading.Thread(target=run, name="generate", daemon=True)
     worker.start()
     ended = False
     try:
         while True:
-            token = waiting.get()
+            token = tokens.get()
             if token is None:
                 ended = True
                 return
@@ -59,9 +59,9 @@ def stream(network: Network, inputs: Mapping[str, Any], parameters: SamplingPara
                 raise token
             yield token
     finally:
-        left.set()
+        closed.set()
         while not ended:
-            ended = waiting.get() is None
+            ended = tokens.get() is None
         worker.join()
 
 
@@ -69,23 +69,23 @@ def _run(
     network: Network,
     inputs: Mapping[str, Any],
     sampler: Sampler,
-    most: int,
-    tell: Callable[[int], None],
-    left: threading.Event,
+    max_tokens: int,
+    on_token: Callable[[int], None],
+    closed: threading.Event,
 ) -> None:
     torch, transformers = framework().torch, framework().transformers
 
     def pick(input_ids: Any, scores: Any) -> Any:
         del input_ids
         token = sampler.pick(scores[0].float().cpu().numpy())
-        tell(token)
+        on_token(token)
         only = torch.full_like(scores, -torch.inf)
         only[:, token] = 0
         return only
 
-    def is_left(input_ids: Any, scores: Any) -> Any:
+    def is_closed(input_ids: Any, scores: Any) -> Any:
         del scores
-        return torch.full((input_ids.shape[0],), left.is_set(), device=input_ids.device, dtype=torch.bool)
+        return torch.full((input_ids.shape[0],), closed.is_set(), device=input_ids.device, dtype=torch.bool)
 
     with network.turn, torch.inference_mode():
         network.module.generate(
@@ -93,7 +93,7 @@ def _run(
             do_sample=False,
             num_beams=1,
             num_return_sequences=1,
-            max_new_tokens=most,
+            max_new_tokens=max_tokens,
             logits_processor=transformers.LogitsProcessorList([pick]),
-            stopping_criteria=transformers.StoppingCriteriaList([is_left]),
+            stopping_criteria=transformers.StoppingCriteriaList([is_closed]),
         )

@@ -1,4 +1,4 @@
-"""A model's tokenizer as the rest of the house knows one."""
+"""Load transformers' tokenizers, and convert texts to model inputs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,30 +14,30 @@ __all__ = ("check_length", "load_tokenizer", "most_tokens", "own_tokenizer", "te
 
 
 def load_tokenizer(source: ModelSource) -> Any:
-    """Transformers' tokenizer of a model.
+    """Load transformers' tokenizer of a model.
 
     Raises:
-        ModelError: when it cannot be made of the files.
+        ModelError: if it cannot be loaded from the files.
     """
     try:
         return framework().transformers.AutoTokenizer.from_pretrained(
             source.folder, local_files_only=True, trust_remote_code=False
         )
     except Exception as error:
-        raise ModelError(f"{source.folder} has no tokenizer that can be used: {first_line(error)}") from error
+        raise ModelError(f"{source.folder} has no usable tokenizer: {first_line(error)}") from error
 
 
 def own_tokenizer(tokenizer: Any, source: ModelSource) -> tuple[Tokenizer, Any]:
-    """A copy of what is behind transformers' tokenizer, twice: as ours, and bare.
+    """Copy the fast tokenizer inside transformers' tokenizer, and return it both wrapped and bare.
 
-    transformers changes the padding of the one behind it with each call, which several threads must not do at once.
+    transformers changes the padding of the inner tokenizer with each call, which is not thread-safe.
 
     Raises:
-        ModelError: for a tokenizer that is written in Python.
+        ModelError: for a tokenizer that is implemented in Python.
     """
     inner = getattr(tokenizer, "backend_tokenizer", None)
     if inner is None:
-        raise ModelError(f"{source.folder}: {type(tokenizer).__name__} has no tokenizer.json, which is needed here")
+        raise ModelError(f"{source.folder}: {type(tokenizer).__name__} has no tokenizer.json, which is required")
     bare: Any = tokenizers.Tokenizer.from_str(inner.to_str())
     bare.no_padding()
     bare.no_truncation()
@@ -47,45 +47,47 @@ def own_tokenizer(tokenizer: Any, source: ModelSource) -> tuple[Tokenizer, Any]:
 def text_inputs(
     texts: Sequence[Sequence[int]], tokenizer: Any, types: Sequence[Sequence[int]] | None = None
 ) -> Mapping[str, Any]:
-    """The inputs of texts, those that the model's tokenizer names; shorter ones are padded behind, and masked there.
+    """Return the model inputs of texts. Shorter texts are padded at the end and masked.
 
     Args:
-        texts: the token ids of each.
-        tokenizer: transformers' own; has a token that pads, where texts are not of one length.
-        types: for each token of each text, which part of the text it belongs to; the first when absent.
+        texts: token ids of each text.
+        tokenizer: transformers' tokenizer. It needs a padding token if the lengths differ.
+        types: token type id of each token of each text; 0 by default.
     """
     torch, longest = framework().torch, max(map(len, texts))
 
     def padded(rows: Sequence[Sequence[int]], filler: int) -> Any:
         return torch.tensor([[*row, *[filler] * (longest - len(row))] for row in rows])
 
-    made = {
+    tensors = {
         "input_ids": padded(texts, tokenizer.pad_token_id),
-        "attention_mask": padded([[1] * len(each) for each in texts], 0),
-        "token_type_ids": padded(types or [[0] * len(each) for each in texts], tokenizer.pad_token_type_id),
+        "attention_mask": padded([[1] * len(text) for text in texts], 0),
+        "token_type_ids": padded(types or [[0] * len(text) for text in texts], tokenizer.pad_token_type_id),
     }
-    return {name: value for name, value in made.items() if name == "input_ids" or name in tokenizer.model_input_names}
+    return {
+        name: value for name, value in tensors.items() if name == "input_ids" or name in tokenizer.model_input_names
+    }
 
 
 def check_length(count: int, most: int | None, path: str) -> None:
-    """Refuse a text of more tokens than the model has places for.
+    """Reject a text with more tokens than the model allows.
 
     Raises:
-        InferenceError: TOO_LARGE, naming `path`.
+        InferenceError: TOO_LARGE with `path`.
     """
     if most is not None and count > most:
         raise InferenceError(ErrorKind.TOO_LARGE, f"Expected at most {most} tokens, got a text of {count}", path)
 
 
 def most_tokens(tokenizer: Any, config: Any, taken: int = 0) -> int | None:
-    """How many tokens a text may have; None where neither the tokenizer nor the model says.
+    """Return the maximum number of tokens of a text, or None if neither tokenizer nor model declares one.
 
     Args:
-        tokenizer: transformers' own.
-        config: of the model.
-        taken: so many of the model's places are before that of the first token.
+        tokenizer: transformers' tokenizer.
+        config: configuration of the model.
+        taken: number of positions reserved before the first token.
     """
     positions = getattr(config, "max_position_embeddings", None)
-    places = positions - taken if isinstance(positions, int) else None
-    told = [each for each in (tokenizer.model_max_length, places) if isinstance(each, int) and 0 < each < 10**9]
-    return min(told, default=None)
+    available = positions - taken if isinstance(positions, int) else None
+    limits = (tokenizer.model_max_length, available)
+    return min((limit for limit in limits if isinstance(limit, int) and 0 < limit < 10**9), default=None)

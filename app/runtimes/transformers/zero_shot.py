@@ -1,4 +1,4 @@
-"""Models that are told their classes with each request: CLIP and those alike for pictures, OWL-ViT for objects."""
+"""Run zero-shot models, whose requests name the classes: CLIP for images, OWL-ViT and Grounding DINO for objects."""
 
 import threading
 from collections.abc import Sequence
@@ -23,111 +23,113 @@ from tasks.vision.image import Image
 __all__ = ("load_zero_shot_classifier", "load_zero_shot_detector")
 
 _HYPOTHESIS = "This is a photo of {}."
-"""What a class is put into, as Hugging Face's pipeline does it."""
+"""The prompt of a class, from Hugging Face's pipeline."""
 
-_TOLD = "parameters.candidate_labels"
+_LABELS_PATH = "parameters.candidate_labels"
 
 _SIGLIP_TOKENS = 64
 """SigLIP was trained on texts padded to this length."""
 
 
 def load_zero_shot_classifier(understood: Understood, network: Network) -> ImageClassifier:
-    """The classifier of `network`.
+    """Return the classifier of `network`.
 
     Raises:
-        ModelError: when it lacks a processor or a tokenizer.
+        ModelError: if it has no processor or no tokenizer.
     """
     images = ImagePreparation(load_image_processor(understood.source))
-    tokenizer, turn = load_tokenizer(understood.source), threading.Lock()
+    tokenizer, lock = load_tokenizer(understood.source), threading.Lock()
     _, bare = own_tokenizer(tokenizer, understood.source)
-    most = most_tokens(tokenizer, network.config.get_text_config())
+    max_tokens = most_tokens(tokenizer, network.config.get_text_config())
     siglip = "siglip" in network.config.model_type
     padding: dict[str, Any] = {"padding": True}
     if siglip:
         padding = {"padding": "max_length", "max_length": _SIGLIP_TOKENS, "truncation": True}
 
     def classify_one(image: Image, labels: Sequence[str]) -> Classification:
-        written = [_HYPOTHESIS.format(each) for each in labels]
-        for index, text in enumerate(() if siglip else written):
-            check_length(len(bare.encode(text).ids), most, f"{_TOLD}[{index}]")
-        with turn:
-            texts = tokenizer(written, return_tensors="pt", **padding)
+        prompts = [_HYPOTHESIS.format(label) for label in labels]
+        for index, text in enumerate(() if siglip else prompts):
+            check_length(len(bare.encode(text).ids), max_tokens, f"{_LABELS_PATH}[{index}]")
+        with lock:
+            texts = tokenizer(prompts, return_tensors="pt", **padding)
         logits = network({**texts, **images.one(image)}).logits_per_image[0].float()
         scores = logits.sigmoid() if siglip else logits.softmax(-1)
         return Classification(labels=labels, scores=scores.cpu().numpy().astype(np.float32))
 
     def classify(inputs: Sequence[ClassificationInput], /) -> Sequence[Classification]:
-        return [classify_one(each.image, each.parameters.candidate_labels or ()) for each in inputs]
+        return [classify_one(item.image, item.parameters.candidate_labels or ()) for item in inputs]
 
     return classify
 
 
 def load_zero_shot_detector(understood: Understood, network: Network) -> ObjectDetector:
-    """The detector of `network`.
+    """Return the detector of `network`.
 
     Raises:
-        ModelError: when it has no processor, or one that reads no boxes.
+        ModelError: if it has no processor, or the processor cannot decode boxes.
     """
     source, model_type = understood.source, str(network.config.model_type)
     processor = load_processor(source, model_type)
     if not hasattr(processor, "post_process_grounded_object_detection"):
-        raise ModelError(f"{source.folder}: {type(processor).__name__} reads no boxes of told classes")
+        raise ModelError(f"{source.folder}: {type(processor).__name__} cannot decode boxes of candidate labels")
     detect_one = _by_phrases if "grounding" in model_type else _by_queries
     _, bare = own_tokenizer(processor.tokenizer, source)
     parts = _Parts(network, processor, bare, threading.Lock())
 
     def detect(inputs: Sequence[DetectionInput], /) -> Sequence[Detections]:
         with framework().torch.inference_mode():
-            return [detect_one(parts, each.image, each.parameters.candidate_labels or ()) for each in inputs]
+            return [detect_one(parts, item.image, item.parameters.candidate_labels or ()) for item in inputs]
 
     return detect
 
 
 class _Parts(msgspec.Struct, frozen=True, eq=False):
-    """What detecting takes; `turn` is held by who uses the processor, `tokenizer` has no state."""
+    """The parts of a detector. `lock` protects the processor; `tokenizer` has no state."""
 
     network: Network
     processor: Any
     tokenizer: Any
-    turn: threading.Lock
+    lock: threading.Lock
 
     def inputs(self, image: Image, text: Any, **more: Any) -> dict[str, Any]:
-        with self.turn:
-            made = self.processor(images=PIL.Image.fromarray(image.pixels), text=text, return_tensors="pt", **more)
-        return {name: value for name, value in made.items() if framework().torch.is_tensor(value)}
+        with self.lock:
+            processed = self.processor(images=PIL.Image.fromarray(image.pixels), text=text, return_tensors="pt", **more)
+        return {name: value for name, value in processed.items() if framework().torch.is_tensor(value)}
 
 
 def _by_queries(parts: _Parts, image: Image, labels: Sequence[str]) -> Detections:
-    """OWL-ViT and those alike: each class is a text of its own."""
+    """Detect with OWL-ViT and similar models, which encode each class as a separate text."""
     outputs = parts.network(parts.inputs(image, [list(labels)], padding="max_length", truncation=True))
     found = parts.processor.post_process_grounded_object_detection(
         outputs, threshold=0.0, target_sizes=[(image.height, image.width)], text_labels=[list(labels)]
     )[0]
     return Detections(
-        labels=[str(each) for each in found["text_labels"]],
+        labels=[str(label) for label in found["text_labels"]],
         scores=found["scores"].float().cpu().numpy().astype(np.float32),
         boxes=found["boxes"].float().cpu().numpy().astype(np.float32).reshape(-1, 4),
     )
 
 
 def _by_phrases(parts: _Parts, image: Image, labels: Sequence[str]) -> Detections:
-    """Grounding DINO: all classes are one text, each word of which is scored for each box.
+    """Detect with Grounding DINO, which encodes all classes as one text and scores each token for each box.
 
-    A box is given the class with the best word. (The library's own post-processing gives back whatever words pass a
-    threshold, which need not be any class.)
+    A box gets the class that contains its best token. The library's own post-processing returns all tokens above a
+    threshold instead, which may not form a class.
     """
     text, spans = _sentence(labels)
     tokens = parts.tokenizer.encode(text)
-    check_length(len(tokens.ids), parts.network.config.max_text_len, _TOLD)
-    places = [
-        [place for place, (start, end) in enumerate(tokens.offsets) if start < last and end > first]
+    check_length(len(tokens.ids), parts.network.config.max_text_len, _LABELS_PATH)
+    positions = [
+        [position for position, (start, end) in enumerate(tokens.offsets) if start < last and end > first]
         for first, last in spans
     ]
-    if not all(places):
-        raise invalid("Expected a name that the model's tokenizer reads, got none", f"{_TOLD}[{places.index([])}]")
+    if not all(positions):
+        path = f"{_LABELS_PATH}[{positions.index([])}]"
+        raise invalid("Expected a name that the model's tokenizer can encode, got none", path)
     outputs = parts.network(parts.inputs(image, text))
     scores = outputs.logits[0].float().sigmoid()
-    best, classes = framework().torch.stack([scores[:, each].amax(dim=1) for each in places], dim=1).max(dim=1)
+    class_scores = framework().torch.stack([scores[:, tokens_of].amax(dim=1) for tokens_of in positions], dim=1)
+    best, classes = class_scores.max(dim=1)
     boxes = outputs.pred_boxes[0].float().cpu().numpy()
     half = boxes[:, 2:] / 2
     sides = np.array([image.width, image.height] * 2, np.float32)
@@ -140,11 +142,11 @@ def _by_phrases(parts: _Parts, image: Image, labels: Sequence[str]) -> Detection
 
 
 def _sentence(labels: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
-    """The classes in lower case, a full stop behind each, and where each stands in the text, in characters."""
+    """Join the classes in lower case, each followed by a full stop. Return the text and the span of each class."""
     text = ""
     spans: list[tuple[int, int]] = []
-    for each in labels:
-        named = each.strip().lower().rstrip(".") or "."
-        spans.append((len(text), len(text) + len(named)))
-        text += f"{named}. "
+    for label in labels:
+        name = label.strip().lower().rstrip(".") or "."
+        spans.append((len(text), len(text) + len(name)))
+        text += f"{name}. "
     return text.rstrip(), spans

@@ -1,1 +1,1 @@
-"""Models of each task type, over a graph and the reading of its outputs that its layout offers."""
+"""Models of each task type, which run a graph and decode its outputs with its layout."""

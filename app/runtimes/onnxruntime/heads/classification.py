@@ -1,4 +1,4 @@
-"""Class scores."""
+"""Image classification."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ class OnnxImageClassifier:
     Args:
         graph: the model.
         labels: one for each class.
-        reading: how its outputs are read.
+        reading: decodes its outputs.
     """
 
     def __init__(self, graph: ImageGraph, labels: Labels, reading: ReadsClasses) -> None:

@@ -1,4 +1,4 @@
-"""Upright boxes."""
+"""Object detection with upright boxes."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ class OnnxObjectDetector:
     Args:
         graph: the model.
         labels: one for each class.
-        reading: how its outputs are read.
+        reading: decodes its outputs.
     """
 
     def __init__(self, graph: ImageGraph, labels: Labels, reading: ReadsBoxes) -> None:

@@ -1,4 +1,4 @@
-"""Masks and maps on the grid that a graph answers, brought to the pixels of the image."""
+"""Enlarge masks and maps from the grid of a graph's output to the pixels of the image."""
 
 import math
 from collections.abc import Iterator
@@ -13,23 +13,23 @@ from tasks.vision.contours import Contour, contours_of_mask
 __all__ = ("MaskGrid",)
 
 _TILE = 1024
-"""Pixels: planes are enlarged in tiles of this side, so that 4 MB hold one that is not yet black or white."""
+"""Pixels. Planes are enlarged in tiles of this side, so that a float tile needs only 4 MB."""
 
 _Tile = tuple[int, int, int, int]
 """Column, row, width and height in image pixels."""
 
 
 class MaskGrid:
-    """Planes over the whole of a model's input, for one picture, without the cells that lie wholly in its padding.
+    """The output planes of one image, without the cells that are completely in the padding.
 
     Args:
-        planes: (k, rows, columns).
-        placement: where the picture lies in the input.
-        height: of the input, pixels.
-        width: of the input, pixels.
+        planes: (k, rows, columns) over the whole input.
+        placement: position of the image in the input.
+        height: height of the input, pixels.
+        width: width of the input, pixels.
 
     Attributes:
-        planes: what is left of the planes.
+        planes: the cropped planes.
     """
 
     def __init__(self, planes: NDArray[np.float32], placement: Placement, height: int, width: int) -> None:
@@ -39,17 +39,17 @@ class MaskGrid:
         top, bottom = _cells(placement.offset_y, placement.scale_y * placement.image_height, down, rows)
         self.planes = planes[:, top:bottom, left:right]
         self._width, self._height = placement.image_width, placement.image_height
-        # Cell coordinate = image pixel coordinate * step + origin, where whole numbers are centres on both sides.
+        # Cell coordinate = image pixel coordinate * step + origin, where integers are centres on both sides.
         self._step_x, self._step_y = placement.scale_x * across, placement.scale_y * down
         self._origin_x = placement.offset_x * across + self._step_x / 2 - 0.5 - left
         self._origin_y = placement.offset_y * down + self._step_y / 2 - 0.5 - top
 
     def mixed(self, coefficients: NDArray[np.float32], box: NDArray[np.float32]) -> list[Contour]:
-        """The outline of an object whose logits are a mixture of the planes, in image pixels.
+        """Return the contours, in image pixels, of an object whose logits are a linear combination of the planes.
 
         Args:
-            coefficients: (k,), how much of each plane there is in the mixture.
-            box: (4,) xyxy in image pixels, within the image; only pixels whose centres it holds belong to the object.
+            coefficients: (k,) weights of the planes.
+            box: (4,) xyxy in image pixels, within the image. The object is limited to pixels with centres in it.
         """
         left, top, right, bottom = (math.ceil(edge - 0.5) for edge in box.tolist())
         if left >= right or top >= bottom:
@@ -61,12 +61,12 @@ class MaskGrid:
         return self._contours(logits, first_row, first_column, (left, top, right - left, bottom - top))
 
     def outlined(self, plane: int) -> list[Contour]:
-        """The outline of an object whose logits are one plane, in image pixels."""
+        """Return the contours, in image pixels, of an object whose logits are one plane."""
         logits = np.ascontiguousarray(self.planes[plane])
         rows, columns = np.nonzero(logits > 0)
         if not len(rows):
             return []
-        # Between cells the logits are interpolated, so that none is positive further than a cell from a positive one.
+        # Interpolated logits can be positive only within one cell of a positive cell.
         left = max(math.floor((columns.min() - 1 - self._origin_x) / self._step_x), 0)
         right = min(math.ceil((columns.max() + 1 - self._origin_x) / self._step_x) + 1, self._width)
         top = max(math.floor((rows.min() - 1 - self._origin_y) / self._step_y), 0)
@@ -76,7 +76,7 @@ class MaskGrid:
         return self._contours(logits, 0, 0, (left, top, right - left, bottom - top))
 
     def highest(self) -> NDArray[np.int32]:
-        """(height, width) of the image: which plane is the highest at each pixel."""
+        """Return the index of the highest plane at each pixel of the image, as (height, width)."""
         found: NDArray[np.int32] = np.zeros((self._height, self._width), np.int32)
         for tile in _tiles((0, 0, self._width, self._height)):
             column, row, width, height = tile
@@ -89,19 +89,19 @@ class MaskGrid:
         return found
 
     def _contours(self, logits: NDArray[np.float32], first_row: int, first_column: int, region: _Tile) -> list[Contour]:
-        """The outline of the pixels within `region` whose logits are positive.
+        """Return the contours of the pixels in `region` with positive logits.
 
         Args:
             logits: (rows, columns), a part of a plane.
-            first_row: the row of the planes at which the part begins.
-            first_column: the column at which it begins.
-            region: in image pixels.
+            first_row: first row of the part in the plane.
+            first_column: first column of the part in the plane.
+            region: the region in image pixels.
         """
         left, top, across, down = region
         mask = np.empty((down, across), np.uint8)
         for tile in _tiles(region):
             column, row, width, height = tile
-            # A logit over 0 is a probability over one half: the sigmoid need not be computed.
+            # A positive logit is a probability over 0.5, so no sigmoid is needed.
             inside = self._enlarged(logits, first_row, first_column, tile) > 0
             mask[row - top : row - top + height, column - left : column - left + width] = inside
         return [contour + np.array([left, top], np.float32) for contour in contours_of_mask(mask)]
@@ -109,7 +109,7 @@ class MaskGrid:
     def _enlarged(
         self, part: NDArray[np.float32], first_row: int, first_column: int, tile: _Tile
     ) -> NDArray[np.float32]:
-        """What is between the cells of `part`, bilinearly, at the pixels of a tile."""
+        """Interpolate `part` bilinearly at the pixels of a tile."""
         column, row, width, height = tile
         to_cells = np.array(
             [
@@ -129,7 +129,7 @@ class MaskGrid:
         )
 
     def _needed(self, start: int, end: int, origin: float, step: float, axis: int) -> tuple[int, int]:
-        """The cells between which the pixels start..end lie, at least one."""
+        """Return the range of cells, at least one, that the pixels start..end need for interpolation."""
         cells = self.planes.shape[axis]
         first = min(max(math.floor(start * step + origin), 0), cells - 1)
         last = min(max(math.ceil((end - 1) * step + origin) + 1, first + 1), cells)
@@ -144,6 +144,6 @@ def _tiles(region: _Tile) -> Iterator[_Tile]:
 
 
 def _cells(offset: float, extent: float, per_pixel: float, count: int) -> tuple[int, int]:
-    """The cells that touch the picture, which begins at `offset` and is `extent` input pixels long; at least one."""
+    """Return the range of cells, at least one, that overlap the image at `offset` with `extent`, in input pixels."""
     first = min(max(math.floor(offset * per_pixel + 1e-6), 0), count - 1)
     return first, min(max(math.ceil((offset + extent) * per_pixel - 1e-6), first + 1), count)

@@ -1,4 +1,4 @@
-"""Turned boxes."""
+"""Object detection with oriented boxes."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ class OnnxOrientedObjectDetector:
     Args:
         graph: the model.
         labels: one for each class.
-        reading: how its outputs are read.
+        reading: decodes its outputs.
     """
 
     def __init__(self, graph: ImageGraph, labels: Labels, reading: ReadsTurnedBoxes) -> None:

@@ -1,4 +1,4 @@
-"""Outlines."""
+"""Image segmentation."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ class OnnxImageSegmenter:
     Args:
         graph: the model.
         labels: one for each class.
-        reading: how its outputs are read.
+        reading: decodes its outputs.
     """
 
     def __init__(self, graph: ImageGraph, labels: Labels, reading: ReadsMasks) -> None:

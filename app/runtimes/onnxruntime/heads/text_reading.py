@@ -1,4 +1,4 @@
-"""The text in a picture of one line."""
+"""Text recognition in images of one line."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,11 @@ __all__ = ("OnnxTextReader",)
 
 
 class OnnxTextReader:
-    """A `VisionLanguageModel` that gives the same answer to every prompt: what it reads.
+    """A `VisionLanguageModel` that answers every prompt with the recognised text.
 
     Args:
         graph: the model.
-        reading: how its outputs are read.
+        reading: decodes its outputs.
     """
 
     def __init__(self, graph: ImageGraph, reading: ReadsText) -> None:

@@ -1,7 +1,7 @@
-"""Vision-language models of three graphs, as Optimum and transformers.js export them, run without torch.
+"""Run vision-language models with three graphs, as Optimum and transformers.js export them, without torch.
 
-Supported are models that take one array of pixels for a picture (LLaVA and its kind) and models that take tiles
-(Idefics3, SmolVLM). What does not fit is refused with a sentence that says why, rather than answered wrongly.
+Models with one pixel array for each image (LLaVA family) and models with tiles (Idefics3, SmolVLM) are supported. Other
+models are rejected with an explanation.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ __all__ = ("inspect", "load", "recognises")
 
 
 def recognises(source: ModelSource) -> bool:
-    """Whether the folder, or its ``onnx`` sub-folder, has the three graphs, and the file named, if any, is of them."""
+    """Return whether the folder or its ``onnx`` subfolder has the three graphs, including the named file if any."""
     if source.file is not None and not is_piece(source.file):
         return False
     try:
@@ -30,19 +30,19 @@ def recognises(source: ModelSource) -> bool:
 
 
 def inspect(source: ModelSource) -> ModelDescription:
-    """Work out what the model is, without keeping it.
+    """Describe the model without keeping it loaded.
 
     Raises:
-        ModelError: with a sentence for the model's owner.
+        ModelError: if the model is incomplete or not supported.
     """
     return assemble(source)[1]
 
 
 def load(source: ModelSource) -> Servable:
-    """Load the model, let it answer about a blank picture once, and be ready to answer from several threads.
+    """Load the model and test it with a blank image. Several threads may call the result.
 
     Raises:
-        ModelError: with a sentence for the model's owner.
+        ModelError: if the model is incomplete or not supported, or the test fails.
     """
     model, description = assemble(source)
     blank = Image(np.zeros((64, 64, 3), np.uint8))

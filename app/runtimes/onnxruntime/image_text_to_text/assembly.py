@@ -1,4 +1,4 @@
-"""A vision-language model put together from the files of its folder, and what was understood on the way."""
+"""Assemble a vision-language model from the files of its folder, and describe it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -44,8 +44,8 @@ __all__ = ("assemble",)
 
 _TILED_FAMILIES = frozenset({"Idefics3", "SmolVLM"})
 _TILED_TYPES = frozenset({"idefics3", "smolvlm"})
-_UNLIKE = frozenset({"paligemma"})
-"""Model types with the files and processors of LLaVA that count positions, or order image and text, in another way."""
+_UNSUPPORTED = frozenset({"paligemma"})
+"""Model types with LLaVA's files and processors, but other positions or another order of image and text."""
 
 
 class _Sessions(msgspec.Struct, frozen=True):
@@ -63,10 +63,10 @@ class _Words(msgspec.Struct, frozen=True):
 
 
 def assemble(source: ModelSource) -> tuple[VisionLanguage, ModelDescription]:
-    """Load the graphs and read everything around them.
+    """Load the graphs and read the configuration files.
 
     Raises:
-        ModelError: in one sentence, naming the file that is missing, cannot be read, or asks for what is not supported.
+        ModelError: if a file is missing, cannot be read, or needs an unsupported feature.
     """
     folder = source.folder
     graphs = find_graphs(folder, source.file)
@@ -77,8 +77,8 @@ def assemble(source: ModelSource) -> tuple[VisionLanguage, ModelDescription]:
     words = _read_words(folder, config)
     markup = ImageMarkup(words.tokenizer, words.image_id, tiled=tiled)
     files = (graphs.vision_encoder, graphs.embed_tokens, graphs.decoder)
-    within = partial(confined, source=source)
-    sessions = _Sessions(*(Session(each, source.settings.onnxruntime, within) for each in files))
+    resolve = partial(confined, source=source)
+    sessions = _Sessions(*(Session(file, source.settings.onnxruntime, resolve) for file in files))
     vision = VisionEncoder(sessions.vision_encoder, tiled=tiled)
     decoder = Decoder(sessions.embed_tokens, sessions.decoder, config.text)
     _check_width(vision, decoder, graphs)
@@ -118,10 +118,10 @@ def _describe(sessions: _Sessions, facts: list[Fact], *, tiled: bool) -> ModelDe
 
 def _check_supported(config: ModelConfiguration, folder: Path) -> None:
     path = folder / "config.json"
-    if config.model_type in _UNLIKE:
-        raise ModelError(f"{path} says model_type {config.model_type}, which is not supported yet")
+    if config.model_type in _UNSUPPORTED:
+        raise ModelError(f"{path} declares model_type {config.model_type}, which is not supported yet")
     if config.image_grid_pinpoints:
-        raise ModelError(f"{path} asks for pictures in several resolutions (image_grid_pinpoints), not supported yet")
+        raise ModelError(f"{path} needs images in several resolutions (image_grid_pinpoints), not supported yet")
 
 
 def _check_width(vision: VisionEncoder, decoder: Decoder, graphs: Graphs) -> None:
@@ -143,7 +143,7 @@ def _pixels(
     if tiled:
         if settings != PreprocessingSettings():
             raise ModelError(
-                f"{folder}: preprocessing is declared, which a model that cuts pictures into tiles does not take"
+                f"{folder}: preprocessing is declared, but a model that cuts images into tiles does not support it"
             )
         return TiledPicture(folder), [Fact("preprocessing", "cut into tiles", Origin.PREPROCESSOR)]
     recipe, origin = decide_recipe(processor, settings, folder)
@@ -172,7 +172,7 @@ def _read_words(folder: Path, config: ModelConfiguration) -> _Words:
     ends, ends_origin = _ends(folder, config, tokenizer, special)
     prompts = _prompts(tokenizer, template, image_id, image_token, ends, special.get("bos_token"))
     features = f"{image_token} ({image_id})"
-    spelled = ", ".join(tokenizer.text_of(each) or str(each) for each in sorted(ends))
+    spelled = ", ".join(tokenizer.text_of(id_) or str(id_) for id_ in sorted(ends))
     facts = [
         template_fact,
         Fact("image token", features, image_origin),
@@ -194,7 +194,7 @@ def _prompts(
     except ModelError:
         if isinstance(template, PlainTemplate):
             raise
-        # Some exports come with the template of a text model, which takes a message as one text.
+        # Some exports have the template of a text model, which expects a message as one string.
         try:
             as_text = msgspec.structs.replace(template, image_token=image_token)
             return PromptEncoder(tokenizer, as_text, image_id, ends, first_token)

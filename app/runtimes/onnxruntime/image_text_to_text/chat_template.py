@@ -1,6 +1,6 @@
-"""The Jinja template that wraps a question into the conversation a model was trained on.
+"""Render a prompt with the model's Jinja chat template.
 
-Templates are rendered as Hugging Face's ``apply_chat_template`` renders them: sandboxed, blocks trimmed, with
+Rendering matches Hugging Face's ``apply_chat_template``: sandboxed, with trimmed blocks,
 ``raise_exception``, ``strftime_now``, ``tojson``, loop controls and the ``generation`` block.
 """
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 __all__ = ("ChatTemplate", "ChatTemplateError", "PlainTemplate", "QuestionTemplate", "load_chat_template")
 
-_MOST_RENDERED = 1_000_000
-"""Characters beyond the question's own. Jinja's sandbox bounds ``range`` itself. A template comes from the model's
-owner, as its graphs do; the bound is against mistakes."""
+_MAX_RENDERED = 1_000_000
+"""Maximum characters in addition to the prompt. Jinja's sandbox limits ``range`` itself. This limit catches mistakes:
+a template is as trusted as the model's graphs."""
 
 
 class ChatTemplateError(Exception):
-    """A template that could not be rendered; the message is Jinja's, or the template's own."""
+    """A template cannot be rendered. The message comes from Jinja or the template."""
 
 
 class PlainTemplate(msgspec.Struct, frozen=True):
-    """What a model without a chat template is given: the image, a line break, the question."""
+    """The format of a model without a chat template: the image, a line break, the prompt."""
 
     image_token: str
 
     def render(self, prompt: str) -> str:
-        """The conversation as one text."""
+        """Return the conversation as one text."""
         return f"{self.image_token}\n{prompt}"
 
 
@@ -43,10 +43,10 @@ class ChatTemplate(msgspec.Struct, frozen=True):
     """A model's own template.
 
     Attributes:
-        template: compiled.
+        template: the compiled template.
         special_tokens: variables that templates may use, such as ``bos_token``.
-        image_token: where the image goes, for a template that takes a message as one text instead of parts; None for
-            one that takes parts.
+        image_token: marks the image for a template that expects a message as one string; None for a template that
+            expects parts.
     """
 
     template: "Template"
@@ -54,30 +54,30 @@ class ChatTemplate(msgspec.Struct, frozen=True):
     image_token: str | None = None
 
     def render(self, prompt: str) -> str:
-        """The conversation as one text.
+        """Return the conversation as one text.
 
         Raises:
-            ChatTemplateError: when the template raises, or writes without an end.
+            ChatTemplateError: if the template raises, or its output is too long.
         """
         content: Sequence[Mapping[str, str]] | str = [{"type": "image"}, {"type": "text", "text": prompt}]
         if self.image_token is not None:
             content = f"{self.image_token}\n{prompt}"
         messages = [{"role": "user", "content": content}]
-        pieces: list[str] = []
-        room = _MOST_RENDERED + len(prompt)
+        chunks: list[str] = []
+        room = _MAX_RENDERED + len(prompt)
         try:
-            for piece in self.template.generate(
+            for chunk in self.template.generate(
                 **self.special_tokens, messages=messages, tools=None, documents=None, add_generation_prompt=True
             ):
-                room -= len(piece)
+                room -= len(chunk)
                 if room < 0:
                     break
-                pieces.append(piece)
+                chunks.append(chunk)
         except Exception as error:
             raise ChatTemplateError(str(error)) from error
         if room < 0:
-            raise ChatTemplateError(f"it writes more than {_MOST_RENDERED:,} characters")
-        return "".join(pieces)
+            raise ChatTemplateError(f"it writes more than {_MAX_RENDERED:,} characters")
+        return "".join(chunks)
 
 
 QuestionTemplate = ChatTemplate | PlainTemplate
@@ -87,10 +87,10 @@ def load_chat_template(folder: Path, tokenizer: TokenizerConfiguration) -> tuple
     """Find and compile the chat template of a model: its own file first, then the tokenizer's.
 
     Returns:
-        The template and the name of the file it stands in; None for a model without one.
+        The template and the name of its file; None for a model without one.
 
     Raises:
-        ModelError: naming the file with a template that cannot be compiled.
+        ModelError: if a template cannot be compiled.
     """
     found = _find_source(folder, tokenizer)
     if found is None:
@@ -123,9 +123,9 @@ def _find_source(folder: Path, tokenizer: TokenizerConfiguration) -> tuple[str, 
             continue
         if isinstance(template, str):
             return template, name
-        for each in template:
-            if each.get("name") == "default" and "template" in each:
-                return each["template"], name
+        for entry in template:
+            if entry.get("name") == "default" and "template" in entry:
+                return entry["template"], name
         raise ModelError(f"{folder / name} has several chat templates, none of them named default")
     return None
 
@@ -137,7 +137,7 @@ def _compile(source: str) -> "Template":
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     class Generation(Extension):
-        """Lets the block through that marks the assistant's words for training."""
+        """Ignores the block that marks the assistant's words for training."""
 
         tags = {"generation"}  # noqa: RUF012 - Jinja declares it as a plain set
 

@@ -1,6 +1,6 @@
-"""What config.json, generation_config.json and the tokenizer's JSON say, as far as it matters here.
+"""Read config.json, generation_config.json and the tokenizer's JSON files.
 
-The fields are those of Hugging Face's configuration files; what is not listed is ignored.
+The fields are those of Hugging Face's configuration files. Other fields are ignored.
 """
 
 import json
@@ -42,19 +42,19 @@ class TextConfiguration(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cache_heads(self) -> int | None:
-        """Heads of one layer's cache."""
+        """Return the number of heads in the cache of a layer."""
         return self.num_key_value_heads or self.num_attention_heads
 
     @property
     def cache_width(self) -> int | None:
-        """Numbers of one head and one token in one layer's cache."""
+        """Return the number of values for one head and one token in the cache of a layer."""
         if self.head_dim is None and self.hidden_size and self.num_attention_heads:
             return self.hidden_size // self.num_attention_heads
         return self.head_dim
 
 
 class ModelConfiguration(TextConfiguration, frozen=True, kw_only=True):
-    """config.json. Older exports put the language model's fields at its top."""
+    """config.json. Older exports have the language model's fields at the top level."""
 
     model_type: str = ""
     text_config: TextConfiguration | None = None
@@ -64,7 +64,7 @@ class ModelConfiguration(TextConfiguration, frozen=True, kw_only=True):
 
     @property
     def text(self) -> TextConfiguration:
-        """The language model's part, wherever it stands."""
+        """Return the language model's part, nested or at the top level."""
         return self if self.text_config is None else self.text_config
 
 
@@ -75,7 +75,7 @@ class GenerationConfiguration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AddedText(msgspec.Struct, frozen=True, kw_only=True):
-    """A token that is written as an object rather than as a text."""
+    """A token that is an object instead of a string."""
 
     content: str
 
@@ -101,7 +101,7 @@ class TokenizerConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     image_token: Token = None
 
     def special_tokens(self) -> dict[str, str]:
-        """The special tokens by their role, as chat templates know them."""
+        """Return the special tokens by their role, for chat templates."""
         names = [name for name in self.__struct_fields__ if name != "chat_template"]
         tokens: dict[str, Token] = {name: getattr(self, name) for name in names}
         return {name: _text(token) for name, token in tokens.items() if token is not None}
@@ -111,7 +111,7 @@ def read_json(path: Path, kind: type[T]) -> T:
     """Read a JSON file as a `kind`.
 
     Raises:
-        ModelError: naming the file that is missing or cannot be understood.
+        ModelError: if the file is missing or cannot be parsed.
     """
     try:
         return msgspec.convert(json.loads(read_bounded(path)), kind)
@@ -126,19 +126,19 @@ def read_json(path: Path, kind: type[T]) -> T:
 
 
 def read_json_if_there(path: Path, kind: type[T]) -> T | None:
-    """Read a JSON file as a `kind`, or None where there is no such file.
+    """Read a JSON file as a `kind`, or return None if it does not exist.
 
     Raises:
-        ModelError: naming the file that cannot be understood.
+        ModelError: if the file cannot be parsed.
     """
     return read_json(path, kind) if path.is_file() else None
 
 
 def read_tokenizer_configuration(folder: Path) -> TokenizerConfiguration:
-    """Read tokenizer_config.json, its special tokens from special_tokens_map.json where it has none itself.
+    """Read tokenizer_config.json, and add missing special tokens from special_tokens_map.json.
 
     Raises:
-        ModelError: naming the file that cannot be understood.
+        ModelError: if the file cannot be parsed.
     """
     known = read_json_if_there(folder / "tokenizer_config.json", TokenizerConfiguration) or TokenizerConfiguration()
     mapped = read_json_if_there(folder / "special_tokens_map.json", TokenizerConfiguration)

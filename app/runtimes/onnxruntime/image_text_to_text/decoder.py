@@ -1,4 +1,4 @@
-"""Tokens one after the other from the embedding and decoder graphs, the attention cache kept between them."""
+"""Generate tokens with the embedding and decoder graphs and an attention cache."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -21,20 +21,20 @@ _KNOWN = frozenset({"inputs_embeds", "attention_mask", "position_ids", "use_cach
 
 
 class Decoder:
-    """A language model that continues a text in which images stand.
+    """A language model that continues a text with images.
 
-    The decoder is fed what it declares and no more: ``inputs_embeds``; ``attention_mask`` over the cache and the new
-    tokens; ``position_ids`` counted from 0; ``use_cache_branch`` of older merged exports; ``num_logits_to_keep``; and
-    ``past_key_values.<layer>.<key|value>``, empty at first, then the ``present.<layer>.<key|value>`` of the step
-    before.
+    The decoder receives only the inputs that it declares: ``inputs_embeds``; ``attention_mask`` over the cache and the
+    new tokens; ``position_ids`` counted from 0; ``use_cache_branch`` of older merged exports; ``num_logits_to_keep``;
+    and ``past_key_values.<layer>.<key|value>``, empty at first, then the ``present.<layer>.<key|value>`` of the
+    previous step.
 
     Args:
         embed_tokens: ids (1, length) to embeddings (1, length, width).
         decoder: embeddings to logits (1, length, vocabulary).
-        config: heads and sizes of the cache, where the graph leaves them open.
+        config: heads and sizes of the cache, if the graph does not fix them.
 
     Raises:
-        ModelError: when a graph takes or gives something else.
+        ModelError: if a graph has unsupported inputs or outputs.
     """
 
     def __init__(self, embed_tokens: Session, decoder: Session, config: TextConfiguration) -> None:
@@ -68,17 +68,17 @@ class Decoder:
 
     @property
     def layers(self) -> int:
-        """Layers with a cache."""
+        """Return the number of layers with a cache."""
         return len(self._empty) // 2
 
     @property
     def width(self) -> int:
-        """Numbers in one embedding; -1 where the graph does not say."""
+        """Return the length of an embedding; -1 if the graph does not declare it."""
         shape = self._inputs["inputs_embeds"].shape
         return shape[-1] if shape else -1
 
     def embed(self, ids: list[int]) -> NDArray[Any]:
-        """Embeddings of `ids`, (1, length, width)."""
+        """Return the embeddings of `ids`, (1, length, width)."""
         spec = self._ids
         return self._embed_tokens.run({spec.name: np.asarray([ids], spec.datatype.dtype)})[0]
 
@@ -86,10 +86,10 @@ class Decoder:
         """Continue a text.
 
         Args:
-            embeddings: (1, length, width), the text so far.
-            sampler: picks each token.
-            ends: an answer ends before one of these tokens.
-            most: an answer ends after so many tokens.
+            embeddings: (1, length, width) embeddings of the prompt.
+            sampler: samples each token.
+            ends: tokens that end an answer.
+            most: maximum number of tokens.
 
         Yields:
             Token ids, none of them in `ends`.

@@ -1,4 +1,4 @@
-"""Which files make up a vision-language model: three graphs, and JSON files beside them or one folder up."""
+"""Find the three graphs of a vision-language model."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ __all__ = ("Graphs", "find_graphs", "is_piece")
 _PIECES = ("vision_encoder", "embed_tokens", "decoder_model_merged")
 
 _SUFFIXES = ("", "_fp16", "_quantized", "_int8", "_uint8", "_q4", "_q4f16", "_bnb4")
-"""How transformers.js marks a graph's precision in its name, the most faithful first."""
+"""Suffixes of transformers.js for the precision of a graph, most precise first."""
 
 
 class Graphs(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,14 +31,14 @@ class Graphs(msgspec.Struct, frozen=True, kw_only=True):
 def find_graphs(folder: Path, named: Path | None = None) -> Graphs:
     """Find the three graphs in `folder` or its ``onnx`` sub-folder.
 
-    Where a graph comes in several precisions, the one that `named` has the suffix of is taken, else the most faithful.
+    If a graph exists in several precisions, take the one with the suffix of `named`, or else the most precise.
 
     Args:
         folder: the model's folder.
-        named: one of the graphs, when the model's owner named one.
+        named: one of the graphs, if the settings name one.
 
     Raises:
-        ModelError: naming the graph that is missing.
+        ModelError: if a graph is missing.
     """
     suffix = _suffix_of(named)
     found: list[Path] = []
@@ -51,7 +51,7 @@ def find_graphs(folder: Path, named: Path | None = None) -> Graphs:
 
 
 def is_piece(file: Path) -> bool:
-    """Whether a file's name is that of one of the three graphs, in any precision."""
+    """Return whether a file has the name of one of the three graphs, in any precision."""
     return file.stem.startswith(_PIECES) and file.suffix == ".onnx"
 
 
@@ -63,9 +63,9 @@ def _suffix_of(named: Path | None) -> str:
 
 
 def _find(folder: Path, piece: str, suffix: str) -> Path | None:
-    for place in (folder, folder / "onnx"):
-        for each in dict.fromkeys((suffix, *_SUFFIXES)):
-            path = place / f"{piece}{each}.onnx"
+    for parent in (folder, folder / "onnx"):
+        for candidate in dict.fromkeys((suffix, *_SUFFIXES)):
+            path = parent / f"{piece}{candidate}.onnx"
             if path.is_file():
                 return path
     return None

@@ -1,4 +1,4 @@
-"""A vision-language model: pictures and questions to answers."""
+"""Answer prompts about images with a vision-language model."""
 
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from typing import Any
@@ -22,11 +22,11 @@ __all__ = ("EncodedImage", "VisionLanguage")
 
 
 class EncodedImage(msgspec.Struct, frozen=True, eq=False):
-    """An image as the language model reads it.
+    """An image as input of the language model.
 
     Attributes:
-        ids: the token ids that stand for it.
-        features: (number, width), one for each image token among `ids`, in their order.
+        ids: the token ids of the image.
+        features: (number, width), one for each image token in `ids`, in order.
     """
 
     ids: list[int]
@@ -34,18 +34,18 @@ class EncodedImage(msgspec.Struct, frozen=True, eq=False):
 
 
 class VisionLanguage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Answers questions about pictures. Nothing in it changes, so that several threads may ask at once.
+    """Answers prompts about images. It is immutable, so several threads may call it.
 
     Attributes:
-        prepare: a picture to the vision encoder's input.
+        prepare: converts an image to the vision encoder's input.
         vision: the vision encoder.
-        markup: the token ids around an image.
-        prompts: questions to token ids.
-        tokenizer: token ids to text.
+        markup: creates the token ids of an image.
+        prompts: encodes prompts.
+        tokenizer: decodes answers.
         decoder: the language model.
-        image_id: the token that image features take the place of.
+        image_id: the token that image features replace.
         ends: tokens that end an answer.
-        positions: the most tokens of question, image and answer together; None when the model does not say.
+        positions: maximum tokens of prompt, image and answer together; None if the model does not declare it.
     """
 
     prepare: Callable[[Image], Tiles]
@@ -59,16 +59,16 @@ class VisionLanguage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     positions: int | None
 
     def __call__(self, inputs: Sequence[PromptedImage], /) -> list[Answers]:
-        questions = self._read(inputs)
-        return [self._answer(item, read) for item, read in zip(inputs, questions, strict=True)]
+        prompts = self._encode_all(inputs)
+        return [self._answer(item, encoded) for item, encoded in zip(inputs, prompts, strict=True)]
 
     def stream(self, inputs: Sequence[PromptedImage], /) -> Generator[TextPiece]:
-        """The same answers token by token; each ends with an empty piece, because no token knows that it is the last.
+        """Stream the answers token by token. Each ends with an empty final chunk, since no token is known to be last.
 
         Raises:
-            InferenceError: INVALID_REQUEST for a question that the model cannot use.
+            InferenceError: INVALID_REQUEST for a prompt that the model cannot use.
         """
-        return self._stream(inputs, self._read(inputs))
+        return self._stream(inputs, self._encode_all(inputs))
 
     def look(self, image: Image) -> EncodedImage:
         """Run the vision encoder.
@@ -78,8 +78,8 @@ class VisionLanguage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """
         tiles = self.prepare(image)
         features = self.vision(tiles)
-        each, rest = divmod(len(features), tiles.count)
-        ids = self.markup.ids(tiles.rows, tiles.columns, each)
+        per_tile, rest = divmod(len(features), tiles.count)
+        ids = self.markup.ids(tiles.rows, tiles.columns, per_tile)
         if rest or ids.count(self.image_id) != len(features):
             message = f"The model failed: {len(features)} image features do not fit {tiles.count} tiles"
             raise InferenceError(ErrorKind.MODEL_FAILED, message)
@@ -88,19 +88,19 @@ class VisionLanguage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def generate(
         self, image: EncodedImage, prompt: PromptIds, parameters: GenerationParameters, path: str
     ) -> Iterator[str]:
-        """The answer to one question, piece by piece while it is made.
+        """Generate the answer to one prompt, chunk by chunk.
 
         Args:
-            image: what is asked about.
-            prompt: the question.
-            parameters: how the answer is generated.
-            path: the field that the question came in, for errors.
+            image: the encoded image.
+            prompt: the encoded prompt.
+            parameters: generation parameters.
+            path: path of the prompt in the request, for errors.
 
         Yields:
-            Text; whole characters only.
+            Text in complete characters.
 
         Raises:
-            InferenceError: INVALID_REQUEST when the question leaves no room for an answer; MODEL_FAILED.
+            InferenceError: INVALID_REQUEST if the prompt fills the model's context; MODEL_FAILED.
         """
         ids = prompt.before + image.ids + prompt.after
         most = parameters.max_new_tokens
@@ -114,45 +114,42 @@ class VisionLanguage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             most = min(most, self.positions - len(ids))
         return self.tokenizer.pieces(self._tokens(ids, image, Sampler(parameters), most))
 
-    def _read(self, inputs: Sequence[PromptedImage]) -> list[list[PromptIds]]:
-        # Every question is read before the first picture is looked at, which takes a thousand times longer.
+    def _encode_all(self, inputs: Sequence[PromptedImage]) -> list[list[PromptIds]]:
+        # Validate all prompts before the first image is encoded, which takes about a thousand times longer.
         return [
             [self.prompts.encode(text, _path(item, index)) for index, text in enumerate(item.prompts)]
             for item in inputs
         ]
 
-    def _answer(self, item: PromptedImage, questions: Sequence[PromptIds]) -> Answers:
-        answers = ["".join(pieces).strip() for pieces in self._begin(item, questions)]
+    def _answer(self, item: PromptedImage, prompts: Sequence[PromptIds]) -> Answers:
+        answers = ["".join(chunks).strip() for chunks in self._begin(item, prompts)]
         return Answers(prompts=item.prompts, answers=answers)
 
-    def _stream(
-        self, inputs: Sequence[PromptedImage], questions: Sequence[Sequence[PromptIds]]
-    ) -> Generator[TextPiece]:
-        for index, (item, read) in enumerate(zip(inputs, questions, strict=True)):
-            for prompt, pieces in enumerate(self._begin(item, read)):
-                for text in stripped(pieces):
+    def _stream(self, inputs: Sequence[PromptedImage], prompts: Sequence[Sequence[PromptIds]]) -> Generator[TextPiece]:
+        for index, (item, encoded) in enumerate(zip(inputs, prompts, strict=True)):
+            for prompt, chunks in enumerate(self._begin(item, encoded)):
+                for text in stripped(chunks):
                     yield TextPiece(item=index, prompt=prompt, text=text)
                 yield TextPiece(item=index, prompt=prompt, text="", final=True)
 
-    def _begin(self, item: PromptedImage, questions: Sequence[PromptIds]) -> list[Iterator[str]]:
+    def _begin(self, item: PromptedImage, prompts: Sequence[PromptIds]) -> list[Iterator[str]]:
         image = self.look(item.image)
         return [
-            self.generate(image, question, item.parameters, _path(item, index))
-            for index, question in enumerate(questions)
+            self.generate(image, prompt, item.parameters, _path(item, index)) for index, prompt in enumerate(prompts)
         ]
 
     def _tokens(self, ids: list[int], image: EncodedImage, sampler: Sampler, most: int) -> Iterator[int]:
         yield from self.decoder.tokens(self._embed(ids, image), sampler, self.ends, most)
 
     def _embed(self, ids: list[int], image: EncodedImage) -> NDArray[Any]:
-        places = np.asarray(ids) == self.image_id
-        # The image token may lie outside of the embedding's vocabulary; its embedding is replaced anyway.
-        embeddings = self.decoder.embed([0 if each == self.image_id else each for each in ids])
+        image_positions = np.asarray(ids) == self.image_id
+        # The image token may be outside the embedding's vocabulary; its embedding is replaced anyway.
+        embeddings = self.decoder.embed([0 if id_ == self.image_id else id_ for id_ in ids])
         if image.features.shape[1] != embeddings.shape[-1]:
-            found = f"{image.features.shape[1]} numbers wide, embeddings {embeddings.shape[-1]}"
+            found = f"{image.features.shape[1]} values wide, embeddings {embeddings.shape[-1]}"
             raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: its image features are {found}")
         merged = embeddings.copy()
-        merged[0, places] = image.features.astype(merged.dtype, copy=False)
+        merged[0, image_positions] = image.features.astype(merged.dtype, copy=False)
         return merged
 
 

@@ -1,8 +1,7 @@
-"""A question to token ids, with one place for the image in them.
+"""Encode a prompt to token ids with one position for the image.
 
-A question is plain text: control tokens spelled out in it (``<image>``, ``<|im_end|>``, ...) would be read as such by
-the tokenizer, and could end the question, speak for the model or ask for a second image. They are told by their ids,
-after normalisation and templating, and refused.
+A prompt is plain text. Control tokens spelled out in it (``<image>``, ``<|im_end|>``, ...) could end the prompt, speak
+for the model or add a second image. They are detected by their ids after normalisation and templating, and rejected.
 """
 
 from collections import Counter
@@ -18,7 +17,7 @@ from tasks.text.unicode import check_unicode
 
 __all__ = ("ImageMarkup", "PromptEncoder", "PromptIds")
 
-_HARMLESS = "What is in the picture?"
+_PROBE = "What is in the image?"
 
 
 class PromptIds(msgspec.Struct, frozen=True):
@@ -29,16 +28,16 @@ class PromptIds(msgspec.Struct, frozen=True):
 
 
 class ImageMarkup:
-    """The token ids that stand for an image.
+    """Creates the token ids of an image.
 
     Args:
-        tokenizer: of the model.
-        image_id: the token that every image feature takes the place of.
-        tiled: whether tiles are marked as Idefics3 marks them: each begins with ``<fake_token_around_image>`` and its
-            row and column, a row ends with a line break, and the whole picture comes last, as ``<global-img>``.
+        tokenizer: the model's tokenizer.
+        image_id: the token that image features replace.
+        tiled: whether to mark tiles as Idefics3 does: each starts with ``<fake_token_around_image>`` and its row and
+            column, a row ends with a line break, and the whole image comes last, as ``<global-img>``.
 
     Raises:
-        ModelError: when the tokenizer lacks a token that marks tiles.
+        ModelError: if the tokenizer lacks a token that marks tiles.
     """
 
     def __init__(self, tokenizer: Tokenizer, image_id: int, *, tiled: bool) -> None:
@@ -48,10 +47,10 @@ class ImageMarkup:
         self._tiled = tiled
         for token in ("<fake_token_around_image>", "<global-img>") if tiled else ():
             if tokenizer.id_of(token) is None:
-                raise ModelError(f"The tokenizer has no {token}, which marks the tiles of a picture")
+                raise ModelError(f"The tokenizer has no {token}, which marks the tiles of an image")
 
     def ids(self, rows: int, columns: int, features: int) -> list[int]:
-        """Token ids of an image with `features` of them for each of its tiles."""
+        """Return the token ids of an image with `features` image tokens for each tile."""
         if not self._tiled:
             return [self._image_id] * features
         fake, image = "<fake_token_around_image>", self._image * features
@@ -65,17 +64,17 @@ class ImageMarkup:
 
 
 class PromptEncoder:
-    """Puts questions into the model's template and encodes them.
+    """Renders prompts with the model's template and encodes them.
 
     Args:
-        tokenizer: of the model.
-        template: of the model.
-        image_id: the token in whose place the image goes.
-        control_ids: further tokens that a question must not spell, beside the tokenizer's special ones.
-        first_token: what the model wants at the start; added by the tokenizer unless the template wrote it.
+        tokenizer: the model's tokenizer.
+        template: the model's template.
+        image_id: the token that the image replaces.
+        control_ids: further tokens that a prompt must not contain, in addition to the tokenizer's special tokens.
+        first_token: first token of the conversation; the tokenizer adds it unless the template does.
 
     Raises:
-        ModelError: when the template does not give a place for one image, or drops the question.
+        ModelError: if the template drops the prompt, or does not contain exactly one image.
     """
 
     def __init__(
@@ -90,13 +89,13 @@ class PromptEncoder:
         self._template = template
         self._image_id = image_id
         self._first_token = first_token
-        # A word that the vocabulary lacks is no control token, though it is listed as a special one.
+        # The unknown token is special, but it is not a control token.
         self._control_ids = ((tokenizer.special_ids - {tokenizer.unknown}) | control_ids) | {image_id}
         try:
-            text = template.render(_HARMLESS)
+            text = template.render(_PROBE)
         except ChatTemplateError as error:
             raise ModelError(f"The chat template cannot be rendered: {error}") from None
-        if _HARMLESS not in text:
+        if _PROBE not in text:
             raise ModelError("The chat template leaves out the question")
         ids = self._ids(text)
         places = ids.count(image_id)
@@ -106,15 +105,15 @@ class PromptEncoder:
         self._expected = self._controls(ids)
 
     def encode(self, prompt: str, path: str) -> PromptIds:
-        """Encode one question.
+        """Encode one prompt.
 
         Args:
-            prompt: what was asked.
-            path: the field it came in, for errors.
+            prompt: the prompt of the client.
+            path: path of the prompt in the request, for errors.
 
         Raises:
-            InferenceError: INVALID_REQUEST for a text without words, one that is not Unicode, one that the template
-                refuses, or one that spells a control token.
+            InferenceError: INVALID_REQUEST for an empty or invalid Unicode text, one that the template rejects, or one
+                that contains a control token.
         """
         if not prompt.strip():
             raise invalid("Expected a question, got an empty text", path)
@@ -122,7 +121,7 @@ class PromptEncoder:
         try:
             ids = self._ids(self._template.render(prompt))
         except ChatTemplateError as error:
-            raise invalid(f"The model's chat template refuses the text: {error}", path) from None
+            raise invalid(f"The model's chat template rejects the text: {error}", path) from None
         found = self._controls(ids)
         if found != self._expected:
             more = Counter(found) - Counter(self._expected)
@@ -136,4 +135,4 @@ class PromptEncoder:
         return self._tokenizer.encode(text, with_special_tokens=not begun)
 
     def _controls(self, ids: list[int]) -> list[int]:
-        return [each for each in ids if each in self._control_ids]
+        return [id_ for id_ in ids if id_ in self._control_ids]

@@ -1,4 +1,4 @@
-"""How one picture becomes one array of pixels, from preprocessor_config.json and the owner's settings."""
+"""Decide the preprocessing of an image from preprocessor_config.json and the settings."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -62,8 +62,8 @@ class PixelRecipe(msgspec.Struct, frozen=True, kw_only=True):
         size: (height, width) of the result.
         resized: (height, width) before the centre is cut out, or the length of the shorter side; larger than `size` is
             cut, smaller is padded with zeros.
-        letterbox: whether all of the picture is fitted into `size` instead, its aspect ratio kept.
-        fill: 0..255 for R, G, B, around a letterboxed picture.
+        letterbox: whether to fit the whole image into `size` with its aspect ratio instead.
+        fill: R, G, B in 0..255 of the padding around a letterboxed image.
         resample: Pillow's number of the filter.
         scale: pixels (0..255) are multiplied by this first.
         mean: then this is subtracted, for R, G, B.
@@ -83,7 +83,7 @@ class PixelRecipe(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fit(self) -> str:
-        """How the picture is fitted, for people to read."""
+        """Return the resize mode in words."""
         if self.letterbox:
             return "letterbox"
         return "stretch" if self.resized == self.size else f"resize to {self.resized} and cut out the centre"
@@ -107,14 +107,14 @@ _FAMILIES: Mapping[str, ProcessorConfiguration] = {
     "ViT": _VIT,
     "": _VIT,
 }
-"""Image processors that make one array of one picture, with what they do where their file does not say."""
+"""The defaults of image processors that convert an image to one array."""
 
 
 def read_processor_configuration(folder: Path) -> tuple[ProcessorConfiguration, Path] | None:
-    """What the model's own files say about pixels, and the file that says it.
+    """Read the configuration of the image processor, and return it with its file; None if there is none.
 
     Raises:
-        ModelError: naming the file that cannot be understood.
+        ModelError: if a file cannot be parsed.
     """
     path = folder / "preprocessor_config.json"
     if path.is_file():
@@ -127,10 +127,10 @@ def read_processor_configuration(folder: Path) -> tuple[ProcessorConfiguration, 
 def decide_recipe(
     found: tuple[ProcessorConfiguration, Path] | None, settings: PreprocessingSettings, folder: Path
 ) -> tuple[PixelRecipe, Origin]:
-    """Settle how pixels are prepared; what the owner declares goes over what the model's files say.
+    """Decide the preprocessing. The settings take precedence over the model's files.
 
     Raises:
-        ModelError: when the files ask for something that is not done here, or nothing says a size.
+        ModelError: if the files need an unsupported feature, or no size is declared.
     """
     if found is not None:
         recipe, origin = _from_file(*found), Origin.PREPROCESSOR
@@ -146,9 +146,9 @@ def _from_file(config: ProcessorConfiguration, path: Path) -> PixelRecipe:
     if defaults is None:
         known = ", ".join(f"{name}ImageProcessor" for name in (*_FAMILIES, "Idefics3") if name)
         found = config.image_processor_type or config.feature_extractor_type
-        raise ModelError(f"{path} asks for {found}, which is not supported yet; supported are {known}")
+        raise ModelError(f"{path} needs {found}, which is not supported yet; supported are {known}")
     if config.do_resize is False:
-        raise ModelError(f"{path} says that pictures are not resized, which is not supported")
+        raise ModelError(f"{path} disables resizing of images, which is not supported")
     names = [name for name in config.__struct_fields__ if getattr(config, name) is None]
     config = msgspec.structs.replace(config, **{name: getattr(defaults, name) for name in names})
     resized = _sides(config.size, path)

@@ -1,4 +1,4 @@
-"""A picture cut into tiles, as Idefics3 and SmolVLM want it. Only here is transformers used, untyped."""
+"""Cut an image into tiles for Idefics3 and SmolVLM. Only this module of the package uses transformers, untyped."""
 
 import importlib
 from pathlib import Path
@@ -14,13 +14,13 @@ __all__ = ("TiledPicture",)
 
 
 class TiledPicture:
-    """Cuts pictures up with Hugging Face's own image processor, which needs no torch but takes two seconds to import.
+    """Cuts images into tiles with Hugging Face's image processor, which needs no torch but two seconds to import.
 
     Args:
-        folder: where preprocessor_config.json lies.
+        folder: the folder of preprocessor_config.json.
 
     Raises:
-        ModelError: when the processor cannot be made from it.
+        ModelError: if the processor cannot be loaded.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -30,7 +30,7 @@ class TiledPicture:
                 folder, local_files_only=True, trust_remote_code=False, backend="pil"
             )
         except Exception as error:
-            raise ModelError(f"{folder} has no image processor that can be used: {error}") from error
+            raise ModelError(f"{folder} has no usable image processor: {error}") from error
 
     def __call__(self, image: Image) -> Tiles:
         made: Any = self._processor(image.pixels, return_row_col_info=True, return_tensors="np")

@@ -1,4 +1,4 @@
-"""Image features from the vision encoder graph."""
+"""Compute image features with the vision encoder graph."""
 
 from typing import Any
 
@@ -21,10 +21,10 @@ class VisionEncoder:
 
     Args:
         graph: the encoder.
-        tiled: whether pictures come in tiles, with an axis of their own.
+        tiled: whether the input has an axis for tiles.
 
     Raises:
-        ModelError: when the graph takes something else.
+        ModelError: if the graph has other inputs.
     """
 
     def __init__(self, graph: Session, *, tiled: bool) -> None:
@@ -44,23 +44,23 @@ class VisionEncoder:
 
     @property
     def width(self) -> int:
-        """Numbers in one feature; -1 where the graph does not say."""
+        """Return the length of a feature; -1 if the graph does not declare it."""
         shape = self._graph.outputs[self._output].shape
         return shape[-1] if shape else -1
 
     def check_size(self, height: int, width: int) -> None:
-        """Compare the pixels that will come with what the graph declares.
+        """Check that the graph accepts inputs of this size, in pixels.
 
         Raises:
-            ModelError: when they do not fit.
+            ModelError: if it does not.
         """
         declared = self._inputs[_PIXELS].shape[-3:]
         if any(side not in (-1, given) for side, given in zip(declared, (3, height, width), strict=True)):
             made = [3, height, width]
-            raise ModelError(f"{self._graph.file} takes pictures of {list(declared)}, but preprocessing makes {made}")
+            raise ModelError(f"{self._graph.file} takes images of {list(declared)}, but preprocessing makes {made}")
 
     def __call__(self, tiles: Tiles) -> NDArray[Any]:
-        """Features (number, width) of a picture, tile by tile.
+        """Return the features (number, width) of an image, tile by tile.
 
         Raises:
             InferenceError: MODEL_FAILED.

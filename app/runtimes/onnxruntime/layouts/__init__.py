@@ -1,7 +1,7 @@
-"""What the numbers in a graph's outputs mean: one module for each family of layouts, and the choice between them.
+"""Decode the outputs of a graph: one module for each family of layouts, and the choice between them.
 
-A new one is a module with a `Layout`, and its name in `choice.LAYOUTS`. It says of a graph whether that is its own, how
-sure it is, how its outputs are read and how its pictures are usually prepared; nothing else knows of it.
+To add a family, write a module with a `Layout` and add it to `choice.LAYOUTS`. The layout recognises its graphs with a
+certainty, decodes their outputs, and declares the default preprocessing of their images.
 """
 
 from app.runtimes.onnxruntime.layouts.choice import LAYOUTS, choose_layout, told_task

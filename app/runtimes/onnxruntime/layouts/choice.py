@@ -1,4 +1,4 @@
-"""Which layout a graph has: each says whether it recognises it, and the surest wins."""
+"""Choose the layout of a graph: the match with the highest certainty."""
 
 from app.engine.description import Origin
 from app.runtimes.onnxruntime.evidence import Evidence, Facts
@@ -32,21 +32,21 @@ LAYOUTS = (
     TEXT_MAP,
     CTC,
 )
-"""Every family of layouts. Their order means nothing."""
+"""All families of layouts, in any order."""
 
 _ARCHITECTURES = {
     "ForImageClassification": TaskType.IMAGE_CLASSIFICATION,
     "ForObjectDetection": TaskType.OBJECT_DETECTION,
     "ForSemanticSegmentation": TaskType.IMAGE_SEGMENTATION,
 }
-"""How the names of transformers' classes end."""
+"""Suffixes of the names of transformers' classes."""
 
 
 def choose_layout(view: View, facts: Facts) -> Match:
-    """The layout of a graph, recorded together with what the model does.
+    """Choose the layout of a graph, and record it with the model's task.
 
     Raises:
-        ModelError: for outputs of no known layout, or of several, saying what to declare.
+        ModelError: if no layout or several layouts match. The message explains what to declare.
     """
     told, declared = told_task(view.evidence), view.declared
     known = [name for layout in LAYOUTS if told is None or told[0] in layout.task_types for name in layout.names]
@@ -61,15 +61,15 @@ def choose_layout(view: View, facts: Facts) -> Match:
         for match in matches
         if (told is None or match.task_type is told[0]) and (declared is None or match.layout == declared)
     ]
-    surest = max((match.certainty for match in matches), default=None)
-    match [match for match in matches if match.certainty is surest]:
+    highest = max((match.certainty for match in matches), default=None)
+    match [match for match in matches if match.certainty is highest]:
         case [found]:
             _record(found, told, declared, facts)
             return found
         case []:
             raise _no_layout(view, told, declared)
         case several:
-            choices = " or ".join(f'{{"layout": "{each.layout}"}} ({each.task_type})' for each in several)
+            choices = " or ".join(f'{{"layout": "{match.layout}"}} ({match.task_type})' for match in several)
             raise view.evidence.error(
                 f"its outputs {shown(view.outputs)} can be read in several ways; declare one of them in "
                 f"model-settings.json: {choices}"
@@ -77,10 +77,10 @@ def choose_layout(view: View, facts: Facts) -> Match:
 
 
 def told_task(evidence: Evidence) -> tuple[TaskType, Origin] | None:
-    """What the model does, where its files say so.
+    """Return the task that the settings or files declare, with its origin; None if none do.
 
     Raises:
-        ModelError: for a task of no known task type.
+        ModelError: for an unknown task.
     """
     declared, task = evidence.settings.task_type, evidence.metadata.task
     if declared is not None:
@@ -89,7 +89,7 @@ def told_task(evidence: Evidence) -> tuple[TaskType, Origin] | None:
         return evidence.conventional_task, Origin.MODEL_FILE
     if task is not None:
         raise evidence.error(
-            f"its metadata says that its task is {task!r}; known are classify, detect, obb, segment, semantic and pose"
+            f"its metadata declares the task {task!r}; supported are classify, detect, obb, segment, semantic and pose"
         )
     config = evidence.neighbours.config
     for architecture in (config.architectures or ()) if config else ():
@@ -99,8 +99,8 @@ def told_task(evidence: Evidence) -> tuple[TaskType, Origin] | None:
         if "For" in architecture:
             endings = ", ".join(f"...{ending}" for ending in _ARCHITECTURES)
             raise evidence.error(
-                f"config.json beside it names the architecture {architecture}; of those exported to ONNX in Hugging "
-                f"Face's layout {endings} are known"
+                f"its config.json names the architecture {architecture}; of the architectures in Hugging Face's ONNX "
+                f"layout, {endings} are supported"
             )
     return None
 
@@ -121,14 +121,14 @@ def _no_layout(view: View, told: tuple[TaskType, Origin] | None, declared: str |
         )
     if told is None:
         return view.evidence.error(
-            f"what it does cannot be told from its outputs {outputs}; declare it in model-settings.json, for example "
-            f'{{"task_type": "OBJECT_DETECTION"}}, or {{"task_type": "TENSOR"}} to serve them as they are'
+            f"its task cannot be determined from its outputs {outputs}; declare it in model-settings.json, for example "
+            f'{{"task_type": "OBJECT_DETECTION"}}, or {{"task_type": "TENSOR"}} to serve the outputs unchanged'
         )
     if told[0] is TaskType.IMAGE_TEXT_TO_TEXT:
         return view.evidence.error(
             f"its outputs {outputs} are not those of a text recogniser, [b, steps, characters] with the characters in "
-            f"its metadata or declared as labels; other models of {told[0]} take more than one .onnx file, and the "
-            f"others are not beside it"
+            f"its metadata or declared as labels; other models of {told[0]} need several .onnx files, and the others "
+            f"are missing"
         )
     labels = "" if view.classes is None else f" with {view.classes} labels"
     wanted = "; ".join(

@@ -1,7 +1,7 @@
-"""Semantic segmentation that is decided inside the graph: [b, h, w] or [b, 1, h, w] of class numbers.
+"""Decode semantic segmentation with class numbers as output: [b, h, w] or [b, 1, h, w].
 
-Ultralytics' ``semantic`` models answer so, as uint8. There are no probabilities, so that every class found scores 1.
-Each pixel of the image takes the class of the cell under its centre.
+Ultralytics' ``semantic`` models return them as uint8. There are no probabilities, so every class scores 1. Each pixel
+of the image gets the class of the cell at its centre.
 """
 
 from typing import Any
@@ -20,8 +20,8 @@ from tasks.task import TaskType
 __all__ = ("CLASS_MAP",)
 
 _NAME = "class-map"
-_MOST_CLASSES = 1000
-"""A map of more is no map of classes, and outlining them all would take forever."""
+_MAX_CLASSES = 1000
+"""An output with more distinct numbers is not a class map, and extracting its contours would take too long."""
 _SCORES = Fact("scores", "1 for each class found, because the graph gives no probabilities", Origin.SHAPES)
 
 
@@ -45,30 +45,30 @@ def _outline(answer: RawAnswer, item: SegmentationInput) -> Outline:
     del item
     numbers: NDArray[np.integer[Any]] = answer.outputs[0].reshape(answer.outputs[0].shape[-2:])
     placement = answer.placement
-    rows = _under(placement.image_height, placement.scale_y, placement.offset_y, answer.height, numbers.shape[0])
-    columns = _under(placement.image_width, placement.scale_x, placement.offset_x, answer.width, numbers.shape[1])
+    rows = _pixel_cells(placement.image_height, placement.scale_y, placement.offset_y, answer.height, numbers.shape[0])
+    columns = _pixel_cells(placement.image_width, placement.scale_x, placement.offset_x, answer.width, numbers.shape[1])
     class_ids = np.unique(numbers[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]).astype(np.intp)
-    if len(class_ids) > _MOST_CLASSES:
-        message = f"The model answered with {len(class_ids)} numbers of classes in one image, more than {_MOST_CLASSES}"
+    if len(class_ids) > _MAX_CLASSES:
+        message = f"The model returned {len(class_ids)} class numbers for one image, more than {_MAX_CLASSES}"
         raise InferenceError(ErrorKind.MODEL_FAILED, message)
     contours = class_contours(numbers[rows][:, columns], class_ids)
     return Outline(class_ids=class_ids, scores=np.ones(len(class_ids), np.float32), contours=contours)
 
 
-def _under(pixels: int, scale: float, offset: float, side: int, cells: int) -> NDArray[np.intp]:
-    """The cell under the centre of each of an axis' pixels.
+def _pixel_cells(pixels: int, scale: float, offset: float, side: int, cells: int) -> NDArray[np.intp]:
+    """Return the cell at the centre of each pixel along one axis, as (pixels,) indices.
 
     Args:
-        pixels: of the image.
-        scale: input pixels for each of them.
-        offset: of the image in the input, input pixels.
-        side: of the input, pixels.
-        cells: of the map.
+        pixels: length of the image, pixels.
+        scale: input pixels per image pixel.
+        offset: offset of the image in the input, input pixels.
+        side: length of the input, pixels.
+        cells: length of the map, cells.
     """
     found = np.floor(((np.arange(pixels) + 0.5) * scale + offset) * cells / side).astype(np.intp)
     return np.clip(found, 0, cells - 1)
 
 
 CLASS_MAP = Layout(
-    names=(_NAME,), task_types=(TaskType.IMAGE_SEGMENTATION,), wants="whole numbers [b, h, w]", recognise=_recognise
+    names=(_NAME,), task_types=(TaskType.IMAGE_SEGMENTATION,), wants="integers [b, h, w]", recognise=_recognise
 )

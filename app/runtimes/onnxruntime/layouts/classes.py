@@ -1,11 +1,11 @@
-"""Image classifiers of any origin: [b, nc], read in one of three ways.
+"""Decode image classifiers of any origin: [b, nc], in one of three forms.
 
-- ``probabilities``: each 0..1, as they are.
-- ``logits``: softmax still to be applied.
-- ``multi-label``: logits of classes that do not exclude each other, sigmoid still to be applied. Only the owner or
-  ``problem_type`` in config.json can tell that.
+- ``probabilities``: values in 0..1, used unchanged.
+- ``logits``: softmax is applied.
+- ``multi-label``: logits of independent classes; sigmoid is applied. The settings or ``problem_type`` in config.json
+  must declare this form.
 
-Some networks leave two dimensions of one behind: [b, nc, 1, 1] is read the same.
+The shape [b, nc, 1, 1] is decoded in the same way.
 """
 
 from functools import partial
@@ -51,7 +51,7 @@ def _recognise(view: View) -> Match | None:
 
 
 def _normalised(output: Output, view: View) -> tuple[str, Origin]:
-    """Whether softmax has been applied: as declared, exported or named, else as the numbers of one picture look."""
+    """Return the form of the scores: as declared, exported or named, or else guessed from the blank image."""
     if view.declared in _NAMES:
         return view.declared, Origin.DECLARED
     if view.evidence.conventional_task is not None:
@@ -60,28 +60,28 @@ def _normalised(output: Output, view: View) -> tuple[str, Origin]:
     if config is not None and config.problem_type == _MULTI_LABEL_PROBLEM:
         return _MULTI_LABEL, Origin.CONFIG
     name = output.name.lower()
-    # The softmax of one class alone would always be 1.
-    unbound = _MULTI_LABEL if output.shape[1] == 1 else _LOGITS
+    # The softmax of a single class is always 1.
+    unnormalised = _MULTI_LABEL if output.shape[1] == 1 else _LOGITS
     if "logit" in name:
-        return unbound, Origin.MODEL_FILE
+        return unnormalised, Origin.MODEL_FILE
     if "prob" in name or "softmax" in name:
         return _PROBABILITIES, Origin.MODEL_FILE
     blank: NDArray[np.float64] = output.blank.reshape(len(output.blank), -1).astype(np.float64)
     summed = bool((blank >= 0).all() and (np.abs(blank.sum(axis=1) - 1) <= _SUM_TOLERANCE).all())
     if output.shape[1] == 1:
         summed = bool(((blank >= 0) & (blank <= 1)).all())
-    return (_PROBABILITIES if summed else unbound), Origin.GUESSED
+    return (_PROBABILITIES if summed else unnormalised), Origin.GUESSED
 
 
 def _scores(answer: RawAnswer, *, layout: str) -> NDArray[np.float32]:
     values: NDArray[np.float32] = answer.outputs[0].reshape(-1)
     if not np.isfinite(values).all():
-        raise InferenceError(ErrorKind.MODEL_FAILED, "The model answered with scores that are not finite numbers")
+        raise InferenceError(ErrorKind.MODEL_FAILED, "The model returned scores that are not finite numbers")
     if layout == _PROBABILITIES:
         return values
     if layout == _MULTI_LABEL:
         return sigmoid(values)
-    # The largest is taken away first, so that none overflows.
+    # Subtract the maximum first to avoid an overflow.
     powers = np.exp(values - values.max())
     return powers / powers.sum()
 

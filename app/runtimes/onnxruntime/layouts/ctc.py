@@ -1,10 +1,10 @@
-"""Text recognition by connectionist temporal classification (CTC), as PaddleOCR exports it: [b, T, characters].
+"""Decode text recognition by connectionist temporal classification (CTC) as PaddleOCR exports it: [b, T, characters].
 
-(``ppocr/postprocess/rec_postprocess.py``.) At each of T steps from left to right the likeliest character is read;
-repetitions and blanks, character 0, are left out. The others are those that the file lists as ``character``, a line
-each, and at their end a space, unless the file lists one. Pictures are of one line, 48 pixels high.
+(``ppocr/postprocess/rec_postprocess.py``.) Take the best character at each of T steps from left to right, and drop
+repetitions and blanks, which are character 0. The metadata key ``character`` lists the other characters, one per line,
+followed by a space unless the file lists one. Images contain one line of text and are 48 pixels high.
 
-It is an IMAGE_TEXT_TO_TEXT model that gives the same answer to every prompt: what it reads.
+The task is IMAGE_TEXT_TO_TEXT. The answer to every prompt is the recognised text.
 """
 
 from collections.abc import Sequence
@@ -47,10 +47,10 @@ def _recognise(view: View) -> Match | None:
         source = Origin.DECLARED if declared else "the file's metadata"
         number = len(declared) if declared else len((listed or "").splitlines())
         raise view.evidence.error(
-            f"its output holds {count} characters, of which the first is the blank, but {source} lists {number}; "
+            f"its output has {count} characters including the blank, but {source} lists {number}; "
             f'declare the others as "labels" in model-settings.json'
         )
-    said = Fact("characters", str(len(characters)), Origin.DECLARED if declared else Origin.MODEL_FILE)
+    fact = Fact("characters", str(len(characters)), Origin.DECLARED if declared else Origin.MODEL_FILE)
     return Match(
         layout=_NAME,
         task_type=TaskType.IMAGE_TEXT_TO_TEXT,
@@ -60,13 +60,13 @@ def _recognise(view: View) -> Match | None:
         origin=Origin.DECLARED if declared else Origin.MODEL_FILE,
         task_origin=Origin.MODEL_FILE,
         conventions=_CONVENTIONS,
-        facts=(said,),
+        facts=(fact,),
     )
 
 
 def _characters(declared: Sequence[str] | None, listed: str | None, count: int) -> Sequence[str] | None:
-    """The characters by their number, the blank first; None when they are too few or too many."""
-    # A dictionary may hold characters that end lines to Python, such as U+2028, and may end with a line end or not.
+    """Return the characters by number, starting with the blank; None if their count is wrong."""
+    # The list may contain characters that Python treats as line ends, such as U+2028, and may end with a line end.
     text = (listed or "").replace("\r\n", "\n")
     lists = [declared] if declared else [text.split("\n"), text.rstrip("\n").split("\n"), text.splitlines()]
     for given in lists:
@@ -78,8 +78,8 @@ def _characters(declared: Sequence[str] | None, listed: str | None, count: int) 
 
 def _read(answer: RawAnswer, *, characters: Sequence[str]) -> str:
     steps: list[int] = answer.outputs[0].argmax(axis=1).tolist()
-    before = [0, *steps]
-    return "".join(characters[step] for step, last in zip(steps, before, strict=False) if step != last)
+    previous = [0, *steps]
+    return "".join(characters[step] for step, last in zip(steps, previous, strict=False) if step != last)
 
 
 CTC = Layout(

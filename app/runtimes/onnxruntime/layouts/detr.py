@@ -1,9 +1,9 @@
-"""DETR and its descendants as transformers exports them: ``logits`` [b, N, slots] and ``pred_boxes`` [b, N, 4].
+"""Decode DETR models as transformers exports them: ``logits`` [b, N, slots] and ``pred_boxes`` [b, N, 4].
 
-Boxes are cx, cy, w, h as fractions of the input. The logits are read in one of two ways, which shapes do not tell:
+Boxes are cx, cy, w, h as fractions of the input. The logits have one of two forms, which shapes do not distinguish:
 
-- ``detr``: softmax over the slots, of which the last means that there is no object; the best class of each query.
-- ``detr-sigmoid``: each slot is a class by itself; the best pairs of query and class.
+- ``detr``: softmax over the slots, where the last slot means no object; the result is the best class of each query.
+- ``detr-sigmoid``: independent slots; the result is the best pairs of query and class.
 
 (``post_process_object_detection`` of each model's image processor.)
 """

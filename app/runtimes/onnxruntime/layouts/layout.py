@@ -1,7 +1,7 @@
-"""What a layout of outputs is, and what it is shown of a graph to recognise itself.
+"""The interface of output layouts: recognise a graph, and decode its outputs.
 
-In this package b is the batch, nc the number of classes, N the number of candidates or queries, M the number of
-detections a graph gives at most, nm the number of mask coefficients.
+In this package b is the batch, nc the number of classes, N the number of candidates or queries, M the maximum number of
+detections, and nm the number of mask coefficients.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,31 +41,36 @@ __all__ = (
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One output of a graph: its name, and what it gave for a black picture, whose shape holds for every picture."""
+    """One output of a graph.
+
+    Attributes:
+        name: its name.
+        blank: its value for a black image. The shape is the same for every image.
+    """
 
     name: str
     blank: NDArray[Any]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """With the batch."""
+        """Return the shape, including the batch."""
         return self.blank.shape
 
     @property
     def is_float(self) -> bool:
-        """Whether it holds floating-point numbers."""
+        """Return whether the output is floating-point."""
         return self.blank.dtype.kind == "f"
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What is known of a graph when its layout is looked for.
+    """The information from which layouts recognise a graph.
 
     Attributes:
-        inputs: of the graph.
-        outputs: in the graph's order.
+        inputs: inputs of the graph.
+        outputs: outputs in the graph's order.
         evidence: the model's files.
-        told: what the model does, where its files say so.
-        classes: how many labels the files list, None when they list none.
+        told: the model's task, if the files declare it.
+        classes: number of labels in the files; None if they list none.
     """
 
     inputs: ImageInputs
@@ -76,22 +81,22 @@ class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def declared(self) -> str | None:
-        """The layout that the owner declares."""
+        """Return the layout in the settings, if any."""
         return self.evidence.settings.layout
 
     def named(self, *names: str) -> list[Output] | None:
-        """The outputs of these names, or None unless all are there."""
+        """Return the outputs with these names, or None if one is missing."""
         found = {output.name: output for output in self.outputs}
         return [found[name] for name in names] if all(name in found for name in names) else None
 
 
 class Outline(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What is outlined in one picture.
+    """The segmented objects of one image.
 
     Attributes:
         class_ids: (n,) class numbers.
-        scores: (n,) float32, 0..1.
-        contours: for each object, its contours in pixels of the image (`tasks.vision.contours`).
+        scores: (n,) float32 in 0..1.
+        contours: contours of each object in image pixels (`tasks.vision.contours`).
     """
 
     class_ids: NDArray[np.intp]
@@ -100,31 +105,34 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class ReadsClasses(msgspec.Struct, frozen=True):
-    """For IMAGE_CLASSIFICATION: one picture's (nc,) probabilities."""
+    """For IMAGE_CLASSIFICATION: returns the (nc,) probabilities of one image."""
 
     scores: Callable[[RawAnswer], NDArray[np.float32]]
 
 
 class ReadsBoxes(msgspec.Struct, frozen=True):
-    """For OBJECT_DETECTION: one picture's objects without duplicates, boxes (n, 4) xyxy in input pixels."""
+    """For OBJECT_DETECTION: returns the objects of one image after suppression; boxes (n, 4) xyxy in input pixels."""
 
     find: Callable[[RawAnswer, DetectionParameters], Candidates]
 
 
 class ReadsTurnedBoxes(msgspec.Struct, frozen=True):
-    """For ORIENTED_OBJECT_DETECTION: the same, boxes (n, 5) cx, cy, w, h, r; r in radians, clockwise with y down."""
+    """For ORIENTED_OBJECT_DETECTION: returns the objects of one image after suppression.
+
+    Boxes are (n, 5) cx, cy, w, h, r in input pixels; r in radians, clockwise with y down.
+    """
 
     find: Callable[[RawAnswer, DetectionParameters], Candidates]
 
 
 class ReadsMasks(msgspec.Struct, frozen=True):
-    """For IMAGE_SEGMENTATION: one picture's objects and their contours."""
+    """For IMAGE_SEGMENTATION: returns the objects of one image with their contours."""
 
     outline: Callable[[RawAnswer, SegmentationInput], Outline]
 
 
 class ReadsText(msgspec.Struct, frozen=True):
-    """For IMAGE_TEXT_TO_TEXT: the text in one picture."""
+    """For IMAGE_TEXT_TO_TEXT: returns the text in one image."""
 
     read: Callable[[RawAnswer], str]
 
@@ -133,30 +141,30 @@ Reading = ReadsClasses | ReadsBoxes | ReadsTurnedBoxes | ReadsMasks | ReadsText
 
 
 class Certainty(IntEnum):
-    """How much a layout knows when it recognises itself. The surest match is taken; two as sure are refused."""
+    """The certainty of a match. The highest one wins; a tie is an error."""
 
     SHAPES = 1
-    """Only the shapes of the outputs fit."""
+    """Only the shapes of the outputs match."""
 
     NAMES = 2
-    """The names of inputs and outputs, or what the files say, are those of one exporter."""
+    """The names of inputs and outputs, or the files, identify one exporter."""
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A layout recognised.
+    """A recognised layout.
 
     Attributes:
-        layout: its name.
-        task_type: what the model does.
-        reading: how its outputs are read.
-        outputs: the outputs that are read, in the order in which the reading wants them.
-        certainty: how sure that is.
-        origin: where the layout was found.
-        task_origin: where the task was found, unless the files say what it is.
-        classes: how many labels the outputs need, None when that is not in their shapes.
-        names: labels of every model of this layout, when the files list none.
-        conventions: how its pictures are prepared.
-        facts: what else a reader should know.
+        layout: name of the layout.
+        task_type: the model's task.
+        reading: decodes the outputs.
+        outputs: the decoded outputs, in the order that the decoder expects.
+        certainty: certainty of the match.
+        origin: origin of the layout.
+        task_origin: origin of the task, unless the files declare it.
+        classes: number of labels that the outputs need; None if their shapes do not show it.
+        names: default labels of this layout.
+        conventions: default preprocessing.
+        facts: further facts for the description.
     """
 
     layout: str
@@ -173,13 +181,13 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """One family of layouts.
+    """A family of layouts.
 
     Attributes:
-        names: those that ``layout`` in model-settings.json may have.
-        task_types: what its models can do.
-        wants: its outputs, for the owner of a graph that has others.
-        recognise: a match, or None for a graph of another layout. It heeds a declared layout among `names`.
+        names: values of ``layout`` in model-settings.json.
+        task_types: tasks of its models.
+        wants: expected outputs, for error messages.
+        recognise: returns a match, or None for other layouts. It respects a declared layout among `names`.
     """
 
     names: tuple[str, ...]
@@ -189,5 +197,5 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shown(outputs: Sequence[Output]) -> str:
-    """Outputs as errors and facts name them."""
+    """Format outputs for errors and facts."""
     return " and ".join(f"{output.name} {list(output.shape)}" for output in outputs)

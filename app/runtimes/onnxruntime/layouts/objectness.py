@@ -1,11 +1,11 @@
-"""YOLO models whose rows carry a score of there being any object at all: [b, N, 5 + nc], cx, cy, w, h, object, classes.
+"""Decode YOLO models with an objectness score: [b, N, 5 + nc] with cx, cy, w, h, objectness, classes.
 
-The score of a class is multiplied by it. Both have the same shape, which is also that of transposed oriented
-detections: unless the owner declares one of them, only a file of YOLOv5 is known, which names its classes but no task.
+The class scores are multiplied by the objectness. Both layouts have the same shape, as have transposed oriented
+detections. Therefore the settings must declare the layout, except for YOLOv5 files, which name classes but no task.
 
 - ``yolov5``: boxes in input pixels: YOLOv5, YOLOv7, and YOLOX exported with ``--decode_in_inference``.
 - ``yolox``: boxes in cells of three grids, w and h as logarithms, as YOLOX exports them (``demo_postprocess`` in
-  ``yolox/utils/demo_utils.py``). Its pictures are BGR, 0..255, and padded to the right and below.
+  ``yolox/utils/demo_utils.py``). Its images are BGR in 0..255, with padding at the right and bottom.
 """
 
 from functools import partial
@@ -28,14 +28,14 @@ __all__ = ("YOLOV5", "YOLOX")
 _YOLOV5, _YOLOX = "yolov5", "yolox"
 _TASKS = (TaskType.OBJECT_DETECTION,)
 _GRIDS = ((8, 16, 32), (8, 16, 32, 64))
-"""Strides in pixels, of the usual models and of those with a fourth grid."""
+"""Strides in pixels, for models with three or four grids."""
 _WANTS = "[b, N, 5 + nc]"
-_LARGEST_POWER = 20.0
-"""e to this is a box of half a thousand million cells: enough for any picture, and no overflow."""
+_MAX_EXPONENT = 20.0
+"""Its exponential is a box of about 500 million cells: enough for any image, without overflow."""
 
 
 def _recognise(view: View, *, name: str) -> Match | None:
-    # YOLOv5 may append its three grids, before they are put together, to what it exports.
+    # YOLOv5 may also export its three grids separately, after the combined output.
     output = view.outputs[0]
     if output.blank.ndim != 3 or not output.is_float or output.shape[2] <= BOX + 1:
         return None
@@ -66,12 +66,12 @@ def _find_in_grids(answer: RawAnswer, parameters: DetectionParameters, *, rows: 
     cells = _cells(len(output), answer.height, answer.width)
     stride = cells[:, 2:]
     output[:, :2] = (output[:, :2] + cells[:, :2]) * stride
-    output[:, 2:BOX] = np.exp(np.minimum(output[:, 2:BOX], _LARGEST_POWER)) * stride
+    output[:, 2:BOX] = np.exp(np.minimum(output[:, 2:BOX], _MAX_EXPONENT)) * stride
     return detect(output, rows, parameters)
 
 
 def _cells(count: int, height: int, width: int) -> NDArray[np.float32]:
-    """(count, 3): the column, row and stride of each candidate's cell."""
+    """Return the column, row and stride of each candidate's cell, as (count, 3)."""
     for strides in _GRIDS:
         sides = [(height // stride, width // stride, stride) for stride in strides]
         if sum(rows * columns for rows, columns, _ in sides) == count:
@@ -80,7 +80,7 @@ def _cells(count: int, height: int, width: int) -> NDArray[np.float32]:
                 for rows, columns, stride in sides
             ]
             return np.concatenate([part.reshape(-1, 3) for part in parts]).astype(np.float32)
-    message = f"The model answered {count} candidates, which are no grids of YOLOX over {height}x{width} pixels"
+    message = f"The model returned {count} candidates, which do not fit YOLOX's grids over {height}x{width} pixels"
     raise InferenceError(ErrorKind.MODEL_FAILED, message)
 
 

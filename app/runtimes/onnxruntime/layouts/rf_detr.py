@@ -1,9 +1,9 @@
-"""RF-DETR as its own project exports it: ``dets`` [b, N, 4], ``labels`` [b, N, slots] and, with masks, ``masks``.
+"""Decode RF-DETR as its own project exports it: ``dets`` [b, N, 4], ``labels`` [b, N, slots], optionally ``masks``.
 
-(``rfdetr/export`` and ``rfdetr/models/postprocess.py``.) Boxes are cx, cy, w, h as fractions of the input; labels are
-logits, each class by itself; the best pairs of query and class are the answer. ``masks`` [b, N, h, w] are logits. One
-slot more than there are labels is that of the background, which is the last one. Pictures are stretched, RGB, and
-normalised as for ImageNet.
+(``rfdetr/export`` and ``rfdetr/models/postprocess.py``.) Boxes are cx, cy, w, h as fractions of the input. Labels are
+logits of independent classes; the result is the best pairs of query and class. ``masks`` [b, N, h, w] are logits. If
+there is one slot more than labels, the last slot is the background. Images are stretched, RGB, and normalised with the
+ImageNet statistics.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def _recognise(view: View) -> Match | None:
     numbered = bool(named) and view.classes == len(named) and named[0] >= 0 and named[-1] < slots
     background = not numbered and view.classes == slots - 1
     kept = named if numbered else range(slots - background)
-    said = Fact("background", f"class {slots - 1} of {slots} in the output, left out", Origin.CONVENTION)
+    fact = Fact("background", f"class {slots - 1} of {slots} in the output, left out", Origin.CONVENTION)
     return Match(
         layout=_NAME,
         task_type=TaskType.IMAGE_SEGMENTATION if masks else TaskType.OBJECT_DETECTION,
@@ -66,7 +66,7 @@ def _recognise(view: View) -> Match | None:
             std=(metadata.stds if metadata else None) or IMAGENET_STD,
             bgr=False,
         ),
-        facts=(said,) if background else (),
+        facts=(fact,) if background else (),
     )
 
 

@@ -1,7 +1,7 @@
-"""RT-DETR and D-FINE as their own projects export them: ``labels`` [b, N], ``boxes`` [b, N, 4] and ``scores`` [b, N].
+"""Decode RT-DETR and D-FINE as their projects export them: ``labels`` [b, N], ``boxes`` [b, N, 4], ``scores`` [b, N].
 
-(``tools/export_onnx.py`` and ``tools/deployment/export_onnx.py``.) Boxes are xyxy, scaled to the ``orig_target_sizes``
-that the graph is given; queries are ranked and scored inside the graph. Pictures are stretched, and RGB 0..1.
+(``tools/export_onnx.py`` and ``tools/deployment/export_onnx.py``.) Boxes are xyxy, scaled to the input
+``orig_target_sizes``. The graph ranks and scores the queries. Images are stretched, and RGB in 0..1.
 """
 
 import numpy as np

@@ -1,9 +1,8 @@
-"""Semantic segmentation as transformers exports it: [b, nc, h, w], for each cell of a grid how likely each class is.
+"""Decode semantic segmentation as transformers exports it: [b, nc, h, w] class scores of each cell of a grid.
 
-As logits or after softmax, which the output's name or its numbers tell. The grid is brought to the size of the image
-bilinearly, and each pixel belongs to its likeliest class, as ``post_process_semantic_segmentation`` does it; a class
-that is the likeliest of no cell is left out. Each other class is one answer: its score is the mean of its probability
-over the cells where it is the likeliest.
+The scores are logits or probabilities, as the output's name or its values show. The grid is enlarged bilinearly to the
+size of the image, and each pixel gets its best class, as in ``post_process_semantic_segmentation``. Each class that is
+the best in any cell becomes one object. Its score is its mean probability over the cells where it is the best.
 """
 
 from functools import partial
@@ -38,7 +37,7 @@ def _recognise(view: View) -> Match | None:
         return None
     named = "logit" in output.name.lower()
     logits = named or not _are_probabilities(output.blank)
-    said = "logits, softmax is applied here" if logits else "probabilities"
+    form = "logits, the server applies softmax" if logits else "probabilities"
     return Match(
         layout=_NAME,
         task_type=TaskType.IMAGE_SEGMENTATION,
@@ -48,47 +47,45 @@ def _recognise(view: View) -> Match | None:
         conventions=Conventions(
             resize="stretch", mean=IMAGENET_MEAN, std=IMAGENET_STD, bgr=False, origin=Origin.GUESSED
         ),
-        facts=(Fact("scores", said, Origin.MODEL_FILE if named else Origin.SHAPES),),
+        facts=(Fact("scores", form, Origin.MODEL_FILE if named else Origin.SHAPES),),
     )
 
 
 def _outline(answer: RawAnswer, item: SegmentationInput, *, logits: bool) -> Outline:
     if np.isnan(answer.outputs[0]).all():
-        raise InferenceError(ErrorKind.MODEL_FAILED, "The model answered with scores of which none is a number")
+        raise InferenceError(ErrorKind.MODEL_FAILED, "The model returned scores that are all NaN")
     grid = MaskGrid(np.nan_to_num(answer.outputs[0]), answer.placement, answer.height, answer.width)
-    likeliest = grid.planes.argmax(axis=0)
-    class_ids, scores = _scores(_softmax(grid.planes) if logits else grid.planes, likeliest)
+    best = grid.planes.argmax(axis=0)
+    class_ids, scores = _scores(_softmax(grid.planes) if logits else grid.planes, best)
     wanted = scores >= item.parameters.score_threshold
-    # A class is left out where another wins, but must not leave its pixels to the next best when it scores too little.
+    # Compare all classes, also those below the threshold: their pixels must not fall to the next best class.
     grid.planes = grid.planes[class_ids]
     contours = class_contours(grid.highest(), np.flatnonzero(wanted))
     return Outline(class_ids=class_ids[wanted], scores=scores[wanted], contours=contours)
 
 
 def class_contours(numbers: NDArray[np.integer[Any]], wanted: NDArray[np.intp]) -> list[list[Contour]]:
-    """The contours of each class of a (height, width) map of class numbers, in its pixels, in the order of `wanted`."""
+    """Return the contours of the classes `wanted`, in order, from a (height, width) map of class numbers."""
     return [contours_of_mask((numbers == number).astype(np.uint8)) for number in wanted.tolist()]
 
 
 def _are_probabilities(blank: NDArray[np.floating[Any]]) -> bool:
-    """Whether (b, nc, rows, columns) numbers sum to 1 over the classes."""
+    """Return whether (b, nc, rows, columns) values sum to 1 over the classes."""
     values = blank.astype(np.float64)
     return bool((values >= 0).all() and (np.abs(values.sum(axis=1) - 1) <= _SUM_TOLERANCE).all())
 
 
 def _softmax(planes: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(nc, rows, columns) logits to probabilities."""
+    """Convert (nc, rows, columns) logits to probabilities."""
     powers = np.exp(planes - planes.max(axis=0))
     return powers / powers.sum(axis=0)
 
 
-def _scores(
-    probabilities: NDArray[np.float32], likeliest: NDArray[np.intp]
-) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-    """The classes that are anywhere the likeliest, and the mean of each one's probability there."""
-    counts = np.bincount(likeliest.ravel(), minlength=len(probabilities))
-    highest = np.take_along_axis(probabilities, likeliest[np.newaxis], axis=0)
-    sums = np.bincount(likeliest.ravel(), weights=highest.ravel(), minlength=len(probabilities))
+def _scores(probabilities: NDArray[np.float32], best: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+    """Return the classes that are the best in any cell, and their mean probability over these cells."""
+    counts = np.bincount(best.ravel(), minlength=len(probabilities))
+    highest = np.take_along_axis(probabilities, best[np.newaxis], axis=0)
+    sums = np.bincount(best.ravel(), weights=highest.ravel(), minlength=len(probabilities))
     class_ids = np.flatnonzero(counts)
     return class_ids, (sums[class_ids] / counts[class_ids]).astype(np.float32)
 

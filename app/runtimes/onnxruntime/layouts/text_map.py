@@ -1,8 +1,9 @@
-"""Text detection by differentiable binarisation (DB), as PaddleOCR exports it: [b, 1, h, w], where there is text, 0..1.
+"""Decode text detection by differentiable binarisation (DB) as PaddleOCR exports it: [b, 1, h, w] text scores in 0..1.
 
-(``ppocr/postprocess/db_postprocess.py``.) Cells over a threshold are gathered into regions. A region's smallest
-rectangle is scored by the mean of the map within it, and then grown by what training shrank it: its area times a ratio
-over its perimeter, on all sides. The rectangle covers its cells wholly, where PaddleOCR measures from centre to centre.
+(``ppocr/postprocess/db_postprocess.py``.) Cells over a threshold form regions. The score of a region is the mean of the
+map within its minimum rectangle. The rectangle is then expanded on all sides by its area times a ratio over its
+perimeter, which reverts the shrinking in training. The rectangle covers its cells completely, whereas PaddleOCR
+measures between the centres of cells.
 """
 
 import math
@@ -25,20 +26,20 @@ __all__ = ("TEXT_MAP",)
 _NAME = "text-map"
 _INPUT_NAME = "x"
 _OUTPUT_STARTS = ("sigmoid_", "fetch_name_", "save_infer_model")
-"""How Paddle's converter names inputs and outputs."""
+"""Names of inputs and outputs from Paddle's converter."""
 
 _THRESHOLD = 0.3
 _GROWTH = 1.5
-_NARROWEST = 3
-"""Cells, from centre to centre: what is narrower is noise."""
-_MOST_REGIONS = 1000
+_MIN_WIDTH = 3
+"""Cells, from centre to centre. Narrower regions are noise."""
+_MAX_REGIONS = 1000
 
 _CONVENTIONS = Conventions(
     size=(736, 736),
     resize="stretch",
     elastic=Edges(shortest=736, longest=2000, multiple=32),
     scale=1 / 255,
-    # PaddleOCR normalises BGR pixels with ImageNet's numbers for RGB: these are the same, turned round twice.
+    # PaddleOCR normalises BGR pixels with ImageNet's RGB statistics, so they are listed in reverse here.
     mean=(0.406, 0.456, 0.485),
     std=(0.225, 0.224, 0.229),
     bgr=True,
@@ -76,15 +77,15 @@ def _find(answer: RawAnswer, parameters: DetectionParameters) -> Candidates:
     regions, _ = cv2.findContours((cells > _THRESHOLD).astype(np.uint8), cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
     boxes: list[tuple[float, ...]] = []
     scores: list[float] = []
-    for region in regions[:_MOST_REGIONS]:
+    for region in regions[:_MAX_REGIONS]:
         (cx, cy), (width, height), degrees = cv2.minAreaRect(region)
-        if min(width, height) < _NARROWEST:
+        if min(width, height) < _MIN_WIDTH:
             continue
         score = _mean_within(cells, ((cx, cy), (width, height), degrees))
         if score < parameters.score_threshold:
             continue
-        # Contours run through the centres of cells, half a cell inside of what they cover.
-        boxes.append(_turned(cx + 0.5, cy + 0.5, width + 1, height + 1, degrees, across, down))
+        # Contours pass through the centres of cells, half a cell inside the covered area.
+        boxes.append(_expand(cx + 0.5, cy + 0.5, width + 1, height + 1, degrees, across, down))
         scores.append(min(score, 1.0))
     extras: NDArray[np.float32] = np.zeros((len(boxes), 0), np.float32)
     return Candidates(
@@ -95,10 +96,10 @@ def _find(answer: RawAnswer, parameters: DetectionParameters) -> Candidates:
     )
 
 
-def _turned(
+def _expand(
     cx: float, cy: float, width: float, height: float, degrees: float, across: float, down: float
 ) -> tuple[float, ...]:
-    """A rectangle of cells, grown, as cx, cy, w, h, r in input pixels; w is its longer side, r -pi/2 to pi/2."""
+    """Expand a rectangle of cells. Return cx, cy, w, h in input pixels and r in -pi/2..pi/2; w is the longer side."""
     grown = _GROWTH * width * height / (width + height)
     width, height = width + grown, height + grown
     if height > width:
@@ -111,7 +112,7 @@ def _turned(
 def _mean_within(
     cells: NDArray[np.float32], rectangle: tuple[tuple[float, float], tuple[float, float], float]
 ) -> float:
-    """The mean of the cells whose centres a rectangle holds, borders included."""
+    """Return the mean of the cells whose centres are in a rectangle or on its border."""
     corners = np.rint(cv2.boxPoints(rectangle)).astype(np.int32)
     left, top = np.maximum(corners.min(axis=0), 0).tolist()
     right, bottom = np.minimum(corners.max(axis=0), np.array(cells.shape[::-1]) - 1).tolist()

@@ -1,11 +1,11 @@
-"""The layouts of Ultralytics' ONNX exports (``ultralytics/engine/exporter.py``, "output0" and "output1").
+"""Decode Ultralytics' ONNX exports (``ultralytics/engine/exporter.py``, "output0" and "output1").
 
 - ``raw``: detect [b, 4 + nc, N], obb [b, 4 + nc + 1, N], segment [b, 4 + nc + nm, N] and prototypes [b, nm, h, w], pose
   [b, 4 + nc + keypoints, N]; boxes cx, cy, w, h in input pixels; no suppression yet.
-- ``raw-transposed``: the same with the last two dimensions exchanged.
+- ``raw-transposed``: the same with the last two dimensions swapped.
 - ``nms``: detect [b, M, 6] xyxy, score, class; obb [b, M, 7] cx, cy, w, h, score, class, r; segment [b, M, 6 + nm] and
   prototypes.
-- ``end2end``: the same rows, from a network that needs no suppression.
+- ``end2end``: the rows of ``nms``, from a network that needs no suppression.
 """
 
 from functools import partial
@@ -40,10 +40,10 @@ _SUPPRESSED = (_NMS, _END2END)
 _TASKS = (TaskType.OBJECT_DETECTION, TaskType.ORIENTED_OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION)
 
 _DETECTION = 6
-"""Numbers of a suppressed row: box, score, class."""
+"""Columns of a suppressed row: box, score, class."""
 
-_MOST_TURNED = 2000
-"""Candidates: overlaps of rotated boxes are computed one by one, so that many would take seconds."""
+_MAX_ORIENTED = 2000
+"""Candidates. Overlaps of oriented boxes are computed one by one, so more would take seconds."""
 
 
 def _recognise(view: View) -> Match | None:
@@ -60,24 +60,24 @@ def _recognise(view: View) -> Match | None:
     if masks:
         task_type = TaskType.IMAGE_SEGMENTATION
     else:
-        known, turned = _is_turned(rows, columns, view)
-        task_type = TaskType.ORIENTED_OBJECT_DETECTION if turned else TaskType.OBJECT_DETECTION
+        known, oriented = _has_angle(rows, columns, view)
+        task_type = TaskType.ORIENTED_OBJECT_DETECTION if oriented else TaskType.OBJECT_DETECTION
         origin = Origin.SHAPES if known else Origin.GUESSED
         task_type = view.told or task_type
     keypoints = view.evidence.metadata.keypoints
-    turned = task_type is TaskType.ORIENTED_OBJECT_DETECTION
-    extra = view.outputs[1].shape[1] if masks else 1 if turned else keypoints
+    oriented = task_type is TaskType.ORIENTED_OBJECT_DETECTION
+    extra = view.outputs[1].shape[1] if masks else 1 if oriented else keypoints
     name = _layout(rows, columns, extra, view)
     if name is None:
         return None
     channels = columns if name == _TRANSPOSED else rows
     classes = None if name in _SUPPRESSED else channels - BOX - extra
-    read = Rows(suppressed=name in _SUPPRESSED, transposed=name == _TRANSPOSED, classes=classes)
+    row_format = Rows(suppressed=name in _SUPPRESSED, transposed=name == _TRANSPOSED, classes=classes)
     left_out = Fact("keypoints", f"{keypoints} numbers for each box, left out", Origin.MODEL_FILE)
     return Match(
         layout=name,
         task_type=task_type,
-        reading=_reading(task_type, read),
+        reading=_reading(task_type, row_format),
         outputs=view.outputs,
         task_origin=origin,
         classes=classes,
@@ -89,12 +89,12 @@ def _reading(task_type: TaskType, rows: Rows) -> Reading:
     if task_type is TaskType.IMAGE_SEGMENTATION:
         return ReadsMasks(partial(_outline, rows=rows))
     if task_type is TaskType.ORIENTED_OBJECT_DETECTION:
-        return ReadsTurnedBoxes(partial(_find_turned, rows=rows))
+        return ReadsTurnedBoxes(partial(_find_oriented, rows=rows))
     return ReadsBoxes(partial(_find, rows=rows))
 
 
-def _is_turned(rows: int, columns: int, view: View) -> tuple[bool, bool]:
-    """Whether it can be known that boxes have an angle, and whether they have one."""
+def _has_angle(rows: int, columns: int, view: View) -> tuple[bool, bool]:
+    """Return whether the shape determines if boxes have an angle, and whether they have one."""
     if columns in (_DETECTION, _DETECTION + 1) and view.declared in (None, *_SUPPRESSED):
         counted = view.classes is not None and BOX + view.classes == columns
         if view.declared is not None or rows <= MANY or (rows > columns and not counted):
@@ -106,7 +106,7 @@ def _is_turned(rows: int, columns: int, view: View) -> tuple[bool, bool]:
 
 
 def _layout(rows: int, columns: int, extra: int, view: View) -> str | None:
-    """The name of the layout, as declared or as the shape tells; None for a shape that has none of them."""
+    """Return the layout as declared or as the shape shows; None if the shape does not match."""
     name = view.declared
     if name is not None:
         width = rows if name == _RAW else columns
@@ -128,8 +128,8 @@ def _find(answer: RawAnswer, parameters: DetectionParameters, *, rows: Rows) -> 
     return detect(answer.outputs[0], rows, parameters)
 
 
-def _find_turned(answer: RawAnswer, parameters: DetectionParameters, *, rows: Rows) -> Candidates:
-    found = read_rows(answer.outputs[0], rows, parameters.score_threshold, _MOST_TURNED)
+def _find_oriented(answer: RawAnswer, parameters: DetectionParameters, *, rows: Rows) -> Candidates:
+    found = read_rows(answer.outputs[0], rows, parameters.score_threshold, _MAX_ORIENTED)
     boxes = np.concatenate([found.boxes, found.extras], axis=1)
     found = Candidates(boxes=boxes, scores=found.scores, class_ids=found.class_ids, extras=found.extras)
     if rows.suppressed:
@@ -138,7 +138,7 @@ def _find_turned(answer: RawAnswer, parameters: DetectionParameters, *, rows: Ro
 
 
 def _outline(answer: RawAnswer, item: SegmentationInput, *, rows: Rows) -> Outline:
-    """Prototype masks and a coefficient for each of them (YOLACT); only pixels within its box belong to an object."""
+    """Combine prototype masks with the coefficients of each object (YOLACT), limited to its box."""
     found = detect(answer.outputs[0], rows, item.parameters)
     prototypes: NDArray[np.float32] = answer.outputs[1]
     grid = MaskGrid(prototypes, answer.placement, answer.height, answer.width)

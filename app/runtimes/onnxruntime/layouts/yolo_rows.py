@@ -1,4 +1,4 @@
-"""The rows and columns in which YOLO models propose objects, read with the score threshold before anything else."""
+"""Read the candidates of YOLO models from rows or columns, and apply the score threshold first."""
 
 from typing import Any
 
@@ -13,23 +13,23 @@ from tasks.vision.boxes import suppress_boxes, xywh_to_xyxy
 __all__ = ("BOX", "MANY", "Rows", "detect", "read_rows", "without_duplicates")
 
 BOX = 4
-"""Numbers of a box."""
+"""Values of a box."""
 
 MANY = 1000
-"""More rows than this are candidates rather than detections."""
+"""An output with more rows contains candidates rather than detections."""
 
-_MOST_CANDIDATES = 30_000
-"""As many as Ultralytics compares with each other."""
+_MAX_CANDIDATES = 30_000
+"""Ultralytics' limit for suppression."""
 
 
 class Rows(msgspec.Struct, frozen=True, kw_only=True):
-    """How one output is read.
+    """The format of one output.
 
     Attributes:
-        suppressed: whether duplicates have been removed inside the graph; a row is then a box, a score and a class.
-        transposed: whether candidates are rows rather than columns, when they are not suppressed.
-        classes: nc, or None where the rows name a class each.
-        objectness: whether a score of there being any object, which multiplies those of the classes, follows the box.
+        suppressed: whether the graph includes non-maximum suppression; a row is then a box, a score and a class.
+        transposed: whether unsuppressed candidates are rows rather than columns.
+        classes: nc, or None if each row contains a class number.
+        objectness: whether an objectness score follows the box.
     """
 
     suppressed: bool = False
@@ -39,16 +39,16 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_rows(output: NDArray[Any], rows: Rows, score_threshold: float, most: int) -> Candidates:
-    """Read one picture's output.
+    """Read the output of one image.
 
     Args:
         output: (4 + nc + k, N), transposed (N, 4 + nc + k), with objectness (N, 5 + nc), suppressed (M, 6 + k).
-        rows: which of them it is.
-        score_threshold: candidates that score lower, or 0, or not a number, are left out before anything else is done.
-        most: at most so many candidates, the best ones.
+        rows: format of the output.
+        score_threshold: candidates with a lower score, 0 or NaN are dropped first.
+        most: maximum number of candidates; the best are kept.
 
     Returns:
-        Candidates whose boxes are as the output has them: suppressed upright ones xyxy, all others cx, cy, w, h.
+        Candidates with boxes as in the output: xyxy for suppressed upright boxes, cx, cy, w, h for all others.
     """
     if rows.suppressed:
         return _suppressed(output, score_threshold)
@@ -69,13 +69,13 @@ def read_rows(output: NDArray[Any], rows: Rows, score_threshold: float, most: in
 
 
 def detect(output: NDArray[Any], rows: Rows, parameters: DetectionParameters) -> Candidates:
-    """One picture's upright objects, duplicates removed, their boxes (n, 4) xyxy in input pixels."""
-    found = read_rows(output, rows, parameters.score_threshold, _MOST_CANDIDATES)
+    """Return the upright objects of one image after suppression; boxes (n, 4) xyxy in input pixels."""
+    found = read_rows(output, rows, parameters.score_threshold, _MAX_CANDIDATES)
     return found if rows.suppressed else without_duplicates(found, parameters.iou_threshold)
 
 
 def without_duplicates(found: Candidates, iou_threshold: float) -> Candidates:
-    """Non-maximum suppression of candidates whose boxes are cx, cy, w, h; those that come back are xyxy."""
+    """Apply non-maximum suppression to candidates with boxes cx, cy, w, h; return boxes as xyxy."""
     boxes: NDArray[np.float32] = xywh_to_xyxy(found.boxes)
     kept = suppress_boxes(boxes, found.scores, found.class_ids, iou_threshold)
     return Candidates(
@@ -84,7 +84,7 @@ def without_duplicates(found: Candidates, iou_threshold: float) -> Candidates:
 
 
 def _suppressed(output: NDArray[Any], score_threshold: float) -> Candidates:
-    # Graphs fill up with rows of zeros when there are fewer detections than rows.
+    # Graphs pad the output with rows of zeros.
     chosen = best_of(output[:, BOX], score_threshold, len(output))
     picked = output[np.sort(chosen)].astype(np.float32, copy=False)
     picked = picked[np.isfinite(picked).all(axis=1)]

@@ -1,1 +1,1 @@
-"""What classes may return, one module a task: each makes the task's prediction of it, or names what is wrong."""
+"""Convert the return values of ``predict`` to predictions, one module for each task."""

@@ -1,4 +1,4 @@
-"""What a classifier may return."""
+"""Convert the return value of a classifier."""
 
 from collections.abc import Mapping, Sequence
 from typing import cast
@@ -15,10 +15,10 @@ _FORMS = "Classification, a dict of scores by label, an array of scores by class
 
 
 def read_classification(value: object, path: str, item: object, labels: Labels) -> Classification:
-    """The scores of one image or text, from any of the forms that ``docs/python_models.md`` lists.
+    """Read the scores of one image or text from any form in ``docs/python_models.md``.
 
     Raises:
-        InferenceError: MODEL_FAILED naming what cannot be used.
+        InferenceError: MODEL_FAILED with the path of an invalid value.
     """
     del item
     if isinstance(value, Classification):
@@ -29,7 +29,7 @@ def read_classification(value: object, path: str, item: object, labels: Labels) 
     if isinstance(value, Mapping):
         return _numbered(_by_label(cast("Mapping[object, object]", value), path, labels), labels)
     if (supervised := read_supervision(value, path, labels)) is not None:
-        return _numbered(_alike(supervised, path), labels)
+        return _numbered(_check_counts(supervised, path), labels)
     if (listed := items(value)) is None:
         raise refused(path, _FORMS, described(value))
     has_numbers = hasattr(listed, "ndim") or not len(listed) or isinstance(listed[0], (int, float, np.generic))
@@ -42,7 +42,7 @@ def _parallel(value: object, path: str, labels: Labels) -> Findings:
     found = fields(value, path, ("labels", "scores")) or {}
     (labelled, labels_at), (scored, scores_at) = found["labels"], found["scores"]
     named = names(labelled, labels_at, lambda index: f"{labels_at}[{index}]", labels)
-    return _alike(Findings(named, scores(scored, scores_at, lambda index: f"{scores_at}[{index}]")), path)
+    return _check_counts(Findings(named, scores(scored, scores_at, lambda index: f"{scores_at}[{index}]")), path)
 
 
 def _by_label(value: Mapping[object, object], path: str, labels: Labels) -> Findings:
@@ -57,15 +57,17 @@ def _by_number(value: object, path: str, labels: Labels) -> Classification:
     return Classification(labels=[labels.name(index, path) for index in range(len(found))], scores=found)
 
 
-def _alike(findings: Findings, path: str) -> Findings:
+def _check_counts(findings: Findings, path: str) -> Findings:
     if len(findings.labels) != len(findings.scores):
-        raise refused(path, "as many scores as labels", f"{len(findings.scores)} scores, {len(findings.labels)} labels")
+        raise refused(
+            path, "equal numbers of scores and labels", f"{len(findings.scores)} scores, {len(findings.labels)} labels"
+        )
     return findings
 
 
 def _numbered(findings: Findings, labels: Labels) -> Classification:
-    """The class numbers with it, where the labels are those of the model."""
+    """Add class numbers if all labels belong to the model."""
     numbered = [labels.number(name) for name in findings.labels]
-    known: Sequence[int] = [each for each in numbered if each is not None]
+    known: Sequence[int] = [number for number in numbered if number is not None]
     class_ids = known if len(known) == len(numbered) and known else None
     return Classification(labels=findings.labels, scores=findings.scores, class_ids=class_ids)

@@ -1,4 +1,4 @@
-"""What a model that answers questions about pictures may return."""
+"""Convert the return value of a vision-language model."""
 
 from app.runtimes.python.answers.reading import Labels, columns, described, fields, items, refused, text
 from tasks.image_text_to_text import Answers, PromptedImage
@@ -7,10 +7,10 @@ __all__ = ("read_answers",)
 
 
 def read_answers(value: object, path: str, item: PromptedImage, labels: Labels) -> Answers:
-    """The answers to the prompts put to one image: a text each, or records with prompt and answer.
+    """Read the answers to the prompts of one image: strings, or records with prompt and answer.
 
     Raises:
-        InferenceError: MODEL_FAILED naming what cannot be used.
+        InferenceError: MODEL_FAILED with the path of an invalid value.
     """
     del labels
     count = len(item.prompts)
@@ -25,5 +25,5 @@ def read_answers(value: object, path: str, item: PromptedImage, labels: Labels) 
         if fields(listed[0], path, ("answer",)) is None:
             raise refused(f"{path}[0]", "a text, or a record with prompt and answer", described(listed[0]))
         listed = columns(listed, path, ("prompt", "answer"))["answer"]
-    answers = [text(each, f"{path}[{index}]") for index, each in enumerate(listed)]
+    answers = [text(answer, f"{path}[{index}]") for index, answer in enumerate(listed)]
     return Answers(prompts=item.prompts, answers=answers)

@@ -1,4 +1,4 @@
-"""What a detector may return."""
+"""Convert the return value of a detector."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,10 @@ _SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
 def read_detections(value: object, path: str, item: DetectionInput, labels: Labels) -> Detections:
-    """The objects of one image, from any of the forms that ``docs/python_models.md`` lists.
+    """Read the objects of one image from any form in ``docs/python_models.md``.
 
     Raises:
-        InferenceError: MODEL_FAILED naming what cannot be used.
+        InferenceError: MODEL_FAILED with the path of an invalid value.
     """
     del item
     if (parallel := read_parallel(value, path, "boxes", labels)) is not None:

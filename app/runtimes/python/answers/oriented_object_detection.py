@@ -1,4 +1,4 @@
-"""What a detector of turned boxes may return."""
+"""Convert the return value of a detector of oriented boxes."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -19,14 +19,14 @@ _FORMS = (
 )
 _FIELDS = ("cx", "cy", "w", "h", "r")
 _CORNERS = "xyxyxyxy"
-"""Under this key of its data supervision has the corners of turned boxes."""
+"""The key of supervision's ``data`` with the corners of oriented boxes."""
 
 
 def read_oriented_detections(value: object, path: str, item: DetectionInput, labels: Labels) -> OrientedDetections:
-    """The objects of one image, from any of the forms that ``docs/python_models.md`` lists.
+    """Read the objects of one image from any form in ``docs/python_models.md``.
 
     Raises:
-        InferenceError: MODEL_FAILED naming what cannot be used.
+        InferenceError: MODEL_FAILED with the path of an invalid value.
     """
     width, height = item.image.width, item.image.height
     if (parallel := read_parallel(value, path, "boxes", labels)) is not None:
@@ -41,7 +41,7 @@ def read_oriented_detections(value: object, path: str, item: DetectionInput, lab
         checked = _boxes(_from_corners(() if corners is None else corners, at), lambda index: f"{at}[{index}]")
     elif (records := read_records(value, path, _FIELDS, labels)) is not None:
         findings, read = records
-        # Records are what goes over the wire: centre and size are fractions of the image there.
+        # Records use the wire format, in which centre and size are fractions of the image.
         scale = np.array([width, height, width, height, 1], np.float32)
         checked = _boxes(table(read, path, _FIELDS) * scale, lambda index: f"{path}[{index}]")
     else:
@@ -51,7 +51,7 @@ def read_oriented_detections(value: object, path: str, item: DetectionInput, lab
 
 
 def _from_corners(value: object, path: str) -> NDArray[np.float32]:
-    """(N, 5) boxes from (N, 4, 2) corners in the order around the box; the first side is the width."""
+    """Convert (N, 4, 2) corners in pixels, in order around the box, to (N, 5) boxes. The first side is the width."""
     corners = numbers(value, path, ("N", 4, 2))
     across, down = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 1]
     sizes = np.stack([np.hypot(*across.T), np.hypot(*down.T), np.arctan2(across[:, 1], across[:, 0])], axis=1)

@@ -1,4 +1,4 @@
-"""Reading what a class returned, whatever library its arrays are of, with errors that name the place in it."""
+"""Read return values with arrays of any library. Errors name the path of the invalid value."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
@@ -27,14 +27,14 @@ __all__ = (
 )
 
 Place = Callable[[int], str]
-"""Where the n-th item stands in what was returned."""
+"""Returns the path of the n-th item in the return value."""
 
 _ROUNDING = 1e-4
-"""So far beyond 0..1 a score may be: a softmax in half precision is."""
+"""How far scores may exceed 0..1, because a softmax in half precision does."""
 
 
 def refused(path: str, expected: str, got: str) -> InferenceError:
-    """The failure of a model whose answer cannot be used."""
+    """Return the error for an invalid return value."""
     return InferenceError(
         ErrorKind.MODEL_FAILED, f"The model's answer cannot be used: {path}: Expected {expected}, got {got}"
     )
@@ -44,7 +44,7 @@ class Labels:
     """Class names by class number.
 
     Args:
-        known: the names known; without any, each class is called by its number.
+        known: the names. If there are none, the number of a class is its name.
     """
 
     def __init__(self, known: Sequence[str]) -> None:
@@ -52,14 +52,14 @@ class Labels:
         self._numbers = {name: number for number, name in reversed([*enumerate(known)])}
 
     def name(self, value: object, path: str) -> str:
-        """The name of a class, given by name or by number.
+        """Return the name of a class given by name or by number.
 
         Raises:
-            InferenceError: MODEL_FAILED for a number that has no name, or what is neither.
+            InferenceError: MODEL_FAILED for a number out of range, or a value of another type.
         """
         if isinstance(value, str):
             return text(value, path)
-        number = _whole(value)
+        number = _integer(value)
         if number is None or number < 0:
             raise refused(path, "the name or the number of a class", brief(value))
         if not self.known:
@@ -69,23 +69,23 @@ class Labels:
         return self.known[number]
 
     def number(self, name: str) -> int | None:
-        """The number of a class, the first of several of one name; None for a name that is not known."""
+        """Return the first number of a class name, or None for an unknown name."""
         return self._numbers.get(name)
 
 
 def text(value: object, path: str) -> str:
-    """A text that can be written as UTF-8.
+    """Check that `value` is a string that UTF-8 can encode.
 
     Raises:
         InferenceError: MODEL_FAILED for anything else.
     """
-    if not isinstance(value, str) or not _can_be_written(value):
+    if not isinstance(value, str) or not _is_encodable(value):
         raise refused(path, "a text", described(value))
     return str(value)
 
 
 def described(value: object) -> str:
-    """What something is, in a few words."""
+    """Return a short description of a value for an error message."""
     if value is None or isinstance(value, (str, int, float)):
         return brief(value)
     kind, shape = type(value).__name__, getattr(value, "shape", None)
@@ -100,7 +100,7 @@ def described(value: object) -> str:
 
 
 def fields(value: object, path: str, wanted: Sequence[str]) -> Mapping[str, tuple[Any, str]] | None:
-    """The keys of a mapping or the attributes of an object, each with its path; None when one of them is missing."""
+    """Return keys of a mapping or attributes of an object, each with its path; None if one is missing."""
     if isinstance(value, Mapping):
         found = cast("Mapping[object, Any]", value)
         return (
@@ -114,42 +114,42 @@ def fields(value: object, path: str, wanted: Sequence[str]) -> Mapping[str, tupl
 
 
 def items(value: object) -> Sequence[Any] | None:
-    """The items of a list, tuple or array; None for anything else."""
+    """Return the items of a list, tuple or array; None for anything else."""
     if isinstance(value, (list, tuple)):
         return cast("Sequence[Any]", value)
-    # A tensor of no dimensions has a length by name only.
+    # A tensor without dimensions has `__len__`, but it raises.
     if getattr(value, "shape", ()) and hasattr(value, "__getitem__"):
         return cast("Sequence[Any]", value)
     return None
 
 
 def columns(records: Sequence[object], path: str, wanted: Sequence[str]) -> Mapping[str, Sequence[Any]]:
-    """The fields of a list of records, mappings or objects, field by field.
+    """Convert a list of mappings or objects to one list for each wanted field.
 
     Raises:
-        InferenceError: MODEL_FAILED naming the record that lacks one.
+        InferenceError: MODEL_FAILED with the path of a record that lacks a field.
     """
     found: dict[str, list[Any]] = {name: [] for name in wanted}
     for index, record in enumerate(records):
-        each = fields(record, f"{path}[{index}]", wanted)
-        if each is None:
+        row = fields(record, f"{path}[{index}]", wanted)
+        if row is None:
             got = msgspec.structs.asdict(record) if isinstance(record, msgspec.Struct) else record
             raise refused(f"{path}[{index}]", f"the fields {', '.join(wanted)}", described(got))
-        for name, (value, _) in each.items():
+        for name, (value, _) in row.items():
             found[name].append(value)
     return found
 
 
 def numbers(value: object, path: str, shape: Sequence[int | str]) -> NDArray[np.float32]:
-    """An array of numbers of any library, as float32.
+    """Convert numbers of any library to a float32 array.
 
     Args:
         value: a list, an array, or a tensor on any device.
-        path: where it stands.
-        shape: what its shape should be: a number for a side of that length, a letter for one of any length.
+        path: its path in error messages.
+        shape: expected shape: a number for a fixed side, a letter for a side of any length.
 
     Raises:
-        InferenceError: MODEL_FAILED for another shape, or what is not numbers.
+        InferenceError: MODEL_FAILED for another shape, or values that are not numbers.
     """
     given, first = array(value, path), next(iter(shape))
     expected = f"numbers of shape ({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
@@ -162,30 +162,30 @@ def numbers(value: object, path: str, shape: Sequence[int | str]) -> NDArray[np.
     )
     if not fits:
         raise refused(path, expected, f"shape {given.shape}")
-    # What is too large for 32 bits becomes infinite, which is refused where it matters.
+    # Values out of the range of float32 become infinite; `finite` rejects them.
     with np.errstate(over="ignore"):
         return given.astype(np.float32)
 
 
 def column(values: Sequence[object], place: Place) -> NDArray[np.float32]:
-    """(N,) numbers that were returned one by one.
+    """Convert a list of N scalars to an (N,) float32 array.
 
     Raises:
-        InferenceError: MODEL_FAILED naming the first that is no number.
+        InferenceError: MODEL_FAILED with the path of the first value that is not a number.
     """
-    found = [array(each, place(index)) for index, each in enumerate(values)]
-    for index, each in enumerate(found):
-        if each.ndim or each.dtype.kind not in "biuf":
+    found = [array(value, place(index)) for index, value in enumerate(values)]
+    for index, scalar in enumerate(found):
+        if scalar.ndim or scalar.dtype.kind not in "biuf":
             raise refused(place(index), "a number", described(values[index]))
     with np.errstate(over="ignore"):
         return np.array(found, np.float64).astype(np.float32)
 
 
 def finite(array: NDArray[np.float32], place: Place) -> NDArray[np.float32]:
-    """`array`, if every number in it is finite.
+    """Check that every number in `array` is finite.
 
     Raises:
-        InferenceError: MODEL_FAILED naming the first item with one that is not.
+        InferenceError: MODEL_FAILED with the path of the first item that is not finite.
     """
     if not np.isfinite(array).all():
         first = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))[0])
@@ -194,10 +194,10 @@ def finite(array: NDArray[np.float32], place: Place) -> NDArray[np.float32]:
 
 
 def scores(value: object, path: str, place: Place, count: str = "N") -> NDArray[np.float32]:
-    """(N,) scores within 0..1.
+    """Convert N scores to an (N,) float32 array in 0..1.
 
     Raises:
-        InferenceError: MODEL_FAILED naming the first that is not finite, or out of range.
+        InferenceError: MODEL_FAILED with the path of the first score that is not finite or out of range.
     """
     found = finite(numbers(value, path, (count,)), place)
     wrong = np.flatnonzero((found < -_ROUNDING) | (found > 1 + _ROUNDING))
@@ -207,19 +207,19 @@ def scores(value: object, path: str, place: Place, count: str = "N") -> NDArray[
 
 
 def names(value: object, path: str, place: Place, labels: Labels) -> list[str]:
-    """The names of N classes, given by name or by number.
+    """Return the names of N classes given by name or by number.
 
     Raises:
-        InferenceError: MODEL_FAILED naming the first that is neither.
+        InferenceError: MODEL_FAILED with the path of the first value that is neither.
     """
     found = items(value)
     if found is None:
         raise refused(path, "a list of class names or numbers", described(value))
     plain = cast("list[object]", array(found, path).tolist()) if hasattr(found, "ndim") else found
-    return [labels.name(each, place(index)) for index, each in enumerate(plain)]
+    return [labels.name(name, place(index)) for index, name in enumerate(plain)]
 
 
-def _can_be_written(value: str) -> bool:
+def _is_encodable(value: str) -> bool:
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -228,25 +228,25 @@ def _can_be_written(value: str) -> bool:
 
 
 def array(value: object, path: str) -> NDArray[Any]:
-    """An array of any library, as NumPy's.
+    """Convert an array of any library to NumPy.
 
     Raises:
-        InferenceError: MODEL_FAILED for what is none.
+        InferenceError: MODEL_FAILED if the value cannot be converted.
     """
     detach = getattr(value, "detach", None)
     if callable(detach):
-        # A torch tensor, which may be on a device and may want a gradient.
-        held = cast("Any", detach)().cpu()
+        # A torch tensor, which may be on a device and require a gradient.
+        tensor = cast("Any", detach)().cpu()
         # NumPy has no bfloat16.
-        value = held.float() if str(getattr(held, "dtype", None)) == "torch.bfloat16" else held
+        value = tensor.float() if str(getattr(tensor, "dtype", None)) == "torch.bfloat16" else tensor
     try:
         return np.asarray(value)
-    except Exception as error:  # noqa: BLE001  whatever library it is of
+    except Exception as error:  # noqa: BLE001  any library may raise any type
         raise refused(path, "an array", f"{described(value)} ({type(error).__name__}: {error})") from None
 
 
-def _whole(value: object) -> int | None:
-    """A class number, which a float array may have written as 3.0."""
+def _integer(value: object) -> int | None:
+    """Return a class number, which a float array may contain as 3.0; None for anything else."""
     if getattr(value, "shape", None) == ():
         value = cast("Any", value).item()
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""What a model of tensors may return."""
+"""Convert the return value of a tensor model."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -14,10 +14,10 @@ __all__ = ("read_tensors",)
 
 
 def read_tensors(value: object, path: str, specs: Sequence[TensorSpec]) -> Tensors:
-    """The declared outputs, from a dict of arrays by name.
+    """Read the declared outputs from a dict of arrays by name.
 
     Raises:
-        InferenceError: MODEL_FAILED naming the output that is missing, or that its array does not fit.
+        InferenceError: MODEL_FAILED if an output is missing, or its array has the wrong shape or type.
     """
     names = ", ".join(repr(spec.name) for spec in specs)
     if not isinstance(value, Mapping):
@@ -37,25 +37,25 @@ def _tensor(value: object, path: str, spec: TensorSpec) -> Tensor:
         raise refused(path, f"the shape {list(spec.shape)}", str(list(given.shape)))
     if spec.datatype is Datatype.BYTES:
         return Tensor(name=spec.name, datatype=spec.datatype, data=_encoded(given, path))
-    if given.dtype.kind not in "biuf" or not _holds(spec.datatype, given):
-        raise refused(path, f"{spec.datatype} or what it can hold", str(given.dtype))
+    if given.dtype.kind not in "biuf" or not _can_hold(spec.datatype, given):
+        raise refused(path, f"{spec.datatype} or values that it can represent", str(given.dtype))
     with np.errstate(over="ignore"):
         return Tensor(name=spec.name, datatype=spec.datatype, data=given.astype(spec.datatype.dtype))
 
 
-def _holds(datatype: Datatype, given: NDArray[Any]) -> bool:
-    """Whether numbers keep their kind, and whole ones their value; floating ones may lose digits."""
+def _can_hold(datatype: Datatype, given: NDArray[Any]) -> bool:
+    """Return whether a conversion keeps the kind of numbers and the value of integers. Floats may lose precision."""
     if np.can_cast(given.dtype, datatype.dtype, "same_kind"):
         return given.dtype.kind == "f" or bool((given.astype(datatype.dtype) == given).all())
-    # Python's own whole numbers come as INT64.
-    whole = given.dtype.kind in "iu" and datatype.kind in "iu"
-    return whole and bool((given.astype(datatype.dtype) == given).all())
+    # Python integers become INT64.
+    integers = given.dtype.kind in "iu" and datatype.kind in "iu"
+    return integers and bool((given.astype(datatype.dtype) == given).all())
 
 
 def _encoded(given: NDArray[Any], path: str) -> NDArray[Any]:
     encoded = np.empty(given.size, object)
-    for index, each in enumerate(given.ravel().tolist()):
-        if not isinstance(each, (str, bytes)):
-            raise refused(path, "texts or bytes", described(each))
-        encoded[index] = each if isinstance(each, bytes) else text(each, path).encode()
+    for index, element in enumerate(given.ravel().tolist()):
+        if not isinstance(element, (str, bytes)):
+            raise refused(path, "texts or bytes", described(element))
+        encoded[index] = element if isinstance(element, bytes) else text(element, path).encode()
     return encoded.reshape(given.shape)

@@ -1,4 +1,4 @@
-"""What a model's own process does: load the model, and answer on every line that the server opens."""
+"""The main function of a model process: load the model, and serve each channel that the server opens."""
 
 import array
 import ctypes
@@ -26,77 +26,77 @@ from app.runtimes.isolated.answering import Line
 from app.runtimes.isolated.messages import Binding, NotLoaded, Order, Stuck, receive, send
 from app.settings.model import ModelError
 
-__all__ = ("work",)
+__all__ = ("run_worker",)
 
 # From Linux's prctl.h.
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
-_SECONDS_BETWEEN_LOOKS = 1.0
-"""Whether the model still answers."""
+_HEALTH_CHECK_SECONDS = 1.0
+"""Interval between checks whether the model can still answer."""
 
 _OOM_SCORE = "500"
-"""Of 1000: as if it had so many thousandths of the machine's memory more than it has."""
+"""Adjustment out of 1000: the kernel adds this share of the machine's memory to the process's own use."""
 
 
-def work(control: socket.socket, name: str) -> None:
-    """Do what the server asks for, until it closes its end of `control`.
+def run_worker(control: socket.socket, name: str) -> None:
+    """Load the model and serve calls until the server closes its end of `control`.
 
     Args:
-        control: brings an order, then a line for each byte; takes the outcome, and what is logged.
-        name: of the model, for whoever lists processes.
+        control: receives the job, then one channel for each byte; sends the outcome and log records.
+        name: name of the model, shown in process lists.
     """
-    _belong_to_server(name)
+    _bind_to_server(name)
     order: Order = receive(control)[0]
-    telling = threading.Lock()
-    _log_to(control, telling, order.log_level)
+    send_lock = threading.Lock()
+    _log_to(control, send_lock, order.log_level)
     if order.memory_limit is not None:
         resource.setrlimit(resource.RLIMIT_DATA, (order.memory_limit, order.memory_limit))
-    outcome = _made(order)
+    outcome = _run_job(order)
     bound = None
     if isinstance(outcome, BoundServable):
         bound = cast("BoundServable[Any, Any]", outcome)
         outcome = _binding(bound)
-    with telling:
+    with send_lock:
         try:
             send(control, outcome)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
-            send(control, NotLoaded(f"{order.source.folder} cannot run in a process of its own: {told(error)}"))
+            send(control, NotLoaded(f"{order.source.folder} cannot run in its own process: {told(error)}"))
             return
     if bound is None:
         return
     try:
-        while _is_asked(control, telling, bound.model) and (line := _next_line(control)) is not None:
+        while _wait_for_channel(control, send_lock, bound.model) and (line := _next_line(control)) is not None:
             threading.Thread(target=Line(line, bound).serve, name="line", daemon=True).start()
     except (OSError, RuntimeError) as error:
-        # Whatever it has used up, a new process has again.
-        with telling:
-            send(control, Stuck(f"It takes no more calls: {told(error)}"))
+        # A new process starts with fresh threads and descriptors.
+        with send_lock:
+            send(control, Stuck(f"It cannot serve more calls: {told(error)}"))
 
 
-def _belong_to_server(name: str) -> None:
-    """End with the server however it ends, and leave its signals to it: it ends its models when it has drained."""
+def _bind_to_server(name: str) -> None:
+    """End whenever the server ends, and ignore signals: the server stops its models after it has drained."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # What the model starts is not to inherit this, as it would that a signal is ignored by the system.
-        signal.signal(number, _ignored)
+        # Child processes would inherit SIG_IGN, but they do not inherit a handler.
+        signal.signal(number, _ignore)
     prctl = ctypes.CDLL(None).prctl
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     prctl(_PR_SET_NAME, name.encode()[:15])
-    # Where memory runs out, this process is to be ended, and not the server, which starts it again.
+    # When memory runs out, the kernel must kill this process and not the server, which restarts it.
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
 
 
-def _ignored(number: int, frame: FrameType | None) -> None:
+def _ignore(number: int, frame: FrameType | None) -> None:
     del number, frame
 
 
-def _made(order: Order) -> object:
-    limit = f" (its process may have {order.memory_limit:,} bytes of memory)" if order.memory_limit else ""
+def _run_job(order: Order) -> object:
+    limit = f" (the memory limit of its process is {order.memory_limit:,} bytes)" if order.memory_limit else ""
     try:
         return order.job(order.source)
     except ModelError as error:
         return NotLoaded(f"{error}{limit}")
-    except BaseException as error:  # noqa: BLE001  whatever it is, the server is to be told
+    except BaseException as error:  # noqa: BLE001  the server must receive every error
         return NotLoaded(f"{order.source.folder} cannot be used: {told(error)}{limit}")
 
 
@@ -110,22 +110,22 @@ def _binding(servable: BoundServable[Any, Any]) -> Binding:
     )
 
 
-def _is_asked(control: socket.socket, telling: threading.Lock, model: object) -> bool:
-    """Wait until the server wants something. False when the model answers nobody any more, which the server is told."""
+def _wait_for_channel(control: socket.socket, send_lock: threading.Lock, model: object) -> bool:
+    """Wait until the server opens a channel. If the model can no longer answer, report that and return False."""
     poll = select.poll()
     poll.register(control, select.POLLIN)
     if not isinstance(model, Faltering):
         return bool(poll.poll())
-    while not poll.poll(_SECONDS_BETWEEN_LOOKS * 1000):
+    while not poll.poll(_HEALTH_CHECK_SECONDS * 1000):
         if model.trouble:
-            with telling:
+            with send_lock:
                 send(control, Stuck(model.trouble))
             return False
     return True
 
 
 def _next_line(control: socket.socket) -> socket.socket | None:
-    """A line that the server has opened, None when it wants nothing more."""
+    """Receive the socket of a new channel; return None when the server has closed its end."""
     size = array.array("i").itemsize
     first, ancillary, _, _ = control.recvmsg(1, socket.CMSG_SPACE(size))
     if not first:
@@ -135,29 +135,29 @@ def _next_line(control: socket.socket) -> socket.socket | None:
     return socket.socket(fileno=int.from_bytes(ancillary[0][2][:size], "little"))
 
 
-class _ToServer(logging.handlers.QueueHandler):
-    """Puts what is logged here among the lines of the server."""
+class _ServerLogHandler(logging.handlers.QueueHandler):
+    """Sends log records to the server."""
 
-    def __init__(self, control: socket.socket, telling: threading.Lock) -> None:
+    def __init__(self, control: socket.socket, send_lock: threading.Lock) -> None:
         super().__init__(cast("Any", None))
         self._control = control
-        self._telling = telling
+        self._send_lock = send_lock
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        """The record in types that the server has too: those of the model's own modules exist only here."""
+        """Convert the record to built-in types, because the server lacks the types of the model's modules."""
         prepared = super().prepare(record)
-        said = cast("Mapping[str, object]", vars(prepared))
-        fields = {name: msgspec.to_builtins(each, str_keys=True, enc_hook=str) for name, each in said.items()}
+        attributes = cast("Mapping[str, object]", vars(prepared))
+        fields = {name: msgspec.to_builtins(value, str_keys=True, enc_hook=str) for name, value in attributes.items()}
         return logging.makeLogRecord(fields)
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        # A server that is gone reads no log.
-        with self._telling, suppress(OSError):
+        # The server may have ended.
+        with self._send_lock, suppress(OSError):
             send(self._control, record.__dict__)
 
 
-def _log_to(control: socket.socket, telling: threading.Lock, level: int) -> None:
-    handler = _ToServer(control, telling)
-    # The server says when, and how bad.
+def _log_to(control: socket.socket, send_lock: threading.Lock, level: int) -> None:
+    handler = _ServerLogHandler(control, send_lock)
+    # The server adds the time and the level.
     handler.setFormatter(logging.Formatter("%(message)s"))
     logging.basicConfig(handlers=[handler], level=level, force=True)
