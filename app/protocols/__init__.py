@@ -1,4 +1,4 @@
-"""The wire protocols. Each folder is one: its wire types, its codec (two pure functions) and its routes."""
+"""The wire protocols. Each folder is one protocol: its wire types, its codec (two pure functions) and its routes."""
 
 from collections.abc import Sequence
 
@@ -16,16 +16,16 @@ from app.protocols.tensorflow_serving.routes import TensorFlowServing
 __all__ = ("GRPC_PROTOCOLS", "LISTENERS", "PROTOCOLS", "protocols_beside")
 
 PROTOCOLS: tuple[HttpProtocol, ...] = (ChariotV2KServe(), ChariotV2(), KServeV2(), KServeV1(), Grps())
-"""On the server's main port."""
+"""The protocols of the server's main port."""
 
 LISTENERS: tuple[HttpListener, ...] = (TensorFlowServing(),)
-"""Those that have a port of their own."""
+"""The protocols with a port of their own."""
 
 GRPC_PROTOCOLS: tuple[GrpcProtocol, ...] = (KServeV2Grpc(), GrpsGrpc())
 
-_DIALECTS = frozenset({ChariotV2.name, ChariotV2KServe.name})
+_CHARIOT_PROTOCOLS = frozenset({ChariotV2.name, ChariotV2KServe.name})
 
 
 def protocols_beside(dialect: str) -> Sequence[HttpProtocol]:
-    """The protocols of the main port with one of Chariot's, `dialect`: both want the same paths."""
-    return [each for each in PROTOCOLS if each.name == dialect or each.name not in _DIALECTS]
+    """Return the protocols of the main port. Of Chariot's protocols, which share paths, include only `dialect`."""
+    return [protocol for protocol in PROTOCOLS if protocol.name == dialect or protocol.name not in _CHARIOT_PROTOCOLS]

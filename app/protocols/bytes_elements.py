@@ -1,4 +1,4 @@
-"""BYTES elements as JSON protocols write them: one string that is base64 when the task wants binary data, else text."""
+"""BYTES elements of JSON protocols: a string is base64 when the task needs binary data, else text."""
 
 import binascii
 from collections.abc import Sequence
@@ -14,24 +14,24 @@ from tasks.exchange.tensor import Element
 __all__ = ("B64", "BinaryElement", "StringElement", "is_b64", "string_elements")
 
 B64 = "b64"
-"""The key under which an object holds bytes: TensorFlow Serving's form of them, which KServe V1 takes too."""
+"""Key of an object that holds base64: TensorFlow Serving's form for bytes, which KServe V1 also accepts."""
 
 
 _URL_SAFE = str.maketrans("-_", "+/", " \t\r\n")
-_WORTH_DECODING_IN_PLACE = 256
+_MIN_IN_PLACE_BYTES = 256
 
 
 class BinaryElement(msgspec.Struct, frozen=True):
-    """An element that came as bytes."""
+    """An element received as bytes."""
 
     data: bytes
 
     def binary(self) -> bytes:
-        """The bytes themselves."""
+        """Return the bytes."""
         return self.data
 
     def text(self) -> str:
-        """The bytes read as UTF-8."""
+        """Decode the bytes as UTF-8."""
         try:
             return self.data.decode()
         except UnicodeDecodeError:
@@ -39,14 +39,14 @@ class BinaryElement(msgspec.Struct, frozen=True):
 
 
 class StringElement(msgspec.Struct, frozen=True):
-    """An element that came as a JSON string."""
+    """An element received as a JSON string."""
 
     string: str
 
     def binary(self) -> bytes:
-        """The string read as base64 (RFC 4648).
+        """Decode the string as base64 (RFC 4648).
 
-        Standard or URL-safe, padded or not, with or without line breaks, with or without a ``data:`` prefix (RFC 2397).
+        Accept standard or URL-safe base64, padding or none, line breaks, and a ``data:`` prefix (RFC 2397).
         """
         encoded = self.string
         if encoded.startswith("data:"):
@@ -59,12 +59,12 @@ class StringElement(msgspec.Struct, frozen=True):
             return _decode_leniently(encoded)
 
     def text(self) -> str:
-        """The string itself."""
+        """Return the string."""
         return self.string
 
 
 class _DecodedElement(msgspec.Struct, frozen=True):
-    """A base64 string that was decoded where it lay; `source` is the JSON string, quotes included."""
+    """A base64 string decoded from the request body without a copy; `source` is the JSON string with its quotes."""
 
     data: bytes
     source: memoryview
@@ -77,7 +77,7 @@ class _DecodedElement(msgspec.Struct, frozen=True):
 
 
 def is_b64(value: object) -> TypeGuard[dict[str, str]]:
-    """Whether `value` is bytes, as an object of one key, ``{"b64": "<base64>"}``."""
+    """Return whether `value` is bytes as an object with one key, ``{"b64": "<base64>"}``."""
     if not isinstance(value, dict):
         return False
     members = cast("dict[str, object]", value)
@@ -85,15 +85,15 @@ def is_b64(value: object) -> TypeGuard[dict[str, str]]:
 
 
 def string_elements(raw: msgspec.Raw, path: str) -> Sequence[Element]:
-    """The elements of a JSON array of strings, or of one bare string.
+    """Return the elements of a JSON array of strings, or of one bare string.
 
-    An array of one base64 string, which nearly every image request has, is decoded without being copied first.
+    Decode an array of one base64 string, the form of nearly every image request, without copying it first.
 
     Raises:
         InferenceError: INVALID_REQUEST naming the element that is not a string.
     """
     view = memoryview(raw)
-    if len(view) > _WORTH_DECODING_IN_PLACE and bytes(view[:2]) == b'["' and bytes(view[-2:]) == b'"]':
+    if len(view) > _MIN_IN_PLACE_BYTES and bytes(view[:2]) == b'["' and bytes(view[-2:]) == b'"]':
         try:
             return [_DecodedElement(pybase64.b64decode(view[2:-2], validate=True), view[1:-1])]
         except (binascii.Error, ValueError):

@@ -1,6 +1,7 @@
-"""Who is calling, told from the headers that Chariot's proxy and other gateways send."""
+"""Read request information from the headers that Chariot's proxy and other gateways send, and set response headers."""
 
 import math
+from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
@@ -9,7 +10,7 @@ from litestar import Request
 from litestar.types import Message, Scope
 
 from app.engine.admission import TIMEOUT_HEADER
-from app.engine.events import Caller
+from app.engine.events import RequestInfo
 from app.engine.ids import request_id as made_request_id
 
 __all__ = (
@@ -24,6 +25,7 @@ __all__ = (
     "return_header",
     "return_ids",
     "returned_header",
+    "timeout_of",
 )
 
 REQUEST_ID_HEADER = "x-request-id"
@@ -33,58 +35,59 @@ TRACE_HEADERS = ("traceparent", "tracestate")
 """W3C Trace Context."""
 
 _MESH_TIMEOUT_HEADER = "x-envoy-expected-rq-timeout-ms"
-"""What Envoy, and so Istio's and KServe's meshes, tell of the time that they will wait."""
+"""Timeout header of Envoy, and so of Istio and of KServe's service meshes."""
 
-_LONGEST_ID = 1024
+_MAX_ID_LENGTH = 1024
 _STATE_KEY = "charioteer_returned"
 
 CLIENT: ContextVar[str] = ContextVar("CLIENT", default="")
-"""Who is calling, for as long as one request or call is answered: set where callers are told apart."""
+"""Name of the client of the current request or call; set where the server identifies clients."""
 
 
 def given_id(value: str | None) -> str | None:
-    """An id, or a trace, as its sender gave it; None for one that is too long to be written in every log and answer."""
-    return value if value and len(value) <= _LONGEST_ID else None
+    """Return an id or a trace as the client sent it; None if it is too long for logs and responses."""
+    return value if value and len(value) <= _MAX_ID_LENGTH else None
 
 
-def caller_of(request: Request[Any, Any, Any], protocol: str) -> Caller:
-    """The sender of `request`; a request that came without an id is given one, which its response carries too."""
+def caller_of(request: Request[Any, Any, Any], protocol: str) -> RequestInfo:
+    """Return information about `request`. If it has no id, make one, which the response also carries."""
     headers = request.headers
     request_id = given_id(headers.get(REQUEST_ID_HEADER)) or made_request_id()
     returned = {REQUEST_ID_HEADER: request_id}
     request.scope["state"][_STATE_KEY] = returned
     trace = {name: value for name in TRACE_HEADERS if (value := given_id(headers.get(name))) is not None}
-    return Caller(
+    return RequestInfo(
         protocol=protocol,
         request_id=request_id,
         base_id=given_id(headers.get(BASE_ID_HEADER)),
         trace=trace,
         returned=returned,
-        timeout=_seconds(headers.get(TIMEOUT_HEADER, headers.get(_MESH_TIMEOUT_HEADER))),
-        gone=partial(_departure, request),
+        timeout=timeout_of(headers),
+        gone=partial(_wait_for_disconnect, request),
         client=CLIENT.get(),
         address=address_of(request.scope),
     )
 
 
 def address_of(scope: Scope) -> str:
-    """Where a connection comes from; empty where that is not known."""
+    """Return the address that a connection comes from; empty if unknown."""
     client = scope["client"]
     return client[0] if client else ""
 
 
 def given_request_id(scope: Scope) -> str:
-    """The request's id as its sender gave it; empty where it gave none, or one that is too long."""
+    """Return the request id as the client sent it; empty if it is missing or too long."""
     return given_id(dict(scope["headers"]).get(REQUEST_ID_HEADER.encode(), b"").decode("latin-1")) or ""
 
 
 def return_header(scope: Scope, name: str, value: str) -> None:
-    """Have the response carry a header, whatever response it will be."""
+    """Add a header to the response, whatever response it will be."""
     scope["state"].setdefault(_STATE_KEY, {})[name] = value
 
 
-def _seconds(milliseconds: str | None) -> float | None:
-    """The time that a header tells; not a number where it tells none."""
+def timeout_of(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that a client waits, from HTTP headers or gRPC metadata; NaN if it is not a number."""
+    milliseconds = headers.get(TIMEOUT_HEADER, headers.get(_MESH_TIMEOUT_HEADER))
     if milliseconds is None:
         return None
     try:
@@ -93,29 +96,31 @@ def _seconds(milliseconds: str | None) -> float | None:
         return math.nan
 
 
-async def _departure(request: Request[Any, Any, Any]) -> None:
-    """Wait until the sender of `request`, whose body has been read, has left."""
+async def _wait_for_disconnect(request: Request[Any, Any, Any]) -> None:
+    """Wait until the client of `request` disconnects. Call it only after the body was read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 def returned_header(scope: Scope, name: str) -> str:
-    """What the response will carry as a header by what is known now; empty when nothing."""
+    """Return the value that the response will have for a header; empty if none is set yet."""
     returned: dict[str, str] = scope["state"].get(_STATE_KEY, {})
     return returned.get(name, "")
 
 
 async def return_ids(message: Message, scope: Scope) -> None:
-    """Put a request's ids into the headers of its response, whatever it is. A `before_send` hook of Litestar."""
+    """Add the request's ids to the headers of any response. A `before_send` hook of Litestar."""
     if message["type"] != "http.response.start":
         return
-    given = {name: value for name, value in scope["headers"] if name in _ID_HEADERS and 0 < len(value) <= _LONGEST_ID}
-    made: dict[str, str] = scope["state"].get(_STATE_KEY, {})
-    told = {name.encode("latin-1"): value.encode("latin-1") for name, value in made.items()}
-    # An application below this one may have put them there.
-    there = {name for name, _ in message["headers"]}
-    more = [each for each in {**told, **given}.items() if each[0] not in there]
-    message["headers"] = [*message["headers"], *more]
+    id_headers = {
+        name: value for name, value in scope["headers"] if name in _ID_HEADERS and 0 < len(value) <= _MAX_ID_LENGTH
+    }
+    pending: dict[str, str] = scope["state"].get(_STATE_KEY, {})
+    pending_headers = {name.encode("latin-1"): value.encode("latin-1") for name, value in pending.items()}
+    # A mounted application may have set some of them.
+    present = {name for name, _ in message["headers"]}
+    missing = [header for header in {**pending_headers, **id_headers}.items() if header[0] not in present]
+    message["headers"] = [*message["headers"], *missing]
 
 
 _ID_HEADERS = frozenset({REQUEST_ID_HEADER.encode(), BASE_ID_HEADER.encode()})

@@ -1,6 +1,6 @@
-"""What Chariot asks of an engine whatever the protocol: where inferences are sent, and who is ready.
+"""The paths that Chariot requires of an engine in every protocol: inference, readiness and liveness.
 
-The platform calls ``/v2/models/m-<id>/infer/``; its own public engines serve ``/infer`` and ``/ready`` at the root.
+The platform calls ``/v2/models/m-<id>/infer/``. Its own public engines serve ``/infer`` and ``/ready`` at the root.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,24 +10,24 @@ import msgspec
 from litestar import Response
 
 from app.engine.engine import Engine
-from app.engine.events import Caller
+from app.engine.events import RequestInfo
+from app.engine.registry import CHARIOT_PREFIX
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
 from tasks.exchange.error import InferenceError
 
 __all__ = ("Inference", "addressed", "chariot_endpoints")
 
-_PREFIX = "m-"
 _MODEL = "/v2/models/{target:str}"
 _VERSION = f"{_MODEL}/versions/{{version:str}}"
 
 
-def addressed(engine: Engine, request: HttpRequest, caller: Caller | None = None) -> tuple[str, str | None]:
-    """The name of the model that a path means, and the version when it gives one; the bare path means the default.
+def addressed(engine: Engine, request: HttpRequest, caller: RequestInfo | None = None) -> tuple[str, str | None]:
+    """Return the name of the model that a path means, and its version if given; bare paths mean the default model.
 
     Args:
-        engine: has the models.
-        request: whose path.
-        caller: the sender of an inference, of whose refusal observers are to be told.
+        engine: holds the models.
+        request: the request with the path.
+        caller: information about an inference request, so that observers learn of its rejection.
 
     Raises:
         InferenceError: MODEL_NOT_FOUND.
@@ -36,7 +36,7 @@ def addressed(engine: Engine, request: HttpRequest, caller: Caller | None = None
     try:
         if target is None:
             return engine.registry.default_name(), None
-        return engine.registry.name_for_chariot(target.removeprefix(_PREFIX)), request.path_params.get("version")
+        return engine.registry.name_for_path(target), request.path_params.get("version")
     except InferenceError as error:
         raise (engine.refused(caller, error) if caller else error) from None
 
@@ -51,7 +51,7 @@ class _ModelReady(msgspec.Struct, frozen=True):
 
 
 class Inference(msgspec.Struct, frozen=True, kw_only=True):
-    """A protocol's own part of `Endpoint` for its inferences."""
+    """The parts of `Endpoint` that a protocol sets for its inferences."""
 
     handle: Callable[[HttpRequest], Awaitable[Response[bytes]]]
     body: Any
@@ -60,7 +60,7 @@ class Inference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def chariot_endpoints(engine: Engine, inference: Inference) -> Sequence[Endpoint]:
-    """`inference` on all of Chariot's paths, readiness of the server and of one model, and liveness."""
+    """Return the endpoints for `inference` on all of Chariot's paths, and for readiness and liveness."""
 
     async def ready(_: HttpRequest) -> Response[bytes]:
         if not engine.unready:
@@ -86,28 +86,34 @@ def chariot_endpoints(engine: Engine, inference: Inference) -> Sequence[Endpoint
             media_types=inference.media_types,
             failures=INFER_FAILURES,
             claims=claims,
+            permission="infer",
+            queue=queue,
         )
+
+    def queue(target: str) -> str:
+        return engine.registry.name_for_path(target) if target else engine.registry.default_name()
 
     def model_readiness(path: str) -> Endpoint:
         return Endpoint(
             method="GET",
             path=path,
             handle=model_ready,
-            summary="Whether a model can answer",
+            summary="Whether a model is ready",
             answer=_ModelReady,
             failures=(404, 503),
             claims=_is_chariot,
+            permission="infer",
         )
 
     return [
-        infer("/infer", "Infer with the only model, or the default one", None),
+        infer("/infer", "Infer with the only model, or the default model", None),
         infer(f"{_MODEL}/infer", "Infer with the model of a Chariot id, m-<id>", _is_chariot),
         infer(f"{_VERSION}/infer", "Infer with one version of the model of a Chariot id, m-<id>", _is_chariot),
         Endpoint(
             method="GET",
             path="/ready",
             handle=ready,
-            summary="Whether every model can answer",
+            summary="Whether every model is ready",
             answer=_Status,
             failures=(503,),
             permission="open",
@@ -116,7 +122,7 @@ def chariot_endpoints(engine: Engine, inference: Inference) -> Sequence[Endpoint
             method="GET",
             path="/health",
             handle=health,
-            summary="Whether the process answers",
+            summary="Whether the process is alive",
             answer=_Status,
             permission="open",
         ),
@@ -126,4 +132,4 @@ def chariot_endpoints(engine: Engine, inference: Inference) -> Sequence[Endpoint
 
 
 def _is_chariot(target: str) -> bool:
-    return target.startswith(_PREFIX)
+    return target.startswith(CHARIOT_PREFIX)

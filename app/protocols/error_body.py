@@ -1,4 +1,4 @@
-"""The commonest shape of an error."""
+"""The error body that most protocols use."""
 
 import msgspec
 
@@ -8,5 +8,5 @@ __all__ = ("error_object",)
 
 
 def error_object(error: InferenceError) -> bytes:
-    """``{"error": "..."}``, which Chariot, KServe, the Open Inference Protocol and TensorFlow Serving share."""
+    """Return ``{"error": "..."}``, the body of Chariot, KServe, the Open Inference Protocol and TensorFlow Serving."""
     return msgspec.json.encode({"error": str(error)})

@@ -1,8 +1,8 @@
-"""What a gRPC protocol offers the server, and what all of them do with callers and errors."""
+"""The interface of a gRPC protocol, and the request information and errors that all of them share."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Protocol, TypeAlias, cast
 from urllib.parse import unquote
 
@@ -11,9 +11,9 @@ from google.protobuf.descriptor import ServiceDescriptor
 
 from app.engine.admission import LONGEST_TIMEOUT, RETRY_AFTER
 from app.engine.engine import Engine
-from app.engine.events import Caller
+from app.engine.events import RequestInfo
 from app.engine.ids import request_id as made_request_id
-from app.protocols.caller import BASE_ID_HEADER, CLIENT, REQUEST_ID_HEADER, TRACE_HEADERS, given_id
+from app.protocols.caller import BASE_ID_HEADER, CLIENT, REQUEST_ID_HEADER, TRACE_HEADERS, given_id, timeout_of
 from app.protocols.permission import Permission
 from app.protocols.status import grpc_status
 from tasks.exchange.error import ErrorKind, InferenceError
@@ -30,21 +30,21 @@ __all__ = (
     "unary",
 )
 
-# Quoted, because grpc's classes are generic to type checkers alone.
+# grpc's classes are generic only in its type stubs, so quote them.
 Call: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
 
 PUSHBACK = "grpc-retry-pushback-ms"
-"""How clients that retry are told to wait (gRPC's proposal A6)."""
+"""Trailing metadata: how long clients wait before a retry (gRPC's proposal A6)."""
 
-_LONGEST_DETAILS = 2000
-"""Bytes of UTF-8. Details travel percent-encoded in headers, which clients begin to refuse at 8 KiB altogether."""
+_MAX_DETAILS_BYTES = 2000
+"""In UTF-8. Details travel percent-encoded in headers, and clients reject headers of more than 8 KiB in all."""
 
 _logger = logging.getLogger(__name__)
 
 
 class GrpcProtocol(Protocol):
-    """One service: its name for settings and logs, its descriptor for reflection, and its methods over an engine."""
+    """A service: its name for settings and logs, its descriptor for reflection, and its methods over an engine."""
 
     @property
     def name(self) -> str: ...
@@ -54,26 +54,35 @@ class GrpcProtocol(Protocol):
 
     @property
     def permissions(self) -> Mapping[str, Permission]:
-        """What a caller has to be allowed, by the names of the methods that need something else than ``infer``."""
+        """The permission for each method by name. A method that is missing requires ``admin``."""
+        ...
+
+    @property
+    def queued_methods(self) -> Collection[str]:
+        """The methods that are inferences. Each call waits for a worker as a whole."""
+        ...
+
+    def refusal_message(self, error: InferenceError, /) -> bytes | None:
+        """Return the message for a rejected call of `queued_methods`; None if the call ends with a status instead."""
         ...
 
     def subject(self, data: bytes, /) -> str:
-        """The model that a serialized message to a method for ``admin`` is about; empty where it is about none."""
+        """Return the model that a message to an ``admin`` method is about; empty if it is about none."""
         ...
 
     def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
-        """The methods by name, serialized messages in and out. Streams end early once the server is `stopping`."""
+        """Return the methods by name, from message bytes to message bytes. Streams end early when `stopping` is set."""
         ...
 
 
 def metadata_of(context: Call) -> Mapping[str, str]:
-    """What came beside the messages; of a key that came twice, the last."""
+    """Return a call's metadata; if a key appears twice, the last value."""
     pairs = cast("tuple[tuple[str, str | bytes], ...]", context.invocation_metadata() or ())
     return {key: value for key, value in pairs if isinstance(value, str)}
 
 
-def caller_of_call(context: Call, protocol: str) -> Caller:
-    """The sender; one without a request id is given one. Either id goes back in the trailing metadata."""
+def caller_of_call(context: Call, protocol: str) -> RequestInfo:
+    """Return information about a call. Make a request id if none was sent; trailing metadata returns both ids."""
     metadata = metadata_of(context)
     request_id = given_id(metadata.get(REQUEST_ID_HEADER)) or made_request_id()
     base_id = given_id(metadata.get(BASE_ID_HEADER))
@@ -81,15 +90,13 @@ def caller_of_call(context: Call, protocol: str) -> Caller:
     if base_id:
         returned[BASE_ID_HEADER] = base_id
     trace = {name: value for name in TRACE_HEADERS if (value := given_id(metadata.get(name))) is not None}
-    remaining = cast("float | None", context.time_remaining())
-    caller = Caller(
+    caller = RequestInfo(
         protocol=protocol,
         request_id=request_id,
         base_id=base_id,
         trace=trace,
         returned=returned,
-        # Some clients give every call a deadline, of years where they have none to give.
-        timeout=remaining if remaining is not None and remaining <= LONGEST_TIMEOUT else None,
+        timeout=_timeout(metadata, cast("float | None", context.time_remaining())),
         client=CLIENT.get(),
         address=address_of_call(context),
     )
@@ -97,51 +104,67 @@ def caller_of_call(context: Call, protocol: str) -> Caller:
     return caller
 
 
+def _timeout(metadata: Mapping[str, str], remaining: float | None) -> float | None:
+    """Return the earlier of a call's deadline, None for none, and the timeout in its metadata, in seconds.
+
+    The metadata is checked as over HTTP. A longer deadline of the call itself is cut to the maximum: many libraries
+    send one of years for clients that set none.
+    """
+    given = timeout_of(metadata)
+    if remaining is None:
+        return given
+    remaining = min(remaining, LONGEST_TIMEOUT)
+    if given is None:
+        return remaining
+    # Keep a value above the maximum, or NaN, so that it is rejected later.
+    return min(remaining, given) if given <= LONGEST_TIMEOUT else given
+
+
 def address_of_call(context: Call) -> str:
-    """Where a call comes from, without its port; empty where that is not known."""
-    # Such as ipv4:127.0.0.1:50051, or ipv6:[::1]:50051 with the brackets percent-encoded.
+    """Return the address that a call comes from, without its port; empty if unknown."""
+    # A peer is written as ipv4:127.0.0.1:50051, or ipv6:[::1]:50051 with percent-encoded brackets.
     found = context.peer()
     if not found.startswith(("ipv4:", "ipv6:")):
         return ""
     return unquote(found[5:]).rpartition(":")[0].strip("[]")
 
 
-def _return_headers(context: Call, caller: Caller) -> None:
-    """Put what the sender is to be told into the trailing metadata, as far as that is known by now."""
+def _return_headers(context: Call, caller: RequestInfo) -> None:
+    """Write the response headers that are known so far into the trailing metadata."""
     returned = dict(caller.returned)
     if RETRY_AFTER in returned:
         returned[PUSHBACK] = str(int(returned.pop(RETRY_AFTER)) * 1000)
     context.set_trailing_metadata(tuple(returned.items()))
 
 
-def unary(protocol: str, answer: Callable[[bytes, Caller], Awaitable[bytes]]) -> Handler:
-    """The method that `answer` answers; what it raises ends the call with the status of its kind."""
+def unary(protocol: str, answer: Callable[[bytes, RequestInfo], Awaitable[bytes]]) -> Handler:
+    """Return a handler for `answer`. Errors end the call with the status of their kind."""
 
     async def handle(data: bytes, context: Call) -> bytes:
         caller = caller_of_call(context, protocol)
         try:
-            answered = await answer(data, caller)
+            response = await answer(data, caller)
             _return_headers(context, caller)
-            return answered
-        except Exception as error:  # noqa: BLE001  grpc would tell the sender whatever it is
+            return response
+        except Exception as error:  # noqa: BLE001  grpc would send any exception to the client
             failure = error
         return await call_ended(context, caller, failure)
 
     return cast("Handler", grpc.unary_unary_rpc_method_handler(cast("Any", handle)))
 
 
-async def call_ended(context: Call, caller: Caller, failure: Exception) -> bytes:
-    """End a call because of `failure`. Nothing but an `InferenceError` is told to the sender; the rest is logged."""
+async def call_ended(context: Call, caller: RequestInfo, failure: Exception) -> bytes:
+    """End a call because of `failure`. Clients see only an `InferenceError`; other exceptions are logged."""
     if not isinstance(failure, InferenceError):
         _logger.error("call failed", exc_info=failure, extra={"request_id": caller.request_id})
-        message = f"Something went wrong in the server; its log tells what, under request {caller.request_id}"
+        message = f"Something went wrong in the server; see its log for request {caller.request_id}"
         failure = InferenceError(ErrorKind.INTERNAL, message)
     _return_headers(context, caller)
     details = str(failure).encode(errors="replace")
-    if len(details) > _LONGEST_DETAILS:
-        details = details[:_LONGEST_DETAILS] + b"..."
+    if len(details) > _MAX_DETAILS_BYTES:
+        details = details[:_MAX_DETAILS_BYTES] + b"..."
     try:
         return await context.abort(grpc_status(failure.kind), details.decode(errors="ignore"))
     except grpc.aio.InternalError:
-        # The sender left at this moment, and nobody is there to be told. gRPC would log it as a fault of the method.
+        # The client disconnected meanwhile. Otherwise gRPC would log this as an error of the method.
         raise asyncio.CancelledError from None

@@ -1,4 +1,4 @@
-"""Under which names the inputs of tasks are known, in protocols whose senders name them."""
+"""Names of task inputs in protocols whose clients name them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,15 +14,15 @@ OTHER_NAMES: Mapping[str, Sequence[str]] = {
     IMAGE_INPUT.name: ("image_bytes", "data"),
     TEXT_INPUT.name: ("text", "prompt", "question"),
 }
-"""By the name that a task declares, the others that clients use."""
+"""Alternative names that clients use, by the name that a task declares."""
 
 PROMPTS = "prompts"
-"""The parameter that holds what is asked about an image."""
+"""The parameter with the prompts for an image."""
 
 PROMPT_NAMES = ("prompt", PROMPTS, "question", "text")
-"""What prompts are called where they stand beside an image."""
+"""Names for prompts that are a field beside an image."""
 
 
 def takes_prompts(servable: Servable) -> bool:
-    """Whether the model can be asked something about each of its inputs."""
+    """Return whether the model accepts prompts for its inputs."""
     return any(field.name == PROMPTS for field in msgspec.structs.fields(servable.parameters_type))

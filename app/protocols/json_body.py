@@ -1,4 +1,4 @@
-"""Reading JSON bodies, with errors that say where and why."""
+"""Decode JSON bodies, with errors that name the field and the reason."""
 
 import json
 import math
@@ -17,21 +17,21 @@ __all__ = ("first_path", "has_lone_surrogate", "read_json")
 
 T = TypeVar("T")
 
-_DIAGNOSED_BYTES = 1_000_000
-"""A larger body that is not JSON is refused without a search for the field: the search costs many times its size."""
+_MAX_DIAGNOSED_BYTES = 1_000_000
+"""For larger invalid bodies, the error does not name the field: the search costs many times the body's size."""
 
 
 def read_json(body: bytes | msgspec.Raw, kind: type[T], path: str = "", limits: Limits | None = None) -> T:
-    """Read `body` as `kind`.
+    """Decode `body` as `kind`.
 
     Args:
-        body: the text.
-        kind: the type it is to have.
-        path: where it stands.
-        limits: for a text that nobody has looked at yet, how much JSON it may be; None for a part of another.
+        body: the JSON text.
+        kind: the type to decode.
+        path: path of the text in the request.
+        limits: limits for text that was not checked yet; None for a part of checked text.
 
     Raises:
-        InferenceError: INVALID_REQUEST naming the field, under `path`, or the byte where the text stops being JSON; as
+        InferenceError: INVALID_REQUEST naming the field under `path`, or the byte where the text is not valid JSON; as
             `check_json`.
     """
     if limits is not None:
@@ -41,21 +41,21 @@ def read_json(body: bytes | msgspec.Raw, kind: type[T], path: str = "", limits: 
     except msgspec.ValidationError as error:
         raise explained(error, path) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _diagnosed(memoryview(body), error, path) from None
+        raise _diagnose(memoryview(body), error, path) from None
     except RecursionError:
-        raise invalid("Expected JSON of a sane depth, got one nested too deeply", path) from None
+        raise invalid("Expected JSON that is not nested too deeply", path) from None
 
 
 def first_path(value: object, wanted: Callable[[object], bool], path: str = "") -> tuple[str, object] | None:
-    """Where in `value`, read depth first, the first value or name stands that is `wanted`, and what it is."""
+    """Return the path and value of the first `wanted` value or name in `value`, depth first; None if there is none."""
     levels: list[tuple[Iterator[tuple[str | int, object]], list[str | int]]] = [(iter([("", value)]), [])]
     while levels:
         children, above = levels[-1]
         for key, child in children:
             if isinstance(key, str) and key and wanted(key):
-                return _written(path, above), key
+                return _path_of(path, above), key
             if wanted(child):
-                return _written(path, [*above, key]), child
+                return _path_of(path, [*above, key]), child
             if isinstance(child, dict):
                 levels.append((iter(cast("dict[str, Any]", child).items()), [*above, key]))
                 break
@@ -68,7 +68,7 @@ def first_path(value: object, wanted: Callable[[object], bool], path: str = "") 
 
 
 def has_lone_surrogate(value: object) -> bool:
-    """Whether `value` is a text that cannot be written in UTF-8."""
+    """Return whether `value` is a text that UTF-8 cannot encode."""
     if not isinstance(value, str) or value.isascii():
         return False
     try:
@@ -83,23 +83,23 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     return msgspec.json.Decoder(kind)
 
 
-def _written(path: str, keys: list[str | int]) -> str:
+def _path_of(path: str, keys: list[str | int]) -> str:
     for key in keys:
         path += f"[{key}]" if isinstance(key, int) else f".{key}" if path and key else key
     return path
 
 
-def _diagnosed(body: memoryview, error: Exception, path: str) -> InferenceError:
-    if not bytes(body[:_DIAGNOSED_BYTES]).strip():
+def _diagnose(body: memoryview, error: Exception, path: str) -> InferenceError:
+    if not bytes(body[:_MAX_DIAGNOSED_BYTES]).strip():
         return invalid("Expected a JSON object, got an empty body", path)
     if isinstance(error, UnicodeDecodeError):
         return invalid("Expected JSON in UTF-8, got other bytes", path)
-    # The standard library reads two things that are not JSON: NaN and Infinity, and halves of surrogate pairs. Having
-    # read them, it can tell where they are.
+    # The standard library accepts two things that are not JSON: NaN and Infinity, and lone surrogates. Use its result
+    # to find them.
     found = None
-    if len(body) <= _DIAGNOSED_BYTES:
+    if len(body) <= _MAX_DIAGNOSED_BYTES:
         try:
-            found = first_path(json.loads(bytes(body)), _is_no_json, path)
+            found = first_path(json.loads(bytes(body)), _is_invalid_json, path)
         except (ValueError, RecursionError):
             found = None
     if found is None:
@@ -110,7 +110,7 @@ def _diagnosed(body: memoryview, error: Exception, path: str) -> InferenceError:
     return invalid("Expected Unicode text, got half of a surrogate pair", where)
 
 
-def _is_no_json(value: object) -> bool:
+def _is_invalid_json(value: object) -> bool:
     if isinstance(value, float):
         return not math.isfinite(value)
     return has_lone_surrogate(value)

@@ -1,7 +1,7 @@
-"""How much JSON may be in a body, told before it is parsed: parsing takes many times the memory of the text.
+"""Limit the JSON in a body before parsing, which takes many times the memory of the text.
 
-Only whole passes over the bytes are made, because there may be millions of them. A body of few members with a picture
-in one long text, which nearly every body is, is passed over at the speed of a search for single bytes.
+The checks are passes over all bytes at once, because a body may have millions of values. The usual body, with few
+members and one image in a long text, is checked at the speed of a byte search.
 """
 
 import re
@@ -19,7 +19,7 @@ _MARKS = b'[]{}",:'
 _OTHERS = bytes(sorted(set(range(256)) - set(_MARKS)))
 _NAME_END = re.compile(rb'"[ \t\r\n]*:')
 _SPACE = b" \t\r\n"
-_FEW_COLONS = 100
+_MAX_COLON_STEPS = 100
 _CHUNK = 1 << 20
 
 _STEPS = np.zeros(256, np.int32)
@@ -28,48 +28,48 @@ _STEPS[list(b"]}")] = -1
 
 
 def check_json(body: bytes, limits: Limits, path: str = "") -> None:
-    """Refuse text that would make more of JSON than a request may have. Whether it is JSON is not looked at.
+    """Reject text with more JSON than a request may have. Its syntax is not checked.
 
     Args:
-        body: the text.
-        limits: how deep, how many values and members, and how long their names may be.
-        path: where it stands.
+        body: the JSON text.
+        limits: maximum depth, number of values and members, and length of names.
+        path: path of the text in the request.
 
     Raises:
-        InferenceError: INVALID_REQUEST for what is nested too deeply; TOO_LARGE for the others.
+        InferenceError: INVALID_REQUEST for deep nesting; TOO_LARGE for the other limits.
     """
-    # Without escapes of quotes, every quote begins or ends a text; one byte of each stays, to be counted in names.
+    # Without escaped quotes, every quote starts or ends a text. Keep one byte of each escape for the length of names.
     plain = body.replace(b"\\\\", b"_").replace(b'\\"', b"_") if b"\\" in body else body
     if (
-        _has_more(plain, b"[{", limits.max_json_depth)
-        or _has_more(plain, b":", limits.max_entries)
+        _exceeds(plain, b"[{", limits.max_json_depth)
+        or _exceeds(plain, b":", limits.max_entries)
         or (len(plain) > limits.max_values and plain.count(b",") + limits.max_json_depth >= limits.max_values)
     ):
         _check_structure(plain, limits, path)
     _check_names(plain, limits.max_name_length, path)
 
 
-def _has_more(text: bytes, marks: bytes, most: int) -> bool:
-    """Whether there are more than `most` of all `marks`, in texts or outside; the fewer, the sooner that is known."""
-    left = most
+def _exceeds(text: bytes, marks: bytes, max_count: int) -> bool:
+    """Return whether more than `max_count` of `marks` occur anywhere; stops at the first mark over the limit."""
+    left = max_count
     for mark in marks:
-        at = text.find(mark)
-        while at >= 0:
+        position = text.find(mark)
+        while position >= 0:
             left -= 1
             if left < 0:
                 return True
-            at = text.find(mark, at + 1)
+            position = text.find(mark, position + 1)
     return False
 
 
 def _check_structure(text: bytes, limits: Limits, path: str) -> None:
-    """Count what stands outside of texts, some of it at a time, so that other threads have their turn."""
+    """Count the marks outside of texts, in chunks, so that other threads can run in between."""
     marks = np.frombuffer(text.translate(None, _OTHERS), np.uint8)
-    within, depth, members, values = 0, 0, 0, 1
+    in_text, depth, members, values = 0, 0, 0, 1
     for begin in range(0, len(marks), _CHUNK):
         part = marks[begin : begin + _CHUNK]
-        inside = np.bitwise_xor.accumulate((part == ord('"')).astype(np.uint8)) ^ np.uint8(within)
-        within = int(inside[-1])
+        inside = np.bitwise_xor.accumulate((part == ord('"')).astype(np.uint8)) ^ np.uint8(in_text)
+        in_text = int(inside[-1])
         outside = part[inside == 0]
         depths = depth + np.cumsum(_STEPS[outside], dtype=np.int64)
         if len(outside):
@@ -84,23 +84,23 @@ def _check_structure(text: bytes, limits: Limits, path: str) -> None:
             raise beyond(limits.max_values, "JSON values in one body, where binary tensors have none", path=path)
 
 
-def _check_names(text: bytes, most: int, path: str) -> None:
+def _check_names(text: bytes, max_length: int, path: str) -> None:
     quotes = counted = 0
     for end in _name_ends(text):
-        if end > most and text.rfind(b'"', end - most - 1, end) < 0:
+        if end > max_length and text.rfind(b'"', end - max_length - 1, end) < 0:
             quotes, counted = quotes + text.count(b'"', counted, end), end
             if quotes % 2 == 0:
-                # This quote begins a text, in which a colon comes first.
+                # This quote starts a text that begins with a colon.
                 continue
             length = _read_length(text[text.rfind(b'"', 0, end) + 1 : end])
-            if length > most:
-                raise beyond(most, "bytes in the name of a member", length, path)
+            if length > max_length:
+                raise beyond(max_length, "bytes in the name of a member", length, path)
 
 
 def _name_ends(text: bytes) -> Iterator[int]:
-    """Where the quotes stand that a colon follows. A few are found sooner by the colons, many by the quotes."""
+    """Yield the positions of quotes before a colon: search by colon if there are few, by quote if there are many."""
     begin = 0
-    for _ in range(_FEW_COLONS):
+    for _ in range(_MAX_COLON_STEPS):
         colon = text.find(b":", begin)
         if colon < 0:
             return
@@ -109,7 +109,7 @@ def _name_ends(text: bytes) -> Iterator[int]:
             yield quote
         begin = colon + 1
     while begin < len(text):
-        # Some of it at a time, as above; what is looked for has no other quote in it.
+        # Search in chunks, as above; a match contains only its own quote.
         until = text.find(b'"', begin + _CHUNK)
         until = len(text) if until < 0 else until
         for found in _NAME_END.finditer(text, begin, until):
@@ -118,7 +118,7 @@ def _name_ends(text: bytes) -> Iterator[int]:
 
 
 def _read_length(name: bytes) -> int:
-    """Bytes of a name once its escapes are read: to many senders, each letter that is not ASCII is six characters."""
+    """Return the length of a name in bytes without its escapes: some clients escape each non-ASCII letter."""
     try:
         return len(msgspec.json.decode(b'"%s"' % name, type=str).encode()) if b"\\" in name else len(name)
     except (msgspec.DecodeError, UnicodeError):

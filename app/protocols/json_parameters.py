@@ -1,4 +1,4 @@
-"""The `parameters` object of JSON protocols, in which `metadata` is carried through without being read."""
+"""The `parameters` object of JSON protocols. Its `metadata` passes through unparsed."""
 
 from collections.abc import Mapping
 
@@ -12,20 +12,20 @@ __all__ = ("read_parameters_object",)
 
 
 def read_parameters_object(raw: Mapping[str, msgspec.Raw] | None, path: str) -> Mapping[str, object]:
-    """Every parameter as a plain value, but `metadata` as the bytes it came in, so that it can go back unchanged.
+    """Decode every parameter except `metadata`, which stays as received so that it can be returned unchanged.
 
     Raises:
-        InferenceError: INVALID_REQUEST naming the parameter under `path` that cannot be read.
+        InferenceError: INVALID_REQUEST naming the invalid parameter under `path`.
     """
     if not raw:
         return {}
     return {
-        name: _unread(value, f"{path}.{name}") if name == PARAMETER else read_json(value, object, f"{path}.{name}")
+        name: _raw_utf8(value, f"{path}.{name}") if name == PARAMETER else read_json(value, object, f"{path}.{name}")
         for name, value in raw.items()
     }
 
 
-def _unread(raw: msgspec.Raw, path: str) -> msgspec.Raw:
+def _raw_utf8(raw: msgspec.Raw, path: str) -> msgspec.Raw:
     try:
         str(raw, "utf-8")
     except UnicodeDecodeError:

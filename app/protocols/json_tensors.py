@@ -1,4 +1,4 @@
-"""Numeric tensors as JSON protocols write them: flat or nested row-major numbers, a shape beside them."""
+"""Numeric tensors in JSON protocols: a shape, and flat or nested numbers in row-major order."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,15 @@ from tasks.exchange.tensor import Datatype, Tensor
 
 __all__ = ("numeric_tensor", "read_datatype")
 
-_MOST_DIMENSIONS = 32
+_MAX_DIMENSIONS = 32
 _FLAT: dict[str, Any] = {"b": list[bool | int], "i": list[int | bool], "u": list[int | bool], "f": list[float]}
 
 
 def read_datatype(name: str, path: str) -> Datatype:
-    """The datatype called `name`.
+    """Return the datatype called `name`.
 
     Raises:
-        InferenceError: INVALID_REQUEST listing the datatypes there are.
+        InferenceError: INVALID_REQUEST listing the known datatypes.
     """
     try:
         return Datatype(name)
@@ -39,13 +39,14 @@ def numeric_tensor(
     parameters: Mapping[str, object],
     path: str,
 ) -> Tensor:
-    """A tensor of `shape`, in which at most one dimension may be -1, from numbers in a flat or nested JSON array.
+    """Return a tensor of `shape` from a flat or nested JSON array; one dimension of `shape` may be -1.
 
-    Integers are accepted for floating-point datatypes, booleans for integer ones (0 and 1), nothing else across kinds.
+    Integers are accepted for floating-point datatypes, and booleans for integer datatypes (0 and 1). Other mismatches
+    are rejected.
 
     Raises:
-        InferenceError: INVALID_REQUEST naming the field under `path`: a value of another kind or out of the datatype's
-            range, or a count that does not fit the shape.
+        InferenceError: INVALID_REQUEST naming the field under `path`: a value of another type or out of range, or a
+            count that does not fit the shape.
     """
     if datatype is Datatype.BF16:
         raise invalid("BF16 has no form in JSON; send FP32", f"{path}.datatype")
@@ -57,7 +58,7 @@ def _values(datatype: Datatype, data: msgspec.Raw, path: str) -> NDArray[Any]:
     try:
         numbers: Sequence[object] = msgspec.json.decode(data, type=_FLAT[datatype.kind])
     except (msgspec.DecodeError, RecursionError):
-        numbers = _numbers_of(read_json(data, list[Any], path), datatype, path)
+        numbers = _flat_numbers(read_json(data, list[Any], path), datatype, path)
     try:
         with np.errstate(over="ignore"):
             array = np.array(numbers, dtype=datatype.dtype)
@@ -70,22 +71,22 @@ def _values(datatype: Datatype, data: msgspec.Raw, path: str) -> NDArray[Any]:
     return array
 
 
-def _numbers_of(values: list[Any], datatype: Datatype, path: str) -> Sequence[object]:
-    """Nested rows in row-major order, every value of a kind that `datatype` takes."""
+def _flat_numbers(values: list[Any], datatype: Datatype, path: str) -> Sequence[object]:
+    """Return nested rows in row-major order, after a check that `datatype` accepts the type of every value."""
     allowed: set[type] = {int, float} if datatype.kind == "f" else {int, bool}
     found = flattened(values)
     if set(map(type, found)) <= allowed:
         return found
-    wrong = first_path(values, lambda value: type(value) not in {list, *allowed}, path)
-    if wrong is None:
+    mismatch = first_path(values, lambda value: type(value) not in {list, *allowed}, path)
+    if mismatch is None:
         raise invalid("Expected a flat array, or nested rows that are all of one depth", path)
-    kind = "null" if wrong[1] is None else type(wrong[1]).__name__
-    raise invalid(f"Expected {datatype} numbers, got {kind}", wrong[0])
+    kind = "null" if mismatch[1] is None else type(mismatch[1]).__name__
+    raise invalid(f"Expected {datatype} numbers, got {kind}", mismatch[0])
 
 
 def _shaped(values: NDArray[Any], shape: Sequence[int], path: str) -> NDArray[Any]:
-    if len(shape) > _MOST_DIMENSIONS:
-        raise invalid(f"Expected at most {_MOST_DIMENSIONS} dimensions, got {len(shape)}", path)
+    if len(shape) > _MAX_DIMENSIONS:
+        raise invalid(f"Expected at most {_MAX_DIMENSIONS} dimensions, got {len(shape)}", path)
     free = [index for index, size in enumerate(shape) if size == -1]
     if len(free) > 1 or any(size < -1 for size in shape):
         raise invalid(f"Expected sizes of 0 or more, at most one of them -1, got {brief(list(shape))}", path)

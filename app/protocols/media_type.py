@@ -1,8 +1,13 @@
-"""What a `Content-Type` says, apart from its parameters."""
+"""Media types."""
 
-__all__ = ("media_type_of",)
+from prometheus_client import CONTENT_TYPE_LATEST
+
+__all__ = ("PROMETHEUS", "media_type_of")
+
+PROMETHEUS = CONTENT_TYPE_LATEST.removesuffix("; charset=utf-8")
+"""The media type of Prometheus' text format, without the charset, which Litestar adds to every text."""
 
 
 def media_type_of(content_type: str) -> str:
-    """`content_type` without its parameters, in lower case."""
+    """Return `content_type` without its parameters, in lower case."""
     return content_type.partition(";")[0].strip().lower()

@@ -1,7 +1,7 @@
-"""How much there may be in a protobuf message, told before it is parsed.
+"""Limit the contents of a protobuf message before parsing.
 
-An empty message within another is two bytes on the wire and about a hundred parsed, so that the size of a message says
-little of what it costs. The wire format is https://protobuf.dev/programming-guides/encoding/.
+An empty nested message takes two bytes on the wire and about a hundred bytes parsed, so the size of a message does not
+bound its cost. See https://protobuf.dev/programming-guides/encoding/ for the wire format.
 """
 
 from functools import cache
@@ -14,7 +14,7 @@ from tasks.exchange.limits import Limits, beyond
 
 __all__ = ("check_message",)
 
-_LEAST_FIELD = 2
+_MIN_FIELD_BYTES = 2
 _VARINT, _FIXED64, _LENGTH, _BEGIN, _END, _FIXED32 = range(6)
 _FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
 _PACKED_SIZES = {
@@ -26,33 +26,33 @@ _PACKED_SIZES = {
     FieldDescriptor.TYPE_SFIXED32: 4,
 }
 _OPAQUE = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
-_OF_ANY_SIZE = 0
+_VARIABLE_SIZE = 0
 
 Kinds = dict[int, "Descriptor | int"]
 
 
 def check_message(data: bytes, descriptor: Descriptor, limits: Limits) -> None:
-    """Refuse a serialized message of more fields or packed numbers than a request may have.
+    """Reject a serialized message with more fields or packed numbers than a request may have.
 
-    Fields of messages within it count, each entry of a repeated one. Whether the bytes are such a message is left to
-    the parser, which reads no further than this does.
+    Fields of nested messages count, and each entry of a repeated field. Invalid bytes are left to the parser, which
+    stops at the same position.
 
     Args:
-        data: the message.
-        descriptor: of its type.
+        data: the serialized message.
+        descriptor: its message type.
         limits: `max_entries` for fields, `max_elements` for packed numbers.
 
     Raises:
         InferenceError: TOO_LARGE.
     """
-    # In so few bytes there cannot be more.
-    if len(data) <= min(_LEAST_FIELD * limits.max_entries, limits.max_elements):
+    # So few bytes cannot hold more.
+    if len(data) <= min(_MIN_FIELD_BYTES * limits.max_entries, limits.max_elements):
         return
     fields, elements = 0, 0
     messages: list[tuple[int, int, Descriptor]] = [(0, len(data), descriptor)]
     while messages:
-        position, end, of = messages.pop()
-        kinds = _kinds(of)
+        position, end, message_type = messages.pop()
+        kinds = _kinds(message_type)
         while position < end:
             fields += 1
             if fields > limits.max_entries:
@@ -80,7 +80,7 @@ def check_message(data: bytes, descriptor: Descriptor, limits: Limits) -> None:
 
 
 def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """A number, and where it has ended; one that does not end within its message reaches far behind it."""
+    """Return a varint and the position behind it; if it does not end, a number larger than any message."""
     value = shift = 0
     while position < end:
         byte = data[position]
@@ -95,20 +95,20 @@ def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def _packed(data: bytes, position: int, length: int, size: int) -> int:
-    if size != _OF_ANY_SIZE:
+    if size != _VARIABLE_SIZE:
         return length // size
-    # The last byte of each number, and no other, has no highest bit.
+    # The last byte of a varint, and no other byte, has its highest bit clear.
     return int(np.count_nonzero(np.frombuffer(data, np.uint8, length, position) < 0x80))
 
 
 @cache
 def _kinds(descriptor: Descriptor) -> Kinds:
-    """What stands in the fields that have a length: messages, or packed numbers of a size; texts are left out."""
+    """Return the message type, or the size of packed numbers, of each length-delimited field except texts and bytes."""
     found: Kinds = {}
     field: Any
     for field in descriptor.fields:
         if field.message_type is not None:
             found[field.number] = field.message_type
         elif field.type not in _OPAQUE:
-            found[field.number] = _PACKED_SIZES.get(field.type, _OF_ANY_SIZE)
+            found[field.number] = _PACKED_SIZES.get(field.type, _VARIABLE_SIZE)
     return found

@@ -1,4 +1,4 @@
-"""Nested rows of JSON: their values in row-major order, and where each of them stands."""
+"""Nested rows of JSON: their values in row-major order, and the path of each value."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -10,22 +10,22 @@ __all__ = ("flattened", "leaves", "place")
 
 
 def flattened(rows: list[Any]) -> list[Any]:
-    """The values of nested `rows`, whatever the lengths of these, down to the first level that is not all rows."""
+    """Return the values of nested `rows` of any lengths, down to the first level that has values other than rows."""
     level = rows
-    while level and all(isinstance(each, list) for each in level):
+    while level and all(isinstance(row, list) for row in level):
         level = list(chain.from_iterable(level))
     return level
 
 
 def leaves(rows: list[Any], path: str) -> tuple[tuple[int, ...], list[Any]]:
-    """The shape of nested `rows`, and their values in row-major order.
+    """Return the shape of nested `rows`, and their values in row-major order.
 
     Raises:
-        InferenceError: INVALID_REQUEST naming the row under `path` that is longer or shorter than the first one.
+        InferenceError: INVALID_REQUEST naming the first row under `path` whose length differs.
     """
     shape = [len(rows)]
     level = rows
-    while level and all(isinstance(each, list) for each in level):
+    while level and all(isinstance(row, list) for row in level):
         sizes = list(map(len, level))
         odd = next((index for index, size in enumerate(sizes) if size != sizes[0]), None)
         if odd is not None:
@@ -37,8 +37,8 @@ def leaves(rows: list[Any], path: str) -> tuple[tuple[int, ...], list[Any]]:
 
 
 def place(index: int, shape: Sequence[int]) -> str:
-    """The indices, as a path writes them, of a value that is the `index`-th in row-major order."""
-    # NumPy's own function knows no more than 64 dimensions, and a sender may write more.
+    """Return the indices, as in a path, of the value at `index` in row-major order."""
+    # np.unravel_index supports at most 64 dimensions, and a client may send more.
     written: list[str] = []
     for size in reversed(shape):
         index, at = divmod(index, size)

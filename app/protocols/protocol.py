@@ -1,4 +1,4 @@
-"""What an HTTP protocol offers the server."""
+"""The interface of an HTTP protocol."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -29,16 +29,16 @@ Method = Literal["GET", "POST"]
 
 
 INFER_FAILURES = (400, 404, 413, 429, 500, 503)
-"""How an inference can be refused (`app.protocols.status`), or fail."""
+"""HTTP statuses of an inference that is rejected or fails; see `app.protocols.status`."""
 
 
 class QueryParameter(msgspec.Struct, frozen=True, kw_only=True):
-    """A parameter in the query of an address.
+    """A query parameter of a URL.
 
     Attributes:
-        name: as it is written there.
-        summary: what it says.
-        schema: what it may be, as JSON Schema has it.
+        name: its name in the URL.
+        summary: its description.
+        schema: its JSON Schema.
     """
 
     name: str
@@ -47,20 +47,20 @@ class QueryParameter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What is said of one thing that the server does.
+    """The description of one operation of the server.
 
     Attributes:
-        method: HTTP's.
-        path: in Litestar's notation; a parameter called `target` is the segment that names a model.
-        verb: what stands behind the target and a colon, as in ``/v1/models/<target>:predict``; None where nothing does.
-        summary: what it does, for the service's own description (OpenAPI).
-        query: what the query of its address may have.
-        body: the type of a JSON body, None where there is none or it is not JSON.
-        answer: the type of a JSON answer, None where it is any object, and bytes where it is not JSON.
-        refusal: the type of a refusal's body, None where it is ``{"error": "..."}``.
-        media_types: of bodies that are not JSON.
-        failures: the statuses of its refusals.
-        permission: what its sender has to be allowed.
+        method: the HTTP method.
+        path: the path in Litestar's notation; the parameter `target` is the segment with the model's name.
+        verb: the part after the target and a colon, as in ``/v1/models/<target>:predict``; None without a verb.
+        summary: description for OpenAPI.
+        query: the query parameters.
+        body: the type of a JSON body; None without a body, or if it is not JSON.
+        answer: the type of a JSON response; None for any object, bytes if it is not JSON.
+        refusal: the type of an error body; None for ``{"error": "..."}``.
+        media_types: media types of bodies that are not JSON.
+        failures: HTTP statuses of errors.
+        permission: the permission that a client needs; ``admin`` by default.
     """
 
     method: Method
@@ -73,70 +73,72 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     refusal: Any = None
     media_types: Sequence[str] = ()
     failures: Sequence[int] = ()
-    permission: Permission = "infer"
+    permission: Permission = "admin"
 
 
 class Endpoint(Operation, frozen=True, kw_only=True, eq=False):
-    """One thing a protocol serves.
+    """An operation that a protocol serves.
 
     Attributes:
-        handle: answers a request, with bytes or a stream of them, or raises an `InferenceError`, to which the server
-            gives its protocol's shape.
-        claims: whether a target is this protocol's, for paths on which several protocols meet.
+        handle: returns the response, or raises an `InferenceError`, which the server formats for the protocol.
+        claims: whether a target belongs to this protocol, for paths that several protocols share.
+        queue: for an inference, returns the model in whose queue a target waits; empty if only the body names it. While
+            that queue is full, requests are rejected before their body is read. None for other operations.
     """
 
     handle: Callable[[HttpRequest], Awaitable[Response[Any]]]
     claims: Callable[[str], bool] | None = None
+    queue: Callable[[str], str] | None = None
 
 
 class HttpProtocol(Protocol):
-    """One wire protocol: a name, what it serves over an engine, and the shape of its errors."""
+    """A wire protocol: a name, its endpoints over an engine, and its error body."""
 
     @property
     def name(self) -> str:
-        """What settings and logs call it."""
+        """The name in settings and logs."""
         ...
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
-        """Everything it serves."""
+        """Return all endpoints."""
         ...
 
     def error_body(self, error: InferenceError, /) -> bytes:
-        """The body of a response that says `error`."""
+        """Return the body of a response for `error`."""
         ...
 
 
 @runtime_checkable
 class PrefixOwner(Protocol):
-    """A protocol to which all paths under a prefix belong: what goes wrong before it is reached has its shape too."""
+    """A protocol that owns all paths under a prefix, so that routing errors also have its error body."""
 
     @property
     def prefix(self) -> str:
-        """Such as ``/grps/v1``, without a slash at the end."""
+        """The prefix, such as ``/grps/v1``, without a slash at the end."""
         ...
 
     def routing_error(self, status: int, message: str, /) -> bytes:
-        """The body of a response with an HTTP `status` that no endpoint gave."""
+        """Return the body of a response with an HTTP `status`, when no endpoint matches."""
         ...
 
 
 class HttpListener(HttpProtocol, Protocol):
-    """A protocol with a port of its own, where it answers whatever comes; its endpoints only describe it."""
+    """A protocol with its own port, where it handles every request. Its endpoints serve only as a description."""
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """The name for people."""
         ...
 
     def permission(self, request: HttpRequest, /) -> Permission:
-        """What the sender of a request has to be allowed."""
+        """Return the permission that a request needs."""
         ...
 
     def answer(self, engine: Engine, /) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
-        """What answers a request of any method and path, its refusals included."""
+        """Return a handler for requests of any method and path, including errors."""
         ...
 
 
 def json_response(content: bytes, status: int = 200) -> Response[bytes]:
-    """A response of JSON that is written already."""
+    """Return a response with encoded JSON."""
     return Response(content, status_code=status, media_type="application/json")

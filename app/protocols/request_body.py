@@ -1,10 +1,10 @@
-"""The body of a request, decompressed where its sender compressed it."""
+"""Read a request's body, decompressed if necessary."""
 
 import asyncio
 import zlib
 
 from app.engine.engine import Engine
-from app.engine.events import Caller
+from app.engine.events import RequestInfo
 from app.protocols.protocol import HttpRequest
 from tasks.exchange.error import ErrorKind, InferenceError, brief, invalid
 
@@ -15,7 +15,7 @@ _WINDOW_BITS = {"gzip": zlib.MAX_WBITS + 16, "x-gzip": zlib.MAX_WBITS + 16, "def
 
 
 async def body_of(request: HttpRequest, engine: Engine) -> bytes:
-    """The plain body.
+    """Return the decompressed body.
 
     Raises:
         InferenceError: as `decompressed`.
@@ -27,12 +27,23 @@ async def body_of(request: HttpRequest, engine: Engine) -> bytes:
     return await asyncio.to_thread(decompressed, body, encoding, engine.limits.max_request_bytes)
 
 
-async def body_to_infer(request: HttpRequest, engine: Engine, caller: Caller, model_name: str) -> bytes:
-    """The plain body of a request to infer; observers are told when it cannot be had.
+async def body_to_infer(
+    request: HttpRequest, engine: Engine, caller: RequestInfo, model_name: str, *, queued: bool = True
+) -> bytes:
+    """Return the decompressed body of an inference request, and notify observers of errors.
+
+    Args:
+        request: the inference request.
+        engine: the engine that handles it.
+        caller: information about the request.
+        model_name: the model that the request names.
+        queued: whether the request waits in the queue of inferences; only explanations do not.
 
     Raises:
-        InferenceError: as `decompressed`.
+        InferenceError: OVERLOADED, before the body is read, while the queue is full; as `decompressed`.
     """
+    if queued:
+        engine.check_place(caller, model_name)
     try:
         return await body_of(request, engine)
     except InferenceError as error:
@@ -40,11 +51,11 @@ async def body_to_infer(request: HttpRequest, engine: Engine, caller: Caller, mo
 
 
 def decompressed(body: bytes, encoding: str, most: int) -> bytes:
-    """The content of `body`, never more than `most` bytes of it at a time in memory.
+    """Decompress `body`, with at most `most` bytes in memory.
 
     Raises:
-        InferenceError: UNSUPPORTED for an unknown encoding, TOO_LARGE for more than `most` bytes, INVALID_REQUEST for a
-            body that is cut short or not of its encoding.
+        InferenceError: UNSUPPORTED for an unknown encoding, TOO_LARGE for more than `most` bytes, INVALID_REQUEST for
+            truncated or invalid data.
     """
     bits = _WINDOW_BITS.get(encoding)
     if bits is None:
@@ -59,5 +70,5 @@ def decompressed(body: bytes, encoding: str, most: int) -> bytes:
         message = f"Expected at most {most:,} bytes after decompression, got more"
         raise InferenceError(ErrorKind.TOO_LARGE, message)
     if not stream.eof:
-        raise invalid(f"The body is {encoding} that is cut short", "Content-Encoding")
+        raise invalid(f"The body is truncated {encoding} data", "Content-Encoding")
     return content

@@ -1,4 +1,4 @@
-"""What each kind of failure is called on HTTP and gRPC."""
+"""The HTTP and gRPC status of each kind of error."""
 
 from typing import assert_never
 
@@ -10,7 +10,7 @@ __all__ = ("grpc_status", "http_status")
 
 
 def http_status(kind: ErrorKind) -> int:
-    """The HTTP status code (RFC 9110) of `kind`."""
+    """Return the HTTP status code (RFC 9110) of `kind`."""
     match kind:
         case ErrorKind.INVALID_REQUEST | ErrorKind.UNSUPPORTED:
             return 400
@@ -25,7 +25,7 @@ def http_status(kind: ErrorKind) -> int:
         case ErrorKind.OVERLOADED:
             return 429
         case ErrorKind.CANCELLED:
-            # No status of RFC 9110 is for a sender who is gone and reads none; this is nginx's.
+            # RFC 9110 has no status for a client that disconnected; nginx uses this one.
             return 499
         case ErrorKind.MODEL_FAILED | ErrorKind.INTERNAL:
             return 500
@@ -38,10 +38,10 @@ def http_status(kind: ErrorKind) -> int:
 
 
 def grpc_status(kind: ErrorKind) -> grpc.StatusCode:
-    """The gRPC status code of `kind`.
+    """Return the gRPC status code of `kind`.
 
-    What is too large can never be answered, so that it is an argument that is wrong: clients wait and try again after
-    RESOURCE_EXHAUSTED. Only a message beyond the limit of bytes has that code as well, because gRPC itself refuses it.
+    TOO_LARGE is INVALID_ARGUMENT, because a retry cannot succeed, and clients retry after RESOURCE_EXHAUSTED. Only
+    gRPC's own limit on message bytes gives RESOURCE_EXHAUSTED.
     """
     match kind:
         case ErrorKind.INVALID_REQUEST | ErrorKind.TOO_LARGE:

@@ -1,7 +1,7 @@
-"""Bodies of chariot-v2 to the neutral exchange and back.
+"""Convert bodies of chariot-v2 to and from the neutral request and response.
 
-Three forms: one JSON object, one such object a line (``application/jsonl``), or the image itself with its parameters as
-a JSON object in the header ``chariot-inference-parameters``.
+A body has one of three forms: one JSON object, one such object a line (``application/jsonl``), or the image itself.
+The image has its parameters as a JSON object in the header ``chariot-inference-parameters``.
 """
 
 import re
@@ -39,11 +39,11 @@ def decode(
     request_id: str,
     limits: Limits | None = None,
 ) -> InferenceRequest:
-    """Read a request's body as what `media_type` (without its parameters; empty for none) says it is.
+    """Decode a request's body by its `media_type`, which has no parameters and may be empty.
 
     Raises:
-        InferenceError: INVALID_REQUEST naming the field, and the object where there are several; TOO_LARGE for more
-            JSON than `limits` allow.
+        InferenceError: INVALID_REQUEST naming the field, and the object if there are several; TOO_LARGE for more JSON
+            than `limits` allow.
     """
     if media_type in (JSON, ""):
         inputs = [_json_input(body, "inputs[0]", limits)]
@@ -60,7 +60,7 @@ def decode(
 
 
 def encode(response: InferenceResponse) -> tuple[bytes, str]:
-    """Write a response's body, and name its media type: a single output is plain JSON, several are lines."""
+    """Return a response's body and media type: plain JSON for a single output, JSON lines for several."""
     wires = [_output(output) for output in response.outputs]
     if len(wires) == 1:
         return _encoder.encode(wires[0]), JSON
@@ -68,7 +68,7 @@ def encode(response: InferenceResponse) -> tuple[bytes, str]:
 
 
 def localised(error: InferenceError, media_type: str) -> InferenceError:
-    """`error` with its path in this protocol's terms: ``input`` and ``parameters``, and which object of several."""
+    """Return `error` with its path in this protocol's terms: ``input``, ``parameters``, and the object's number."""
     neutral = _NEUTRAL_PATH.match(error.path)
     if neutral is None:
         return error

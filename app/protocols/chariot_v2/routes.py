@@ -1,4 +1,4 @@
-"""What chariot-v2 serves."""
+"""The routes of chariot-v2."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ __all__ = ("ChariotV2",)
 
 
 class ChariotV2:
-    """Chariot's leaner protocol: one object, lines of objects, or the bare image, and just the items back."""
+    """Chariot's leaner protocol: one object, lines of objects, or the bare image in; only the records out."""
 
     name = "chariot-v2"
 
@@ -32,7 +32,7 @@ class ChariotV2:
             media_type = media_type_of(request.headers.get("content-type", ""))
             parameters_header = request.headers.get(PARAMETERS_HEADER)
 
-            def decoded() -> InferenceRequest:
+            def decode_body() -> InferenceRequest:
                 return decode(
                     body,
                     media_type=media_type,
@@ -44,7 +44,7 @@ class ChariotV2:
                 )
 
             try:
-                content, content_type = await engine.exchange(caller, name, decoded, encode)
+                content, content_type = await engine.exchange(caller, name, decode_body, encode)
             except InferenceError as error:
                 raise localised(error, media_type) from None
             return Response(content, media_type=content_type)
@@ -54,5 +54,5 @@ class ChariotV2:
         return chariot_endpoints(engine, inference)
 
     def error_body(self, error: InferenceError, /) -> bytes:
-        # Striveworks' public engine says `detail`; the platform's own errors say `error`.
+        # Striveworks' public engine uses `detail`; the platform's own errors use `error`.
         return msgspec.json.encode({"error": str(error), "detail": str(error)})

@@ -1,4 +1,4 @@
-"""The JSON shapes of chariot-v2, as Striveworks' public YOLO engine reads and writes them."""
+"""The JSON types of chariot-v2, as Striveworks' public YOLO engine uses them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,14 +10,14 @@ __all__ = ("WireRequest", "WireResponse")
 
 
 class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One input: base64 of an encoded image."""
+    """One input: an encoded image in base64."""
 
     input: str
     parameters: dict[str, msgspec.Raw] | None = None
 
 
 class WireResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """The items found for one input, and the metadata that came with it."""
+    """The records for one input, and the metadata of the request."""
 
     output: Sequence[Record]
     parameters: Mapping[str, object] | msgspec.UnsetType = msgspec.UNSET

@@ -1,4 +1,4 @@
-"""Bodies of chariot-v2-kserve to the neutral exchange and back."""
+"""Convert bodies of chariot-v2-kserve to and from the neutral request and response."""
 
 import msgspec
 
@@ -20,7 +20,7 @@ _encoder = msgspec.json.Encoder()
 def decode(
     body: bytes, *, model_name: str, model_version: str | None, request_id: str, limits: Limits | None = None
 ) -> InferenceRequest:
-    """Read a request's body; `request_id` names the request where the body does not, and `limits` bound its JSON.
+    """Decode a request's body. `request_id` applies if the body has no id; `limits` bound its JSON.
 
     Raises:
         InferenceError: INVALID_REQUEST naming the field.
@@ -30,13 +30,13 @@ def decode(
         id=wire.id or request_id,
         model_name=model_name,
         model_version=model_version,
-        inputs=tuple(_tensor(each, f"inputs[{index}]") for index, each in enumerate(wire.inputs)),
+        inputs=tuple(_tensor(wire_input, f"inputs[{index}]") for index, wire_input in enumerate(wire.inputs)),
         parameters=read_parameters_object(wire.parameters, "parameters"),
     )
 
 
 def encode(response: InferenceResponse) -> bytes:
-    """Write a response's body."""
+    """Encode a response's body."""
     return _encoder.encode(
         WireResponse(
             id=response.id,

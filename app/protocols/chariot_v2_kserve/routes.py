@@ -1,4 +1,4 @@
-"""What chariot-v2-kserve serves."""
+"""The routes of chariot-v2-kserve."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ __all__ = ("ChariotV2KServe",)
 
 
 class ChariotV2KServe:
-    """Chariot's recommended protocol: KServe's envelope around lists of plain objects."""
+    """Chariot's recommended protocol: KServe's envelope with lists of plain objects."""
 
     name = "chariot-v2-kserve"
 
@@ -29,7 +29,7 @@ class ChariotV2KServe:
             name, version = addressed(engine, request, caller)
             body = await body_to_infer(request, engine, caller, name)
 
-            def decoded() -> InferenceRequest:
+            def decode_body() -> InferenceRequest:
                 return decode(
                     body,
                     model_name=name,
@@ -38,7 +38,7 @@ class ChariotV2KServe:
                     limits=engine.limits,
                 )
 
-            return json_response(await engine.exchange(caller, name, decoded, encode))
+            return json_response(await engine.exchange(caller, name, decode_body, encode))
 
         return chariot_endpoints(engine, Inference(handle=infer, body=WireRequest, answer=WireResponse))
 

@@ -1,4 +1,4 @@
-"""The JSON shapes of chariot-v2-kserve (Chariot documentation, "Inference Protocols")."""
+"""The JSON types of chariot-v2-kserve (Chariot documentation, "Inference Protocols")."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ WireParameters = dict[str, msgspec.Raw]
 
 
 class WireInput(msgspec.Struct, frozen=True, kw_only=True):
-    """One of a request's `inputs`."""
+    """An item of a request's `inputs`."""
 
     name: str
     datatype: str
@@ -30,7 +30,7 @@ class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """One of a response's `outputs`: `data` holds, for each datum of the input, the list of that datum's items."""
+    """An item of a response's `outputs`. `data` holds a list of records for each image or text of the input."""
 
     name: str
     shape: tuple[int]

@@ -1,4 +1,4 @@
-"""Which model a request means by ``name-version``."""
+"""Resolve the model that a request names as ``name-version``."""
 
 from app.engine.registry import Registry
 from tasks.exchange.error import ErrorKind, InferenceError, brief
@@ -7,10 +7,10 @@ __all__ = ("addressed",)
 
 
 def addressed(registry: Registry, model: str) -> tuple[str, str | None]:
-    """The name that `model` means, and the version where it gives one; the default model where it is empty.
+    """Return the name and version that `model` means; the default model if it is empty, no version if none is given.
 
-    A model whose whole name it is comes first: names may have dashes themselves. Then the last dash that has a known
-    name before it is taken for the one before a version.
+    A full match of a model's name comes first, because names may contain dashes. Otherwise, the last dash with a known
+    name before it separates name and version.
 
     Raises:
         InferenceError: MODEL_NOT_FOUND.
@@ -37,5 +37,7 @@ def _default(registry: Registry) -> str:
 
 
 def _choices(registry: Registry) -> str:
-    known = ", ".join(f"{each.source.name}-{each.source.version}" for each in registry.registrations)
+    known = ", ".join(
+        f"{registration.source.name}-{registration.source.version}" for registration in registry.registrations
+    )
     return f"This server has: {known or 'no models'}"

@@ -1,4 +1,4 @@
-"""GRPS's calls beside inference, the same over HTTP and gRPC: each answers with a message."""
+"""GRPS's calls other than inference, shared by HTTP and gRPC. Each returns a message."""
 
 from typing import Any
 
@@ -11,24 +11,21 @@ __all__ = ("live", "model_metadata", "ready", "server_metadata", "set_online")
 
 
 def set_online(engine: Engine, online: bool) -> Any:
-    """Tell load balancers, whatever protocol they ask over, that the server is to be sent requests, or that it is not.
-
-    What comes is answered all the same.
-    """
+    """Set whether load balancers, over any protocol, may send requests. Requests are answered in either case."""
     engine.online = online
     return succeeded(GrpsMessage())
 
 
 def live() -> Any:
-    """That the process answers."""
+    """Report that the process is alive."""
     return succeeded(GrpsMessage())
 
 
 def ready(engine: Engine) -> Any:
-    """That every model can answer and the server is online.
+    """Report that every model is ready and the server is online.
 
     Raises:
-        InferenceError: MODEL_NOT_READY with the reason.
+        InferenceError: MODEL_NOT_READY with the reason otherwise.
     """
     if engine.unready:
         raise InferenceError(ErrorKind.MODEL_NOT_READY, engine.unready)
@@ -36,15 +33,15 @@ def ready(engine: Engine) -> Any:
 
 
 def server_metadata(engine: Engine) -> Any:
-    """The server and its models in YAML."""
+    """Describe the server and its models in YAML."""
     return succeeded(GrpsMessage(str_data=describe_server(engine)))
 
 
 def model_metadata(engine: Engine, message: Any) -> Any:
-    """The model whose name is the `str_data` of `message` in YAML.
+    """Describe the model whose name is the `str_data` of `message`, in YAML.
 
     Raises:
-        InferenceError: INVALID_REQUEST for no name, MODEL_NOT_FOUND for an unknown one.
+        InferenceError: INVALID_REQUEST for an empty name, MODEL_NOT_FOUND for an unknown name.
     """
     if not message.str_data:
         raise invalid("Expected the name of a model, got none", "str_data")

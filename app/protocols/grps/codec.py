@@ -1,4 +1,4 @@
-"""Messages of GRPS to the neutral exchange and back, the same over HTTP and gRPC."""
+"""Convert messages of GRPS to and from the neutral request and response, for HTTP and gRPC."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -28,21 +28,21 @@ _INPUT = re.compile(r"^inputs\[(?P<index>\d+)\](?:\.(?P<rest>.*))?$", re.DOTALL)
 _PARAMETER = re.compile(r"^parameters\.(?P<name>[^.\[]+)(?P<rest>.*)$", re.DOTALL)
 
 
-class _Place(msgspec.Struct, frozen=True):
-    """Where an input stands in the message: itself, and its elements."""
+class _InputPath(msgspec.Struct, frozen=True):
+    """The paths of an input in the message: the input, and its elements."""
 
     base: str
     elements: str
 
 
 class PredictCall:
-    """One request to predict, between the message that came and those that answer it.
+    """Decodes one prediction request, and encodes the messages of its response.
 
     Args:
-        registry: has the models.
-        read: gives the message, and whether its tensor came as `ndarray`; called where `decode` is.
-        model: the model that is meant where the message names none, as the message would name it.
-        parameters: of the request, beside the message; what the message itself says comes first.
+        registry: holds the models.
+        read: returns the message, and whether its tensor came as `ndarray`; called by `decode`.
+        model: the model to use if the message names none.
+        parameters: request parameters outside the message; the message's own parameters override them.
     """
 
     def __init__(
@@ -57,25 +57,25 @@ class PredictCall:
         self._model = model
         self._parameters = parameters or {}
         self._kind = ""
-        self._of_tensors = False
+        self._is_tensor_model = False
         self._inputs: Sequence[InputTensor] = ()
-        self._places: list[_Place] = []
-        self._where = {name: f"query.{name}" for name in self._parameters}
-        self._all = ""
+        self._input_paths: list[_InputPath] = []
+        self._parameter_paths = {name: f"query.{name}" for name in self._parameters}
+        self._inputs_path = ""
         self._echoes: Mapping[str, str] = {}
-        self._pieces = PieceWriter("", {})
+        self._chunk_writer = PieceWriter("", {})
 
     def decode(self) -> InferenceRequest:
-        """Read the message.
+        """Decode the message.
 
         Raises:
-            InferenceError: naming the field.
+            InferenceError: naming the invalid field.
         """
         message, ndarray = self._read()
         name, version = addressed(self._registry, message.model or self._model)
         servable = self._registry.find(name, version).ready_servable()
-        self._of_tensors = servable.description.task_type is TaskType.TENSOR
-        self._kind = self._all = message.WhichOneof("data_oneof") or ""
+        self._is_tensor_model = servable.description.task_type is TaskType.TENSOR
+        self._kind = self._inputs_path = message.WhichOneof("data_oneof") or ""
         match self._kind:
             case "gtensors":
                 self._inputs = self._tensors(message.gtensors.tensors, servable, ndarray)
@@ -89,21 +89,21 @@ class PredictCall:
                 raise invalid("Expected gtensors: ndarray is for JSON over HTTP", "ndarray")
             case _:
                 raise invalid("Expected str_data, bin_data, gtensors, ndarray or gmap, got none of them")
-        self._pieces = PieceWriter(self._kind, self._echoes)
+        self._chunk_writer = PieceWriter(self._kind, self._echoes)
         inputs = tuple(self._inputs)
         return InferenceRequest(
             id="", model_name=name, model_version=version, inputs=inputs, parameters=self._parameters
         )
 
     def encode(self, response: InferenceResponse) -> Any:
-        """The message that answers, of the kind that came as far as that can hold the answer.
+        """Return the response message, with the same kind of data as the request if it can hold the predictions.
 
         Raises:
-            InferenceError: UNSUPPORTED for a tensor that GRPS has no form for.
+            InferenceError: UNSUPPORTED for a tensor that GRPS cannot hold.
         """
         message = GrpsMessage()
-        predictions = [each for output in response.outputs for each in output.predictions]
-        if self._of_tensors or self._kind == "gtensors":
+        predictions = [prediction for output in response.outputs for prediction in output.predictions]
+        if self._is_tensor_model or self._kind == "gtensors":
             self._write_tensors(message, predictions)
         elif self._kind == "gmap":
             for output in response.outputs:
@@ -115,15 +115,19 @@ class PredictCall:
             message.str_data = _records(only)
         return succeeded(message)
 
-    def encode_piece(self, piece: Piece) -> Any:
-        """The message of a piece of text; None where it has nothing to tell."""
-        message = self._pieces.message(piece)
+    def encode_piece(self, chunk: Piece) -> Any:
+        """Return the message for a chunk of text; None if it adds nothing."""
+        message = self._chunk_writer.message(chunk)
         return None if message is None else succeeded(message)
 
     def localised(self, error: InferenceError) -> InferenceError:
-        """`error` with its path in the terms of the message."""
+        """Return `error` with its path in terms of the message."""
         if error.path == "inputs":
-            return InferenceError(error.kind, error.message, self._all)
+            return InferenceError(error.kind, error.message, self._inputs_path)
+        inherited = _PARAMETER.match(error.path)
+        if inherited is not None:
+            name = inherited["name"]
+            return InferenceError(error.kind, error.message, self._parameter_paths.get(name, name) + inherited["rest"])
         found = _INPUT.match(error.path)
         if found is None:
             return error
@@ -131,60 +135,60 @@ class PredictCall:
         return InferenceError(error.kind, error.message, self._path(index, rest))
 
     def _path(self, index: int, rest: str) -> str:
-        place = self._places[index]
+        place = self._input_paths[index]
         parameter = _PARAMETER.match(rest)
         if parameter is not None:
             name = parameter["name"]
             own = name in self._inputs[index].parameters
             beside = entry_path("s_s", f"{self._inputs[index].name}.parameters")
-            where = f"{beside}.{name}" if own else self._where.get(name, name)
+            where = f"{beside}.{name}" if own else self._parameter_paths.get(name, name)
             return where + parameter["rest"]
         if place.base == place.elements:
             return place.base
         if rest.startswith("data") and not rest.startswith("datatype"):
             return place.elements + rest.removeprefix("data")
-        return ".".join(each for each in (place.base, "dtype" if rest == "datatype" else rest) if each)
+        return ".".join(part for part in (place.base, "dtype" if rest == "datatype" else rest) if part)
 
     def _tensors(self, messages: Sequence[Any], servable: Servable, ndarray: bool) -> Sequence[InputTensor]:
-        self._all = "ndarray" if ndarray else "gtensors.tensors"
+        self._inputs_path = "ndarray" if ndarray else "gtensors.tensors"
         if not len(messages):
-            raise invalid("Expected at least one tensor, got none", self._all)
-        specs = {spec.name: spec for spec in servable.inputs} if self._of_tensors else {}
+            raise invalid("Expected at least one tensor, got none", self._inputs_path)
+        specs = {spec.name: spec for spec in servable.inputs} if self._is_tensor_model else {}
         found: list[InputTensor] = []
-        for index, each in enumerate(messages):
+        for index, tensor in enumerate(messages):
             path = f"gtensors.tensors[{index}]"
-            spec = specs.get(each.name)
-            if not each.name and len(specs) == 1:
+            spec = specs.get(tensor.name)
+            if not tensor.name and len(specs) == 1:
                 (spec,) = specs.values()
             try:
-                found.append(read_tensor(each, spec, path))
+                found.append(read_tensor(tensor, spec, path))
             except InferenceError as error:
                 raise (InferenceError(error.kind, error.message, "ndarray") if ndarray else error) from None
-            elements = f"{path}.{dtype_of(each, path).field}"
-            self._places.append(_Place("ndarray", "ndarray") if ndarray else _Place(path, elements))
+            elements = f"{path}.{dtype_of(tensor, path).field}"
+            self._input_paths.append(_InputPath("ndarray", "ndarray") if ndarray else _InputPath(path, elements))
         return found
 
     def _mapped(self, gmap: Any, servable: Servable) -> Sequence[InputTensor]:
-        if self._of_tensors:
-            raise invalid("Expected gtensors or ndarray: the model takes tensors, which a map has none of", "gmap")
+        if self._is_tensor_model:
+            raise invalid("Expected gtensors or ndarray: the model takes tensors, which a map cannot hold", "gmap")
         of_text = tuple(servable.inputs) == (TEXT_INPUT,)
-        self._all = "gmap.s_s" if of_text else "gmap.s_b"
+        self._inputs_path = "gmap.s_s" if of_text else "gmap.s_b"
         found = read_map(gmap, servable.parameters_type.__struct_fields__ if of_text else None)
         self._parameters = {**self._parameters, **found.parameters}
-        self._where |= found.places
+        self._parameter_paths |= found.places
         self._echoes = found.echoes
-        self._places += [_Place(path, path) for path in found.paths]
+        self._input_paths += [_InputPath(path, path) for path in found.paths]
         return found.inputs
 
     def _element(self, element: Element, servable: Servable) -> InputTensor:
-        """One image, or the one text that a model of tensors takes."""
-        self._places.append(_Place(self._kind, self._kind))
-        if not self._of_tensors:
+        """Return the input for one image, or for the one text that a tensor model takes."""
+        self._input_paths.append(_InputPath(self._kind, self._kind))
+        if not self._is_tensor_model:
             return BytesTensor(name="image", shape=(1,), elements=[element])
         spec = servable.inputs[0] if len(servable.inputs) == 1 else None
         if spec is None or spec.datatype is not Datatype.BYTES:
-            taken = ", ".join(f"{each.name!r} ({each.datatype})" for each in servable.inputs)
-            raise invalid(f"Expected gtensors or ndarray: the model takes {taken}", self._kind)
+            expected = ", ".join(f"{spec.name!r} ({spec.datatype})" for spec in servable.inputs)
+            raise invalid(f"Expected gtensors or ndarray: the model takes {expected}", self._kind)
         return BytesTensor(name=spec.name, shape=(1,) * len(spec.shape), elements=[element])
 
     def _write_tensors(self, message: Any, predictions: Sequence[Prediction]) -> None:
@@ -200,7 +204,7 @@ class PredictCall:
 
 
 def _write_element(message: Any, element: bytes, kind: str) -> None:
-    """The only element of an answer to text or bytes: as what was sent, text that is none as bytes."""
+    """Write the single element of a response to text or bytes: as text if it was text and is UTF-8, else as bytes."""
     if kind == "str_data":
         try:
             message.str_data = element.decode()

@@ -1,4 +1,4 @@
-"""What GRPS tells of a server and its models: YAML, as its own servers tell what stands in their configuration."""
+"""Describe a server and its models in YAML, as GRPS's own servers describe their configuration."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,9 +17,9 @@ __all__ = ("describe_model", "describe_server")
 
 
 def describe_server(engine: Engine) -> str:
-    """The server, its limits, the model that answers where none is named, and every model."""
-    names = sorted({each.source.name for each in engine.registry.registrations})
-    return _written(
+    """Describe the server, its limits, the default model, and every model."""
+    names = sorted({registration.source.name for registration in engine.registry.registrations})
+    return _to_yaml(
         {
             "server": {"name": "charioteer", "version": __version__, "online": engine.online},
             "limits": msgspec.to_builtins(engine.limits),
@@ -30,17 +30,17 @@ def describe_server(engine: Engine) -> str:
 
 
 def describe_model(engine: Engine, name: str) -> str:
-    """One model, by its bare name.
+    """Describe one model, by its name without a version.
 
     Raises:
-        InferenceError: INVALID_REQUEST for no name, MODEL_NOT_FOUND for an unknown one.
+        InferenceError: INVALID_REQUEST for an empty name, MODEL_NOT_FOUND for an unknown name.
     """
     versions = engine.registry.versions(name)
     if not versions:
-        names = sorted({each.source.name for each in engine.registry.registrations})
+        names = sorted({registration.source.name for registration in engine.registry.registrations})
         message = f"Model {brief(name)} is not known. This server has: {', '.join(names) or 'no models'}"
         raise InferenceError(ErrorKind.MODEL_NOT_FOUND, message, "str_data")
-    return _written(_entry(versions))
+    return _to_yaml(_entry(versions))
 
 
 def _default(engine: Engine) -> str | None:
@@ -51,24 +51,24 @@ def _default(engine: Engine) -> str | None:
 
 
 def _entry(versions: Sequence[Registration]) -> dict[str, Any]:
-    """The latest version that is ready, or the latest; and which others there are."""
-    shown = next((each for each in versions if each.servable is not None), versions[0])
+    """Describe a model's latest ready version, or else its latest version; and list all versions."""
+    chosen = next((registration for registration in versions if registration.servable is not None), versions[0])
     entry: dict[str, Any] = {
-        "name": shown.source.name,
-        "version": shown.source.version,
-        "versions": [each.source.version for each in reversed(versions)],
-        "state": shown.state.value,
+        "name": chosen.source.name,
+        "version": chosen.source.version,
+        "versions": [registration.source.version for registration in reversed(versions)],
+        "state": chosen.state.value,
     }
-    if shown.servable is None:
-        return {**entry, "reason": shown.reason}
-    description = shown.servable.description
+    if chosen.servable is None:
+        return {**entry, "reason": chosen.reason}
+    description = chosen.servable.description
     return {
         **entry,
         "task_type": description.task_type.value,
         "inferer_type": description.platform,
         "labels": list(description.labels),
-        "inputs": [_spec(each) for each in shown.servable.inputs],
-        "outputs": [_spec(each) for each in shown.servable.outputs],
+        "inputs": [_spec(spec) for spec in chosen.servable.inputs],
+        "outputs": [_spec(spec) for spec in chosen.servable.outputs],
     }
 
 
@@ -76,5 +76,5 @@ def _spec(spec: TensorSpec) -> dict[str, Any]:
     return {"name": spec.name, "dtype": wire_type(spec.datatype).name, "shape": list(spec.shape)}
 
 
-def _written(content: dict[str, Any]) -> str:
+def _to_yaml(content: dict[str, Any]) -> str:
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)

@@ -1,4 +1,4 @@
-"""Messages that say what went wrong."""
+"""Messages that report errors."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ _FAILURE = 2
 
 
 def failed(error: InferenceError) -> Any:
-    """The message that says `error`, its code the HTTP status of its kind."""
+    """Return the message for `error`. Its code is the HTTP status of the error's kind."""
     return failure(http_status(error.kind), str(error))
 
 
 def failure(code: int, reason: str) -> Any:
-    """The message of a failure."""
+    """Return an error message with a code and a reason."""
     return GrpsMessage(status={"code": code, "msg": reason, "status": _FAILURE})

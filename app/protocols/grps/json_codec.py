@@ -1,7 +1,7 @@
-"""`GrpsMessage` from JSON: proto3's mapping with the fields' own names, and `ndarray`, which only exists there.
+"""Decode `GrpsMessage` from JSON: proto3's JSON mapping with original field names, and `ndarray`, only for JSON.
 
-https://protobuf.dev/programming-guides/json/ tells the mapping. protobuf does it, all but what it is lax with or slow
-at: base64, and long arrays of plain numbers.
+See https://protobuf.dev/programming-guides/json/ for the mapping. protobuf decodes everything except base64, where it
+is lax, and long arrays of plain numbers, where it is slow.
 """
 
 import math
@@ -22,23 +22,23 @@ from tasks.exchange.limits import Limits
 
 __all__ = ("read_json_message",)
 
-_AT = re.compile(r' at "?GrpsMessage\.?(?P<path>[\w.\[\]]*?)"?\.*$')
-_STEP = re.compile(r"^Failed to parse (?P<field>\w+) field: ")
+_LOCATION = re.compile(r' at "?GrpsMessage\.?(?P<path>[\w.\[\]]*?)"?\.*$')
+_FIELD = re.compile(r"^Failed to parse (?P<field>\w+) field: ")
 _UNKNOWN = re.compile(r'has no field named "(?P<name>.*?)" at "GrpsMessage\.?(?P<path>[^"]*)"', re.DOTALL)
-_ABOVE = {"tensors": "gtensors", "code": "status", "msg": "status"}
+_PARENTS = {"tensors": "gtensors", "code": "status", "msg": "status"}
 _DATA = ("str_data", "bin_data", "gtensors", "ndarray", "gmap")
-_LONGEST_INTEGER = len(str(np.iinfo(np.int64).min))
+_MAX_INTEGER_DIGITS = len(str(np.iinfo(np.int64).min))
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def read_json_message(body: bytes, limits: Limits | None = None) -> tuple[Any, bool]:
-    """Read a body of no more JSON than `limits` allow, and whether its tensor came as `ndarray`.
+    """Decode a body within `limits`; also return whether its tensor came as `ndarray`.
 
     Raises:
-        InferenceError: INVALID_REQUEST naming the field that is unknown, or does not fit; as `check_json`.
+        InferenceError: INVALID_REQUEST naming the unknown or invalid field; as `check_json`.
     """
     content = read_json(body, dict[str, Any], limits=limits)
-    data = {name: value for name in _DATA if (value := _taken(content, name)) is not None}
+    data = {name: value for name in _DATA if (value := _pop_field(content, name)) is not None}
     if len(data) > 1:
         first, second, *_ = data
         raise invalid(f"Expected one kind of data, got {first} as well", second)
@@ -46,9 +46,9 @@ def read_json_message(body: bytes, limits: Limits | None = None) -> tuple[Any, b
         raise invalid("Expected binary data as the body, with the content type application/octet-stream", "bin_data")
     if "ndarray" in data:
         return _from_ndarray(content, data["ndarray"]), True
-    numbers = _numbers_taken(data.get("gtensors"))
-    binaries = _binaries_taken(data.get("gmap"))
-    message = _parsed({**content, **data})
+    numbers = _pop_numbers(data.get("gtensors"))
+    binaries = _pop_binaries(data.get("gmap"))
+    message = _parse({**content, **data})
     for index, field, values in numbers:
         getattr(message.gtensors.tensors[index], field).extend(values)
     for name, data in binaries.items():
@@ -58,23 +58,23 @@ def read_json_message(body: bytes, limits: Limits | None = None) -> tuple[Any, b
 
 def _from_ndarray(content: dict[str, Any], value: object) -> Any:
     numbers = nested_numbers(value, "ndarray")
-    message = _parsed(content)
+    message = _parse(content)
     message.gtensors.tensors.add(dtype=7, shape=numbers.shape, flat_float32=numbers.ravel().tolist())
     return message
 
 
-def _taken(content: dict[str, Any], name: str) -> Any:
-    """Take a field out of an object, by its own name or the one that protobuf's JSON gives it.
+def _pop_field(content: dict[str, Any], name: str) -> Any:
+    """Remove a field from an object and return it, by its original name or its name in camel case.
 
     Raises:
-        InferenceError: INVALID_REQUEST when it stands there by both.
+        InferenceError: INVALID_REQUEST when both names are present.
     """
     camel = _camel(name)
     value = content.pop(name, None)
     if camel not in content:
         return value
     if value is not None:
-        raise _twice(name, name)
+        raise _duplicate_field(name, name)
     return content.pop(camel)
 
 
@@ -84,18 +84,18 @@ def _object(value: object, path: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def _twice(name: str, path: str) -> InferenceError:
+def _duplicate_field(name: str, path: str) -> InferenceError:
     return invalid(f"Expected a field once, got it as {name} and as {_camel(name)}", path)
 
 
 def _camel(name: str) -> str:
-    """The name that protobuf's JSON gives a field."""
+    """Return the name of a field in protobuf's JSON, in camel case."""
     head, *rest = name.split("_")
-    return head + "".join(each.capitalize() for each in rest)
+    return head + "".join(part.capitalize() for part in rest)
 
 
-def _numbers_taken(gtensors: object) -> Sequence[tuple[int, str, Sequence[Any]]]:
-    """Take out every array of nothing but plain numbers in range: its tensor, its field, its numbers."""
+def _pop_numbers(gtensors: object) -> Sequence[tuple[int, str, Sequence[Any]]]:
+    """Remove every array of plain numbers in range. Return the tensor's index, the field, and the numbers of each."""
     if gtensors is None:
         return []
     tensors: object = _object(gtensors, "gtensors").get("tensors")
@@ -104,49 +104,49 @@ def _numbers_taken(gtensors: object) -> Sequence[tuple[int, str, Sequence[Any]]]
     if not isinstance(tensors, list):
         raise invalid(f"Expected an array, got {brief(tensors)}", "gtensors.tensors")
     found: list[tuple[int, str, Sequence[Any]]] = []
-    for index, each in enumerate(cast("list[object]", tensors)):
-        tensor = _object(each, f"gtensors.tensors[{index}]")
+    for index, content in enumerate(cast("list[object]", tensors)):
+        tensor = _object(content, f"gtensors.tensors[{index}]")
         if isinstance(tensor.get("dtype"), bool):
             raise invalid("Expected the name or number of a type, got a boolean", f"gtensors.tensors[{index}].dtype")
         for field, wire in FLAT_FIELDS.items():
             values = tensor.get(field)
             if values is not None and tensor.get(_camel(field)) is not None:
-                raise _twice(field, f"gtensors.tensors[{index}].{field}")
+                raise _duplicate_field(field, f"gtensors.tensors[{index}].{field}")
             if isinstance(values, list) and (plain := _PLAIN[wire.held.kind](cast("list[Any]", values), wire.held)):
                 del tensor[field]
                 found.append((index, field, plain))
     return found
 
 
-def _plain_integers(values: list[Any], held: np.dtype[Any]) -> Sequence[int] | None:
+def _plain_integers(values: list[Any], stored_dtype: np.dtype[Any]) -> Sequence[int] | None:
     kinds = set(map(type, values))
-    if kinds == {str} and held.itemsize == 8:
-        return _written_integers(values, held)
+    if kinds == {str} and stored_dtype.itemsize == 8:
+        return _parse_integers(values, stored_dtype)
     if kinds != {int}:
         return None
     try:
-        np.array(values, held)
+        np.array(values, stored_dtype)
     except OverflowError:
         return None
     return values
 
 
-def _written_integers(values: list[str], held: np.dtype[Any]) -> Sequence[int] | None:
-    """64-bit integers as proto3 writes them, in strings."""
-    # An array of texts is as wide as its longest, everywhere.
-    if max(map(len, values)) > _LONGEST_INTEGER:
+def _parse_integers(values: list[str], stored_dtype: np.dtype[Any]) -> Sequence[int] | None:
+    """Parse 64-bit integers in strings, the form of proto3."""
+    # NumPy makes every element of a text array as wide as the longest one.
+    if max(map(len, values)) > _MAX_INTEGER_DIGITS:
         return None
     try:
-        numbers = np.array(values).astype(held).tolist()
+        numbers = np.array(values).astype(stored_dtype).tolist()
     except (ValueError, OverflowError):
         return None
     return numbers if list(map(str, numbers)) == values else None
 
 
-def _plain_floats(values: list[Any], held: np.dtype[Any]) -> Sequence[float] | None:
+def _plain_floats(values: list[Any], stored_dtype: np.dtype[Any]) -> Sequence[float] | None:
     kinds = set(map(type, values))
     if str in kinds:
-        values = [_NOT_FINITE.get(each, each) if type(each) is str else each for each in values]
+        values = [_NOT_FINITE.get(value, value) if type(value) is str else value for value in values]
         kinds = set(map(type, values))
     if not kinds <= {int, float}:
         return None
@@ -154,29 +154,29 @@ def _plain_floats(values: list[Any], held: np.dtype[Any]) -> Sequence[float] | N
         numbers = np.array(values, np.float64)
     except OverflowError:
         return None
-    # protobuf refuses the greatest number as it writes it itself, rounded to a few digits.
+    # Check the range here: protobuf rejects even its own rounded output for the largest number.
     with np.errstate(over="ignore"):
-        in_range = not np.any(np.isfinite(numbers) & ~np.isfinite(numbers.astype(held)))
+        in_range = not np.any(np.isfinite(numbers) & ~np.isfinite(numbers.astype(stored_dtype)))
     return values if in_range else None
 
 
-def _none_plain(values: list[Any], held: np.dtype[Any]) -> None:
-    del values, held
+def _not_plain(values: list[Any], stored_dtype: np.dtype[Any]) -> None:
+    del values, stored_dtype
 
 
 _PLAIN: dict[str, Callable[[list[Any], np.dtype[Any]], Sequence[Any] | None]] = {
     "u": _plain_integers,
     "i": _plain_integers,
     "f": _plain_floats,
-    "O": _none_plain,
+    "O": _not_plain,
 }
 
 
-def _binaries_taken(gmap: object) -> Mapping[str, bytes]:
-    """Take out the values of `s_b`, and read them as base64."""
+def _pop_binaries(gmap: object) -> Mapping[str, bytes]:
+    """Remove the values of `s_b`, and decode them from base64."""
     if gmap is None:
         return {}
-    values = _taken(_object(gmap, "gmap"), "s_b")
+    values = _pop_field(_object(gmap, "gmap"), "s_b")
     if values is None:
         return {}
     return {name: _binary(value, entry_path("s_b", name)) for name, value in _object(values, "gmap.s_b").items()}
@@ -191,36 +191,36 @@ def _binary(value: object, path: str) -> bytes:
         raise error.under(path) from None
 
 
-def _parsed(content: dict[str, Any]) -> Any:
+def _parse(content: dict[str, Any]) -> Any:
     try:
         return ParseDict(content, GrpsMessage())
     except ParseError as error:
-        raise _explained(str(error)) from None
+        raise _parse_error(str(error)) from None
     except OverflowError:
         raise invalid("Expected numbers of 64 bits at most, got a larger one") from None
 
 
-def _explained(text: str) -> InferenceError:
-    """What protobuf has against a message, with the path in front as far as it tells one."""
+def _parse_error(text: str) -> InferenceError:
+    """Turn protobuf's error text into an error with a path, as far as the text has one."""
     unknown = _UNKNOWN.search(text)
     if unknown is not None:
-        path = ".".join(each for each in (unknown["path"], _shortened(unknown["name"])) if each)
+        path = ".".join(part for part in (unknown["path"], _shortened(unknown["name"])) if part)
         return invalid("No such field is known", path)
     steps: list[str] = []
-    while step := _STEP.match(text):
+    while step := _FIELD.match(text):
         steps.append(step["field"])
         text = text[step.end() :]
-    at = _AT.search(text)
-    if at is not None:
-        text = text[: at.start()]
+    location = _LOCATION.search(text)
+    if location is not None:
+        text = text[: location.start()]
     if steps and steps[0] not in ("model", "str_data", "status", "gtensors", "gmap"):
-        steps.insert(0, _ABOVE.get(steps[0], "gmap"))
-    path = (at["path"] if at is not None else "") or ".".join(steps)
-    if at is not None and steps and re.search(rf"\b{steps[-1]}(\[\d+\])?$", path) is None:
+        steps.insert(0, _PARENTS.get(steps[0], "gmap"))
+    path = (location["path"] if location is not None else "") or ".".join(steps)
+    if location is not None and steps and re.search(rf"\b{steps[-1]}(\[\d+\])?$", path) is None:
         path = f"{path}.{steps[-1]}"
     return invalid(_shortened(text.rstrip(".")), path)
 
 
 def _shortened(text: str) -> str:
-    """`text`, which may quote the sender, cut to a line."""
+    """Return `text`, which may quote the client, cut to one line."""
     return text if len(text) <= 160 else f"{text[:160]}..."

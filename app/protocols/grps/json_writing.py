@@ -1,4 +1,4 @@
-"""`GrpsMessage` to JSON: proto3's mapping with the fields' own names, and `ndarray`, which only exists there."""
+"""Encode `GrpsMessage` as JSON: proto3's JSON mapping with original field names, and `ndarray`, only for JSON."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,14 +15,14 @@ __all__ = ("written_json", "written_part")
 
 
 def written_json(message: Any, *, as_ndarray: bool = False) -> bytes:
-    """A message as JSON, its only data `ndarray` where that is wanted.
+    """Return a message as JSON, with `ndarray` as its only data if requested.
 
     Args:
-        message: is used up.
-        as_ndarray: write the first tensor as nested numbers; those that are not finite become null.
+        message: the message; its arrays are removed.
+        as_ndarray: whether to write the first tensor as nested numbers; NaN and infinities become null.
 
     Raises:
-        InferenceError: INVALID_REQUEST when the first tensor is not DT_FLOAT32, or there is none.
+        InferenceError: INVALID_REQUEST when the first tensor is not DT_FLOAT32, or there are no tensors.
     """
     nested = _first_as_ndarray(message) if as_ndarray else None
     content = _content(message)
@@ -32,12 +32,12 @@ def written_json(message: Any, *, as_ndarray: bool = False) -> bytes:
 
 
 def written_part(message: Any) -> bytes:
-    """A message of a stream: indented, which is all that stands between it and the next."""
+    """Return a message of a stream as indented JSON; the indentation is the only separator between messages."""
     return msgspec.json.format(msgspec.json.encode(_content(message)), indent=2)
 
 
 def _content(message: Any) -> dict[str, Any]:
-    """A message as plain values, its long arrays not one by one."""
+    """Return a message as plain values, with a fast path for long arrays."""
     arrays: list[dict[str, Sequence[Any]]] = []
     for tensor in message.gtensors.tensors if message.HasField("gtensors") else ():
         flat: dict[str, Sequence[Any]] = {}
@@ -50,18 +50,18 @@ def _content(message: Any) -> dict[str, Any]:
     content = MessageToDict(message, preserving_proto_field_name=True)
     for tensor, flat in zip(content.get("gtensors", {}).get("tensors", ()), arrays, strict=True):
         tensor.update(flat)
-    # A map has no order of its own, and none that is the same twice.
+    # Sort maps, because protobuf's map order varies between runs.
     if "gmap" in content:
         maps: dict[str, dict[str, Any]] = content["gmap"]
         content["gmap"] = {name: dict(sorted(values.items())) for name, values in maps.items()}
     return content
 
 
-def _as_they_are(values: Sequence[Any]) -> Sequence[Any]:
+def _plain_list(values: Sequence[Any]) -> Sequence[Any]:
     return list(values)
 
 
-def _in_strings(values: Sequence[int]) -> Sequence[str]:
+def _string_list(values: Sequence[int]) -> Sequence[str]:
     return list(map(str, values))
 
 
@@ -74,19 +74,19 @@ def _floats(values: Sequence[float]) -> Sequence[Any]:
 
 
 _JSON_ELEMENTS: dict[tuple[str, int], Callable[[Sequence[Any]], Sequence[Any]]] = {
-    ("u", 4): _as_they_are,
-    ("i", 4): _as_they_are,
-    ("i", 8): _in_strings,
+    ("u", 4): _plain_list,
+    ("i", 4): _plain_list,
+    ("i", 8): _string_list,
     ("f", 4): _floats,
     ("f", 8): _floats,
-    ("O", 8): _as_they_are,
+    ("O", 8): _plain_list,
 }
 
 
 def _first_as_ndarray(message: Any) -> object:
     tensors = message.gtensors.tensors
     if len(tensors) == 0 or tensors[0].dtype != 7:
-        expected = "Expected a DT_FLOAT32 tensor as the first of the answer"
+        expected = "Expected a DT_FLOAT32 tensor as the first output"
         found = f"{tensors[0].name!r} of another dtype" if len(tensors) else "no tensors"
         raise invalid(f"{expected}, got {found}", "return-ndarray")
     first = tensors[0]

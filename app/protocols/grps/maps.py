@@ -1,8 +1,7 @@
-"""`gmap`: images or texts by name, parameters and metadata beside them, and the answers by the same names.
+"""Decode `gmap`: images or texts by name with parameters and metadata; responses use the same names.
 
-GRPS leaves the meaning of a map to whoever writes the model. Here `s_b` holds encoded images. `s_s` holds texts and the
-numeric maps numbers, each under the name of the parameter that it is; for a task of text, every other text of `s_s` is
-one to be read.
+GRPS leaves the meaning of a map to the model. Here, `s_b` holds encoded images. `s_s` and the numeric maps hold
+parameters by name. For text tasks, every other text of `s_s` is an input.
 """
 
 from collections.abc import Collection, Mapping
@@ -21,22 +20,22 @@ from tasks.exchange.tensor import BytesTensor, Element
 __all__ = ("MapRequest", "echo_metadata", "read_map")
 
 _PARAMETERS = "parameters"
-_LONGEST_PARAMETERS = 4 * 1024 * 1024
+_MAX_PARAMETER_CHARACTERS = 4 * 1024 * 1024
 _SIMILARITY = "similarity"
-_OF_AN_INPUT = (f".{METADATA}", f".{_PARAMETERS}")
+_INPUT_SUFFIXES = (f".{METADATA}", f".{_PARAMETERS}")
 _PROMPTS = frozenset({"prompt", "question", "text"})
 _NUMBERS = ("s_i32", "s_i64", "s_f", "s_d")
 
 
 class MapRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What a map says.
+    """The content of a map.
 
     Attributes:
-        inputs: the images or texts, sorted by name: a map has no order.
-        paths: where each of those stands.
-        parameters: for all of them.
-        places: where each of those stands.
-        echoes: for each input with metadata, the name in `s_s` under which that goes back, which is that it came under.
+        inputs: images or texts, sorted by name, because a map has no order.
+        paths: path of each input.
+        parameters: parameters for all inputs.
+        places: path of each of these parameters.
+        echoes: for each input with metadata, the name in `s_s` that it came under and is returned under.
     """
 
     inputs: tuple[BytesTensor, ...]
@@ -47,12 +46,12 @@ class MapRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def read_map(gmap: Any, arguments: Collection[str] | None = None) -> MapRequest:
-    """Read a `GenericMapData`.
+    """Decode a `GenericMapData`.
 
     Args:
-        gmap: what came.
-        arguments: the names of the parameters, for a task of text; None for one about images, whose texts in `s_s` are
-            parameters whatever they are called.
+        gmap: the map.
+        arguments: parameter names of a text task; None for an image task, where every text in `s_s` is a
+            parameter.
 
     Raises:
         InferenceError: INVALID_REQUEST naming the entry.
@@ -60,8 +59,8 @@ def read_map(gmap: Any, arguments: Collection[str] | None = None) -> MapRequest:
     texts = dict(gmap.s_s)
     elements = _elements(gmap, texts, arguments)
     names = sorted(elements)
-    own, echoes = _of_inputs(names, texts)
-    parameters, places = _named(gmap, texts)
+    own, echoes = _pop_input_parameters(names, texts)
+    parameters, places = _shared_parameters(gmap, texts)
     return MapRequest(
         inputs=tuple(
             BytesTensor(name=name, shape=(1,), elements=[elements[name][1]], parameters=own[name]) for name in names
@@ -74,9 +73,9 @@ def read_map(gmap: Any, arguments: Collection[str] | None = None) -> MapRequest:
 
 
 def echo_metadata(message: Any, name: str, parameters: Mapping[str, object], echoes: Mapping[str, str]) -> None:
-    """Write the metadata among the `parameters` of the answer to input `name` into the map of `message`.
+    """Write the metadata in the `parameters` of output `name` into the map of `message`.
 
-    A similarity, of a server that watches for drift, goes beside it as ``<name>.similarity`` in `s_f`.
+    If the server watches for drift, also write the similarity as ``<name>.similarity`` into `s_f`.
     """
     if METADATA in parameters:
         message.gmap.s_s[echoes.get(name, f"{name}.{METADATA}")] = str(parameters[METADATA])
@@ -86,19 +85,20 @@ def echo_metadata(message: Any, name: str, parameters: Mapping[str, object], ech
 
 
 def _elements(gmap: Any, texts: dict[str, str], arguments: Collection[str] | None) -> Mapping[str, tuple[str, Element]]:
-    """The field and the element of each input; those that are texts are taken out of `texts`."""
+    """Return the field and element of each input. Input texts are removed from `texts`."""
     found: dict[str, tuple[str, Element]] = {name: ("s_b", BinaryElement(data)) for name, data in gmap.s_b.items()}
     for name in found:
-        if name == METADATA or name.endswith(_OF_AN_INPUT):
+        if name == METADATA or name.endswith(_INPUT_SUFFIXES):
             raise invalid(
-                "Expected the name of an input, got one that is kept for what comes beside it", entry_path("s_b", name)
+                "Expected the name of an input, got a reserved name",
+                entry_path("s_b", name),
             )
     if arguments is None:
         if not found:
             raise invalid("Expected an encoded image at least, got none", "gmap.s_b")
         return found
-    kept = {METADATA, _PARAMETERS, *arguments}
-    for name in [each for each in texts if each not in kept and not each.endswith(_OF_AN_INPUT)]:
+    reserved = {METADATA, _PARAMETERS, *arguments}
+    for name in [key for key in texts if key not in reserved and not key.endswith(_INPUT_SUFFIXES)]:
         if name in found:
             raise invalid("Expected a text once, got it in s_b as well", entry_path("s_s", name))
         found[name] = ("s_s", StringElement(texts.pop(name)))
@@ -107,8 +107,10 @@ def _elements(gmap: Any, texts: dict[str, str], arguments: Collection[str] | Non
     return found
 
 
-def _of_inputs(names: list[str], texts: dict[str, str]) -> tuple[Mapping[str, Mapping[str, object]], Mapping[str, str]]:
-    """Take metadata and single inputs' parameters out of `texts`: the inputs' own parameters, and their echoes."""
+def _pop_input_parameters(
+    names: list[str], texts: dict[str, str]
+) -> tuple[Mapping[str, Mapping[str, object]], Mapping[str, str]]:
+    """Remove metadata and input parameters from `texts`. Return each input's parameters, and the echoes."""
     shared = texts.pop(METADATA, None)
     own: dict[str, Mapping[str, object]] = {}
     echoes: dict[str, str] = {}
@@ -125,14 +127,14 @@ def _of_inputs(names: list[str], texts: dict[str, str]) -> tuple[Mapping[str, Ma
     if shared is not None and METADATA not in echoes.values():
         raise invalid("Expected an input without metadata of its own, got none", entry_path("s_s", METADATA))
     for key in texts:
-        if key.endswith(_OF_AN_INPUT):
+        if key.endswith(_INPUT_SUFFIXES):
             message = f"Expected the name of an image or a text before the dot, got {brief(key)}"
             raise invalid(message, entry_path("s_s", key))
     return own, echoes
 
 
-def _named(gmap: Any, texts: dict[str, str]) -> tuple[Mapping[str, object], Mapping[str, str]]:
-    """The parameters of all inputs, and where each stands; those with an entry of their own come first."""
+def _shared_parameters(gmap: Any, texts: dict[str, str]) -> tuple[Mapping[str, object], Mapping[str, str]]:
+    """Return the parameters of all inputs, and their paths. Single entries override the `parameters` entry."""
     where = entry_path("s_s", _PARAMETERS)
     written = _object(texts.pop(_PARAMETERS, "{}"), where)
     named: dict[str, object] = {}
@@ -149,10 +151,10 @@ def _named(gmap: Any, texts: dict[str, str]) -> tuple[Mapping[str, object], Mapp
 
 
 def _object(text: str, path: str) -> Mapping[str, object]:
-    """A text that holds a JSON object of parameters."""
-    if len(text) > _LONGEST_PARAMETERS:
-        raise beyond(_LONGEST_PARAMETERS, "characters of parameters", len(text), path)
+    """Decode a text with a JSON object of parameters."""
+    if len(text) > _MAX_PARAMETER_CHARACTERS:
+        raise beyond(_MAX_PARAMETER_CHARACTERS, "characters of parameters", len(text), path)
     found = read_json(text.encode(), dict[str, object], path)
     if METADATA in found:
-        raise invalid("Expected metadata in an entry of s_s, where it goes back as it came", f"{path}.{METADATA}")
+        raise invalid("Expected metadata in its own entry of s_s, to be returned unchanged", f"{path}.{METADATA}")
     return found

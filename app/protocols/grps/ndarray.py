@@ -1,4 +1,4 @@
-"""`ndarray`: nested numbers, whose nesting is the shape."""
+"""Decode `ndarray`: nested numbers whose nesting gives the shape."""
 
 from itertools import chain
 from typing import Any, cast
@@ -11,16 +11,16 @@ from tasks.exchange.error import brief, invalid
 
 __all__ = ("nested_numbers",)
 
-_MOST_DIMENSIONS = 32
+_MAX_DIMENSIONS = 32
 
 
 def nested_numbers(value: object, path: str) -> NDArray[np.float32]:
-    """Nested rows of equal length, or one number, as FP32.
+    """Return nested rows of equal length, or a single number, as an FP32 array.
 
     Raises:
-        InferenceError: INVALID_REQUEST naming the first row of another length, or value that is no number in range.
+        InferenceError: INVALID_REQUEST naming the first row of another length, or the first value that is not in range.
     """
-    shape = _outline(value, path)
+    shape = _first_shape(value, path)
     level: list[Any] = [value]
     for depth, size in enumerate(shape):
         for position, row in enumerate(level):
@@ -30,7 +30,7 @@ def nested_numbers(value: object, path: str) -> NDArray[np.float32]:
                 raise invalid(f"Expected a row of {size}, as the first one is, got {found}", f"{path}{where}")
         level = list(chain.from_iterable(level))
     if not set(map(type, level)) <= {int, float}:
-        position = next(index for index, each in enumerate(level) if type(each) not in (int, float))
+        position = next(index for index, number in enumerate(level) if type(number) not in (int, float))
         raise invalid(f"Expected a number, got {brief(level[position])}", f"{path}{place(position, shape)}")
     try:
         with np.errstate(over="ignore"):
@@ -45,14 +45,14 @@ def nested_numbers(value: object, path: str) -> NDArray[np.float32]:
     return numbers.reshape(shape)
 
 
-def _outline(value: object, path: str) -> tuple[int, ...]:
-    """The lengths of the first rows, from the outermost in."""
+def _first_shape(value: object, path: str) -> tuple[int, ...]:
+    """Return the lengths of the first rows, from the outermost inwards."""
     shape: list[int] = []
     while isinstance(value, list):
         row = cast("list[Any]", value)
         shape.append(len(row))
-        if len(shape) > _MOST_DIMENSIONS:
-            raise invalid(f"Expected at most {_MOST_DIMENSIONS} dimensions, got more", path)
+        if len(shape) > _MAX_DIMENSIONS:
+            raise invalid(f"Expected at most {_MAX_DIMENSIONS} dimensions, got more", path)
         if not row:
             break
         value = row[0]

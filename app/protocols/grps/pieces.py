@@ -1,4 +1,4 @@
-"""Text that is told while it is made, as messages of each kind."""
+"""Encode streamed text as messages of each kind of data."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,61 +12,61 @@ __all__ = ("PieceWriter",)
 
 
 class PieceWriter:
-    """Writes the pieces of one stream, in their order.
+    """Encodes the chunks of one stream, in order.
 
     Args:
-        kind: of the request's data, which the messages take over: text where it was `str_data` or `bin_data`.
-        echoes: for each image with metadata, the name in `s_s` under which that goes back.
+        kind: kind of data in the request, also used for the messages; `str_data` for a request with `bin_data`.
+        echoes: for each image with metadata, the name in `s_s` that the metadata is returned under.
     """
 
     def __init__(self, kind: str, echoes: Mapping[str, str]) -> None:
         self._kind = kind
         self._echoes = echoes
         self._last: Piece | None = None
-        self._said = False
+        self._has_text = False
         self._image = -1
 
-    def message(self, piece: Piece) -> Any:
-        """The message of a piece, without its status; None where it has nothing to tell.
+    def message(self, chunk: Piece) -> Any:
+        """Return the message for a chunk, without its status; None if it adds nothing.
 
-        As text, a line break stands between the answers to two prompts. A map, or tensors, tell which prompt a piece
-        belongs to and whether the answer to it ends; tensors also tell which image it is about, a map has its name.
+        In plain text, a line break separates the answers to two prompts. Maps and tensors carry the chunk's prompt and
+        whether its answer ends. Tensors also carry the index of the image; in maps, its name is the key.
         """
-        last, self._last = self._last, piece
-        # Names may be missing or come twice, but the prompts of an image are always put in their order.
-        new_image = last is None or (last.final and piece.prompt <= last.prompt)
+        last, self._last = self._last, chunk
+        # Names may be missing or repeated, but the prompts of an image always arrive in order.
+        new_image = last is None or (last.final and chunk.prompt <= last.prompt)
         self._image += new_image
         match self._kind:
             case "gmap":
-                return self._map(piece, new_image)
+                return self._map(chunk, new_image)
             case "gtensors":
-                return self._tensors(piece)
+                return self._tensors(chunk)
             case _:
-                text = piece.text if last is None or not last.final else f"\n{piece.text}"
-                return self._text(text, piece.final)
+                text = chunk.text if last is None or not last.final else f"\n{chunk.text}"
+                return self._text(text, chunk.final)
 
     def _text(self, text: str, final: bool) -> Any:
-        if not text and (self._said or not final):
+        if not text and (self._has_text or not final):
             return None
-        self._said = True
+        self._has_text = True
         return GrpsMessage(str_data=text)
 
-    def _map(self, piece: Piece, new_image: bool) -> Any:
+    def _map(self, chunk: Piece, new_image: bool) -> Any:
         message = GrpsMessage()
-        message.gmap.s_s[piece.input] = piece.text
-        message.gmap.s_i32["prompt"] = piece.prompt
-        message.gmap.s_i32["final"] = int(piece.final)
+        message.gmap.s_s[chunk.input] = chunk.text
+        message.gmap.s_i32["prompt"] = chunk.prompt
+        message.gmap.s_i32["final"] = int(chunk.final)
         if new_image:
-            echo_metadata(message, piece.input, piece.parameters, self._echoes)
+            echo_metadata(message, chunk.input, chunk.parameters, self._echoes)
         return message
 
-    def _tensors(self, piece: Piece) -> Any:
+    def _tensors(self, chunk: Piece) -> Any:
         message = GrpsMessage()
         for name, field, value in (
             ("image", "flat_int32", self._image),
-            ("prompt", "flat_int32", piece.prompt),
-            ("final", "flat_uint8", int(piece.final)),
-            ("text", "flat_string", piece.text),
+            ("prompt", "flat_int32", chunk.prompt),
+            ("final", "flat_uint8", int(chunk.final)),
+            ("text", "flat_string", chunk.text),
         ):
             message.gtensors.tensors.add(name=name, dtype=FLAT_FIELDS[field].number, shape=[1], **{field: [value]})
         return message

@@ -1,4 +1,4 @@
-"""What GRPS serves over REST, under ``/grps/v1``."""
+"""The REST routes of GRPS, under ``/grps/v1``."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -32,12 +32,12 @@ __all__ = ("Grps",)
 
 _JSON = "application/json"
 _BINARY = "application/octet-stream"
-# Caches and proxies are to hand every part on at once.
+# Proxies and caches must forward each part at once.
 _UNBUFFERED = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _QUERY = (
-    QueryParameter(name="model", summary="The model; the only one, or the default, when absent"),
-    QueryParameter(name="streaming", summary="Whether to answer piece by piece", schema={"type": "boolean"}),
-    QueryParameter(name="return-ndarray", summary="Whether to answer with a tensor", schema={"type": "boolean"}),
+    QueryParameter(name="model", summary="The model; the only or default model if absent"),
+    QueryParameter(name="streaming", summary="Whether to stream the response", schema={"type": "boolean"}),
+    QueryParameter(name="return-ndarray", summary="Whether to respond with an ndarray", schema={"type": "boolean"}),
 )
 _CONTROLS = frozenset(each.name for each in _QUERY)
 
@@ -45,13 +45,13 @@ Handle = Callable[[HttpRequest], Awaitable[Response[Any]]]
 
 
 class Grps:
-    """GRPS as its Python server speaks it: failures have the HTTP status that they tell."""
+    """GRPS with the conventions of its Python server: errors have the HTTP status that their message contains."""
 
     name = "grps"
     prefix = "/grps/v1"
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
-        def answering(call: Callable[[], Any]) -> Handle:
+        def json_handler(call: Callable[[], Any]) -> Handle:
             async def handle(_: HttpRequest) -> Response[bytes]:
                 return json_response(written_json(call()))
 
@@ -63,37 +63,37 @@ class Grps:
         async def model_metadata(request: HttpRequest) -> Response[bytes]:
             body = await body_of(request, engine)
 
-            def told() -> bytes:
+            def describe() -> bytes:
                 message, _ = read_json_message(body, engine.limits)
                 return written_json(calls.model_metadata(engine, message))
 
-            return json_response(await asyncio.to_thread(told))
+            return json_response(await asyncio.to_thread(describe))
 
         async def predict(request: HttpRequest) -> Response[Any]:
             return await self._predict(engine, request)
 
-        online, offline = (answering(lambda flag=flag: calls.set_online(engine, flag)) for flag in (True, False))
-        ready = answering(lambda: calls.ready(engine))
+        online, offline = (json_handler(lambda flag=flag: calls.set_online(engine, flag)) for flag in (True, False))
+        ready = json_handler(lambda: calls.ready(engine))
         simple: Mapping[str, tuple[str, Handle, Permission, Sequence[int]]] = {
-            "health/online": ("Have load balancers send requests", online, "admin", ()),
-            "health/offline": ("Have load balancers send none", offline, "admin", ()),
-            "health/live": ("Whether the server lives", answering(calls.live), "open", ()),
+            "health/online": ("Let load balancers send requests", online, "admin", ()),
+            "health/offline": ("Stop load balancers from sending requests", offline, "admin", ()),
+            "health/live": ("Whether the server is alive", json_handler(calls.live), "open", ()),
             "health/ready": ("Whether load balancers may send requests", ready, "open", (503,)),
             "metadata/server": ("The server and its models, in YAML", server_metadata, "infer", ()),
         }
         methods: tuple[Method, ...] = ("GET", "POST")
-        found = [
-            self._endpoint(method, path, handle, summary, failures, permission=permission)
+        endpoints = [
+            self._endpoint(method, path, handle, summary, failures, permission)
             for path, (summary, handle, permission, failures) in simple.items()
             for method in methods
         ]
-        found.append(self._endpoint("POST", "metadata/model", model_metadata, "One model, in YAML", (400, 404, 413)))
-        found.append(
-            self._endpoint(
-                "POST", "infer/predict", predict, "Infer with a model", INFER_FAILURES, (_BINARY,), query=_QUERY
-            )
+        metadata = ("POST", "metadata/model", model_metadata, "One model, in YAML", (400, 404, 413))
+        endpoints.append(self._endpoint(*metadata, permission="infer"))
+        inference = ("POST", "infer/predict", predict, "Infer with a model", INFER_FAILURES)
+        endpoints.append(
+            self._endpoint(*inference, permission="infer", media_types=(_BINARY,), query=_QUERY, queue=str)
         )
-        return found
+        return endpoints
 
     def error_body(self, error: InferenceError, /) -> bytes:
         return written_json(failed(error))
@@ -108,9 +108,10 @@ class Grps:
         handle: Handle,
         summary: str,
         failures: Sequence[int],
+        permission: Permission,
         media_types: Sequence[str] = (),
-        permission: Permission = "infer",
         query: Sequence[QueryParameter] = (),
+        queue: Callable[[str], str] | None = None,
     ) -> Endpoint:
         return Endpoint(
             method=method,
@@ -124,6 +125,7 @@ class Grps:
             media_types=media_types,
             failures=failures,
             permission=permission,
+            queue=queue,
         )
 
     async def _predict(self, engine: Engine, request: HttpRequest) -> Response[Any]:
@@ -134,12 +136,16 @@ class Grps:
             if streaming and as_ndarray:
                 raise invalid("Expected streaming or return-ndarray, got both", "query")
             parameters = _parameters(request)
+        except InferenceError as error:
+            raise engine.refused(caller, error, model) from None
+        engine.check_place(caller, model)
+        try:
             read = _reader(request.headers.get("content-type", ""), await body_of(request, engine), engine.limits)
         except InferenceError as error:
             raise engine.refused(caller, error, model) from None
         call = PredictCall(engine.registry, read, model, parameters)
 
-        def encoded(response: InferenceResponse) -> tuple[bytes, str]:
+        def encode_response(response: InferenceResponse) -> tuple[bytes, str]:
             message = call.encode(response)
             if message.WhichOneof("data_oneof") == "bin_data" and not as_ndarray:
                 return message.bin_data, _BINARY
@@ -147,8 +153,8 @@ class Grps:
 
         try:
             if streaming:
-                return await _streamed(call, engine.parts(caller, model, call.decode, *_encoders(call)))
-            content, media_type = await engine.exchange(caller, model, call.decode, encoded)
+                return await _stream_response(call, engine.parts(caller, model, call.decode, *_encoders(call)))
+            content, media_type = await engine.exchange(caller, model, call.decode, encode_response)
         except InferenceError as error:
             raise call.localised(error) from None
         return Response(content, media_type=media_type)
@@ -159,17 +165,17 @@ def _flag(request: HttpRequest, name: str) -> bool:
 
 
 def _parameters(request: HttpRequest) -> Mapping[str, object]:
-    """The request's parameters in its query: numbers, `true` and `false`, and texts; repeated ones are lists of texts.
+    """Return the parameters in the query: numbers, booleans and texts; repeated parameters become lists of texts.
 
     Raises:
-        InferenceError: INVALID_REQUEST for metadata, which could not go back.
+        InferenceError: INVALID_REQUEST for metadata, which could not be returned.
     """
     found: dict[str, object] = {}
     for name in request.query_params:
         if name in _CONTROLS:
             continue
         if name == METADATA:
-            raise invalid("Expected metadata in gmap, where it can go back beside the answer", "query.metadata")
+            raise invalid("Expected metadata in gmap, so that it can be returned with the response", "query.metadata")
         values = request.query_params.getall(name)
         found[name] = _value(values[0]) if len(values) == 1 else list(values)
     return found
@@ -196,15 +202,15 @@ def _reader(content_type: str, body: bytes, limits: Limits) -> Callable[[], tupl
 
 
 def _encoders(call: PredictCall) -> tuple[Callable[[InferenceResponse], bytes], Callable[[Piece], bytes | None]]:
-    def encode_piece(piece: Piece) -> bytes | None:
-        message = call.encode_piece(piece)
+    def encode_chunk(chunk: Piece) -> bytes | None:
+        message = call.encode_piece(chunk)
         return None if message is None else written_part(message)
 
-    return lambda response: written_part(call.encode(response)), encode_piece
+    return lambda response: written_part(call.encode(response)), encode_chunk
 
 
-async def _streamed(call: PredictCall, parts: AsyncGenerator[bytes]) -> Response[Any]:
-    """An answer in parts. What can be refused is refused before the first; a failure after it is the last part."""
+async def _stream_response(call: PredictCall, parts: AsyncGenerator[bytes]) -> Response[Any]:
+    """Return a streaming response. Errors before the first part are raised; a later error becomes the last part."""
     first = await anext(parts)
 
     async def rest() -> AsyncGenerator[bytes]:
@@ -215,6 +221,6 @@ async def _streamed(call: PredictCall, parts: AsyncGenerator[bytes]) -> Response
         except InferenceError as error:
             yield written_part(failed(call.localised(error)))
 
-    # Litestar drops the parts when the sender is gone, which by itself would close them some time later.
-    leave = BackgroundTask(parts.aclose)
-    return Stream(rest(), media_type=_BINARY, headers=_UNBUFFERED, background=leave)
+    # Litestar stops iterating when the client disconnects; close the generator at once, not at garbage collection.
+    close_task = BackgroundTask(parts.aclose)
+    return Stream(rest(), media_type=_BINARY, headers=_UNBUFFERED, background=close_task)

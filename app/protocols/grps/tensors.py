@@ -1,7 +1,7 @@
-"""`GenericTensor` and neutral tensors, in both directions.
+"""Convert `GenericTensor` to and from neutral tensors.
 
-GRPS has fewer datatypes than models have. What it lacks travels in the narrowest that holds every value of it, and
-comes back to what the model declares, unless a value would be changed by that.
+GRPS has fewer datatypes than models. A missing datatype is sent as the narrowest wider one, and is converted back to
+the model's datatype if no value changes.
 """
 
 import math
@@ -21,7 +21,7 @@ __all__ = ("FLAT_FIELDS", "WireType", "dtype_of", "read_tensor", "wire_type", "w
 
 
 class WireType(msgspec.Struct, frozen=True):
-    """A `DataType`: its number, the datatype that it is, and how protobuf holds an element of its field."""
+    """A `DataType`: its number and name, its datatype, its field, and the dtype in which protobuf stores elements."""
 
     number: int
     name: str
@@ -42,54 +42,54 @@ _TYPES = (
     WireType(9, "DT_STRING", Datatype.BYTES, "flat_string", np.dtype(object)),
 )
 
-FLAT_FIELDS = {each.field: each for each in _TYPES}
-"""The fields that hold elements, by name."""
+FLAT_FIELDS = {wire.field: wire for wire in _TYPES}
+"""The fields with elements, by name."""
 
-_BY_NUMBER = {each.number: each for each in _TYPES}
-_BY_DATATYPE = {each.datatype: each for each in _TYPES}
+_BY_NUMBER = {wire.number: wire for wire in _TYPES}
+_BY_DATATYPE = {wire.datatype: wire for wire in _TYPES}
 
-_CARRIED: dict[Datatype, Datatype] = {
+_WIDENED: dict[Datatype, Datatype] = {
     Datatype.BOOL: Datatype.UINT8,
     Datatype.UINT16: Datatype.INT32,
     Datatype.UINT32: Datatype.INT64,
     Datatype.UINT64: Datatype.INT64,
     Datatype.BF16: Datatype.FP32,
 }
-"""What GRPS lacks, and what it travels in."""
+"""The datatypes that GRPS lacks, and those that they are sent as."""
 
-_MOST_DIMENSIONS = 32
+_MAX_DIMENSIONS = 32
 
 
 def wire_type(datatype: Datatype) -> WireType:
-    """The type as which a model's datatype travels."""
-    return _BY_DATATYPE[_CARRIED.get(datatype, datatype)]
+    """Return the wire type for a model's datatype."""
+    return _BY_DATATYPE[_WIDENED.get(datatype, datatype)]
 
 
 def dtype_of(message: Any, path: str) -> WireType:
-    """The type of a `GenericTensor`.
+    """Return the type of a `GenericTensor`.
 
     Raises:
-        InferenceError: INVALID_REQUEST when it says none.
+        InferenceError: INVALID_REQUEST when its dtype is missing or unknown.
     """
     found = _BY_NUMBER.get(message.dtype)
     if found is None:
-        known = ", ".join(each.name for each in _TYPES)
+        known = ", ".join(wire.name for wire in _TYPES)
         given = "DT_INVALID" if message.dtype == 0 else str(message.dtype)
         raise invalid(f"Expected one of {known}, got {given}", f"{path}.dtype")
     return found
 
 
 def read_tensor(message: Any, spec: TensorSpec | None, path: str) -> InputTensor:
-    """A `GenericTensor` as the input that it is for.
+    """Decode a `GenericTensor` as an input of the model.
 
     Args:
         message: the tensor.
-        spec: what the model declares of it: the name of a tensor that came without one, and the datatype to which its
-            numbers are brought where none of them changes.
-        path: where it stands.
+        spec: the model's declared input: the name for a tensor without one, and the datatype to convert to if no
+            number changes.
+        path: path of the tensor in the request.
 
     Raises:
-        InferenceError: INVALID_REQUEST naming the field: an unknown dtype, elements in the field of another one, a
+        InferenceError: INVALID_REQUEST naming the field: an unknown dtype, elements in the field of another dtype, a
             count that does not fit the shape, or a number out of range.
     """
     wire = dtype_of(message, path)
@@ -98,16 +98,16 @@ def read_tensor(message: Any, spec: TensorSpec | None, path: str) -> InputTensor
             raise invalid(f"Expected {wire.field} for {wire.name}, got {other.field}", f"{path}.{field}")
     values: Sequence[Any] = getattr(message, wire.field)
     shape = tuple(message.shape)
-    if len(shape) > _MOST_DIMENSIONS:
-        raise invalid(f"Expected at most {_MOST_DIMENSIONS} dimensions, got {len(shape)}", f"{path}.shape")
+    if len(shape) > _MAX_DIMENSIONS:
+        raise invalid(f"Expected at most {_MAX_DIMENSIONS} dimensions, got {len(shape)}", f"{path}.shape")
     if len(values) != math.prod(shape):
         expected = f"Expected {math.prod(shape)} elements for the shape {brief(list(shape))}"
         raise invalid(f"{expected}, got {len(values)}", f"{path}.{wire.field}")
     name: str = message.name or (spec.name if spec is not None else "")
     if wire.datatype is Datatype.BYTES:
-        return BytesTensor(name=name, shape=shape, elements=[StringElement(each) for each in values])
+        return BytesTensor(name=name, shape=shape, elements=[StringElement(value) for value in values])
     numbers = np.fromiter(values, wire.held, len(values))
-    datatype, data = _brought(numbers, wire.datatype, spec, f"{path}.{wire.field}")
+    datatype, data = _converted(numbers, wire.datatype, spec, f"{path}.{wire.field}")
     try:
         return Tensor(name=name, datatype=datatype, data=data.reshape(shape))
     except (ValueError, OverflowError):
@@ -118,21 +118,21 @@ def write_tensor(tensor: Tensor, message: Any) -> None:
     """Write `tensor` into an empty `GenericTensor`.
 
     Raises:
-        InferenceError: UNSUPPORTED for what GRPS cannot hold: UINT64 beyond INT64, bytes that are not UTF-8.
+        InferenceError: UNSUPPORTED for values that GRPS cannot hold: UINT64 beyond INT64, bytes that are not UTF-8.
     """
     wire = wire_type(tensor.datatype)
     message.name = tensor.name
     message.dtype = wire.number
     message.shape.extend(tensor.shape)
     flat = tensor.data.ravel()
-    elements = _texts(tensor.name, flat) if wire.datatype is Datatype.BYTES else _wide(tensor, flat, wire.held)
+    elements = _texts(tensor.name, flat) if wire.datatype is Datatype.BYTES else _wire_values(tensor, flat, wire.held)
     getattr(message, wire.field).extend(elements)
 
 
-def _brought(
+def _converted(
     numbers: NDArray[Any], given: Datatype, spec: TensorSpec | None, path: str
 ) -> tuple[Datatype, NDArray[Any]]:
-    """Numbers as protobuf holds them, brought to the datatype they were sent as, or to the declared one."""
+    """Convert numbers from protobuf's dtype to the datatype they were sent as, or to the declared datatype."""
     sent = _rounded_half(numbers, path) if given is Datatype.FP16 else _exact(numbers, given, path)
     if spec is None or spec.datatype in (given, Datatype.BYTES):
         return given, sent
@@ -142,10 +142,10 @@ def _brought(
 
 
 def _exact(numbers: NDArray[Any], datatype: Datatype, path: str) -> NDArray[Any]:
-    """`numbers` as another datatype, none of them changed.
+    """Convert `numbers` to another datatype without a change of value.
 
     Raises:
-        InferenceError: INVALID_REQUEST naming the first that would be.
+        InferenceError: INVALID_REQUEST naming the first number that would change.
     """
     if numbers.dtype == datatype.dtype:
         return numbers
@@ -154,9 +154,9 @@ def _exact(numbers: NDArray[Any], datatype: Datatype, path: str) -> NDArray[Any]
         same = (cast.astype(numbers.dtype) == numbers) & ((cast < 0) == (numbers < 0))
         if numbers.dtype.kind == cast.dtype.kind == "f":
             same |= np.isnan(numbers)
-    wrong = np.flatnonzero(~same)
-    if wrong.size:
-        first = int(wrong[0])
+    changed = np.flatnonzero(~same)
+    if changed.size:
+        first = int(changed[0])
         raise invalid(f"Expected {datatype} numbers, got {numbers[first]}", f"{path}[{first}]")
     return cast
 
@@ -175,17 +175,17 @@ def _rounded_bfloat(numbers: NDArray[np.float32], path: str) -> NDArray[np.uint1
 
 
 def _refuse_overflow(numbers: NDArray[Any], finite: NDArray[np.bool_], datatype: Datatype, path: str) -> None:
-    wrong = np.flatnonzero(np.isfinite(numbers) & ~finite)
-    if wrong.size:
-        first = int(wrong[0])
+    changed = np.flatnonzero(np.isfinite(numbers) & ~finite)
+    if changed.size:
+        first = int(changed[0])
         raise invalid(f"Expected {datatype} numbers, got {numbers[first]}", f"{path}[{first}]")
 
 
-def _wide(tensor: Tensor, flat: NDArray[Any], held: np.dtype[Any]) -> list[Any]:
+def _wire_values(tensor: Tensor, flat: NDArray[Any], held: np.dtype[Any]) -> list[Any]:
     if tensor.datatype is Datatype.BF16:
         return numbers_of(flat).tolist()
     if tensor.datatype is Datatype.UINT64 and flat.size and flat.max() > np.iinfo(np.int64).max:
-        message = f"{tensor.name!r} holds UINT64 numbers beyond INT64, the widest of GRPS; ask over another protocol"
+        message = f"{tensor.name!r} holds UINT64 numbers beyond INT64, the widest integer of GRPS; use another protocol"
         raise InferenceError(ErrorKind.UNSUPPORTED, message)
     return flat.astype(held).tolist()
 
@@ -194,5 +194,5 @@ def _texts(name: str, flat: NDArray[Any]) -> list[str]:
     try:
         return [element.decode() for element in flat]
     except UnicodeDecodeError:
-        message = f"{name!r} holds bytes that are no text, which GRPS has no tensor for; ask over another protocol"
+        message = f"{name!r} holds bytes that are not text, which GRPS tensors cannot hold; use another protocol"
         raise InferenceError(ErrorKind.UNSUPPORTED, message) from None

@@ -1,4 +1,4 @@
-"""The JSON of GRPS's messages as the service's own description (OpenAPI) tells it."""
+"""The JSON types of GRPS's messages, for OpenAPI."""
 
 from typing import Any
 
@@ -16,13 +16,13 @@ class WireStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireRefusal(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of nothing but a status."""
+    """A message with only a status."""
 
     status: WireStatus
 
 
 class WireMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A `GrpsMessage`: one kind of data, and of a request the model, of an answer the status."""
+    """A `GrpsMessage`: one kind of data; in requests also the model, in responses the status."""
 
     status: WireStatus | msgspec.UnsetType = msgspec.UNSET
     model: str | msgspec.UnsetType = msgspec.UNSET

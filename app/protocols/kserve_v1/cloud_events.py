@@ -1,6 +1,6 @@
-"""CloudEvents 1.0 around requests and answers, in the binary and the structured mode of its HTTP binding.
+"""CloudEvents 1.0 for requests and responses, in the binary and structured modes of the HTTP binding.
 
-Type and source of an answer are KServe's. Extension attributes are accepted and not read.
+Responses have KServe's type and source. Extension attributes are accepted and ignored.
 """
 
 import uuid
@@ -32,7 +32,7 @@ EVENT = "application/cloudevents+json"
 """The media type of structured mode."""
 
 HEADER_PREFIX = "ce-"
-"""What the headers that carry an event's attributes in binary mode begin with."""
+"""Prefix of the headers with an event's attributes in binary mode."""
 
 _REQUIRED = ("id", "source", "specversion", "type")
 _VERSION = "1.0"
@@ -41,7 +41,7 @@ _SOURCE = "io.kserve.inference."
 
 
 class EventMode(StrEnum):
-    """How an event travels over HTTP, if a request is one at all."""
+    """How a request carries an event, if it does."""
 
     NONE = "none"
     BINARY = "binary"
@@ -52,9 +52,9 @@ class EventData(msgspec.Struct, frozen=True):
     """The data of an event.
 
     Attributes:
-        content: the bytes, JSON or not.
-        media_type: what they are, as the event says; empty when it does not.
-        path: where they stand in the body.
+        content: the data, JSON or not.
+        media_type: the media type of the data, from the event; empty if missing.
+        path: path of the data in the body.
     """
 
     content: bytes | msgspec.Raw
@@ -63,10 +63,10 @@ class EventData(msgspec.Struct, frozen=True):
 
 
 def check_headers(headers: Mapping[str, str]) -> EventMode:
-    """Whether `headers`, their names in lower case, make the request an event in binary mode.
+    """Return whether `headers`, with names in lower case, make the request an event in binary mode.
 
     Raises:
-        InferenceError: INVALID_REQUEST when only some of the required attributes are there.
+        InferenceError: INVALID_REQUEST when only some of the required attributes are present.
     """
     names = [HEADER_PREFIX + name for name in _REQUIRED]
     missing = [name for name in names if not headers.get(name)]
@@ -74,23 +74,23 @@ def check_headers(headers: Mapping[str, str]) -> EventMode:
         return EventMode.NONE
     if missing:
         raise invalid(f"Expected all of {', '.join(names)} for a CloudEvent, got none or nothing", missing[0])
-    # Older versions of the binding had values in double quotes.
+    # Older versions of the binding put values in double quotes.
     _check_version(headers["ce-specversion"].strip('"'), "ce-specversion")
     return EventMode.BINARY
 
 
 def looks_like_event(body: WireEvent) -> bool:
-    """Whether a body of JSON is an event although its media type does not say so: KServe's rule."""
-    names = (body.specversion, body.id, body.source, body.type, body.time)
+    """Return whether a JSON body is an event although its media type does not say so, by KServe's rule."""
+    required = (body.specversion, body.id, body.source, body.type, body.time)
     has_data = body.data is not msgspec.UNSET or body.data_base64 is not msgspec.UNSET
-    return has_data and all(each is not msgspec.UNSET for each in names)
+    return has_data and all(value is not msgspec.UNSET for value in required)
 
 
 def read_event(event: WireEvent) -> EventData:
-    """The data of an event in structured mode.
+    """Return the data of an event in structured mode.
 
     Raises:
-        InferenceError: INVALID_REQUEST naming the attribute that is missing or wrong.
+        InferenceError: INVALID_REQUEST naming the missing or invalid attribute.
     """
     attributes = {name: _attribute(getattr(event, name), name) for name in _REQUIRED}
     missing = next((name for name, value in attributes.items() if not value), None)
@@ -110,13 +110,13 @@ def read_event(event: WireEvent) -> EventData:
 
 
 def answer_event(mode: EventMode, model_name: str, content: bytes) -> tuple[bytes, Mapping[str, str], str]:
-    """The body, the headers and the media type of an answer, `content` in JSON, to a request that came in `mode`."""
+    """Return the body, headers and media type of a response with the JSON `content`, to a request in `mode`."""
     if mode is EventMode.NONE:
         return content, {}, "application/json"
     attributes = {
         "specversion": _VERSION,
         "id": str(uuid.uuid4()),
-        # A source is a URI reference, and a header is ASCII.
+        # A source is a URI reference, and a header value is ASCII, so escape the name.
         "source": _SOURCE + quote(model_name, safe=""),
         "type": _TYPE,
         "time": datetime.now(UTC).isoformat(),
@@ -132,7 +132,7 @@ def _check_version(version: str, path: str) -> None:
 
 
 def _attribute(raw: msgspec.Raw | msgspec.UnsetType, name: str) -> str:
-    """The text of an attribute; empty where it is not there, or null, which counts as not there."""
+    """Return the text of an attribute; empty if it is missing or null."""
     return "" if isinstance(raw, msgspec.UnsetType) else read_json(raw, _Text, name) or ""
 
 

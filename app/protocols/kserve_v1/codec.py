@@ -1,4 +1,4 @@
-"""Bodies of KServe's V1 protocol to the neutral exchange and back."""
+"""Convert bodies of KServe's V1 protocol to and from the neutral request and response."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ _JSON = frozenset(
         "application/json",
         "application/ld+json",
         "application/octet-stream",
-        # What curl and browsers say of a body when they are told nothing.
+        # The default content type of curl and HTML forms.
         "application/x-www-form-urlencoded",
         "text/json",
         "text/plain",
@@ -53,7 +53,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A response as it goes over the wire."""
+    """An encoded response."""
 
     content: bytes
     headers: Mapping[str, str]
@@ -61,16 +61,16 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Exchange:
-    """One request, and its answer in the same mode. Reading it also tells the names of its fields, for errors.
+    """Decodes one request, and encodes its response in the same mode. Maps errors to the names of its fields.
 
     Args:
-        body: of the request.
-        media_type: of `body`, without parameters; empty for none.
-        event_headers: the request's headers that begin with ``ce-``, their names in lower case.
-        servable: the model asked.
-        model_name: its name.
-        request_id: the request's.
-        limits: how much JSON, and how many instances, it may have.
+        body: the request's body.
+        media_type: the media type of `body` without parameters; empty if missing.
+        event_headers: the request's headers with the prefix ``ce-``, names in lower case.
+        servable: the requested model.
+        model_name: the model's name.
+        request_id: the request's id.
+        limits: limits for the JSON and the number of instances.
     """
 
     def __init__(
@@ -98,22 +98,22 @@ class Exchange:
         self._format = SaliencyFormat.PNG
 
     @property
-    def _tensors(self) -> bool:
+    def _is_tensor_model(self) -> bool:
         return self._servable.description.task_type is TaskType.TENSOR
 
     def decode(self) -> InferenceRequest:
-        """Read the body.
+        """Decode the body.
 
         Raises:
             InferenceError: INVALID_REQUEST naming the field.
         """
-        wire = self._opened()
+        wire = self._decode_wire()
         if isinstance(wire, BytesTensor):
             return self._request([wire])
         root, instances = _instances(wire, self._prefix)
         parameters = read_parameters_object(wire.parameters, f"{self._prefix}parameters")
         places: Sequence[Instance | Column]
-        if self._tensors:
+        if self._is_tensor_model:
             places = read_rows(instances, root, self._servable.inputs)
         else:
             self._check_count(len(instances), root)
@@ -126,7 +126,7 @@ class Exchange:
         return self._request([place.tensor for place in places])
 
     def decode_to_explain(self) -> InferenceRequest:
-        """Read the body of a request for explanations.
+        """Decode the body of an explanation request.
 
         Raises:
             InferenceError: INVALID_REQUEST naming the field.
@@ -136,23 +136,25 @@ class Exchange:
         return request
 
     def encode(self, response: InferenceResponse) -> Answer:
-        """Write the answer.
+        """Encode the response.
 
         Raises:
-            InferenceError: UNSUPPORTED for the outputs of a model that are no list of predictions.
+            InferenceError: UNSUPPORTED when the model's outputs are not a list of predictions.
         """
-        return self._sealed(WireAnswer(predictions=self._predictions(response), parameters=self._metadata(response)))
+        return self._encode_answer(
+            WireAnswer(predictions=self._predictions(response), parameters=self._metadata(response))
+        )
 
     def encode_explained(
         self, response: InferenceResponse, explanations: Sequence[Sequence[Sequence[Explanation]]]
     ) -> Answer:
-        """Write the answer to a request for explanations, which are parallel to the outputs and their images.
+        """Encode the response with explanations, which are parallel to the outputs and their images.
 
         Raises:
-            InferenceError: TOO_LARGE for more numbers than fit an answer.
+            InferenceError: TOO_LARGE for more pixels than a response may hold.
         """
         predictions = self._predictions(response)
-        return self._sealed(
+        return self._encode_answer(
             WireExplainedAnswer(
                 predictions=predictions,
                 parameters=self._metadata(response),
@@ -161,7 +163,7 @@ class Exchange:
         )
 
     def localised(self, error: InferenceError) -> InferenceError:
-        """`error` of what came after `decode`, with its path in the terms of the body."""
+        """Return `error`, raised after `decode`, with its path in terms of the body."""
         if not self._places:
             return error
         neutral = _NEUTRAL_INPUT.match(error.path)
@@ -176,59 +178,59 @@ class Exchange:
         return InferenceError(error.kind, error.message, path)
 
     def _predictions(self, response: InferenceResponse) -> Sequence[Any]:
-        """One for each instance: its records, or its row of the outputs."""
+        """Return a prediction for each instance: its records, or its row of the outputs."""
         found = [prediction for output in response.outputs for prediction in output.predictions]
-        if self._tensors:
+        if self._is_tensor_model:
             return prediction_rows(type(found[0]).stack(found))
         return [prediction.records() for prediction in found]
 
     def _metadata(
         self, response: InferenceResponse
     ) -> Sequence[Mapping[str, object]] | Mapping[str, object] | msgspec.UnsetType:
-        """What goes back of the parameters: where instances had them a list, where the request had them an object."""
+        """Return the response's parameters: a list if the instances had them, an object if the request had them."""
         returned = [output.parameters for output in response.outputs]
         if not any(returned):
             return msgspec.UNSET
-        return returned[0] if self._tensors else returned
+        return returned[0] if self._is_tensor_model else returned
 
-    def _sealed(self, wire: WireAnswer) -> Answer:
-        """`wire` as it goes over the wire, in an event where the request came in one."""
+    def _encode_answer(self, wire: WireAnswer) -> Answer:
+        """Encode `wire`, as an event if the request was one."""
         return Answer(*answer_event(self._mode, self.model_name, _encoder.encode(wire)))
 
-    def _opened(self) -> WireRequest | BytesTensor:
-        """The JSON, or the image, in the body or in the event that it holds."""
+    def _decode_wire(self) -> WireRequest | BytesTensor:
+        """Return the JSON request or the image, from the body or from its event."""
         if self._media_type == EVENT:
-            return self._event(self._read_body(self._body, WireEvent))
+            return self._decode_event(self._read_body(self._body, WireEvent))
         self._mode = check_headers(self._event_headers)
         if self._media_type not in _JSON:
-            return self._image(self._body, self._media_type, "")
+            return self._decode_image(self._body, self._media_type, "")
         wire = self._read_body(self._body, WireEvent)
-        return self._event(wire) if self._mode is EventMode.NONE and looks_like_event(wire) else wire
+        return self._decode_event(wire) if self._mode is EventMode.NONE and looks_like_event(wire) else wire
 
     def _read_body(self, body: bytes | msgspec.Raw, kind: type[Any], path: str = "") -> Any:
         try:
             return read_json(body, kind, path, self._limits)
         except InferenceError as error:
-            # KServe's words, for what is wrong with the body as a whole.
+            # Use KServe's message for errors of the body as a whole.
             if error.path or error.kind is not ErrorKind.INVALID_REQUEST:
                 raise
             raise invalid(f"Unrecognized request format: {error.message}") from None
 
     def _check_count(self, count: int, root: str) -> None:
-        """Refuse more instances than a request may have before each of them is read."""
+        """Reject too many instances before any of them is decoded."""
         if self._limits is not None and count > self._limits.max_inputs:
             raise beyond(self._limits.max_inputs, "images or texts in one request", count, root)
 
-    def _event(self, event: WireEvent) -> WireRequest | BytesTensor:
+    def _decode_event(self, event: WireEvent) -> WireRequest | BytesTensor:
         self._mode = EventMode.STRUCTURED
         data = read_event(event)
         self._prefix = f"{data.path}."
         media_type = media_type_of(data.media_type)
         if media_type in _JSON:
             return self._read_body(data.content, WireRequest, data.path)
-        return self._image(data.content, media_type, data.path)
+        return self._decode_image(data.content, media_type, data.path)
 
-    def _image(self, content: bytes | msgspec.Raw, media_type: str, path: str) -> BytesTensor:
+    def _decode_image(self, content: bytes | msgspec.Raw, media_type: str, path: str) -> BytesTensor:
         images = IMAGE_INPUT in self._servable.inputs
         if not images or not media_type.startswith(_IMAGE):
             wanted = "JSON, or an image as image/*" if images else "JSON"

@@ -1,4 +1,4 @@
-"""Explanations as V1 writes them: beside the predictions, a list for each instance."""
+"""Explanations in V1: beside the predictions, a list for each instance."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -22,29 +22,29 @@ _DECIMALS = 4
 
 
 class SaliencyFormat(StrEnum):
-    """How a saliency map is written."""
+    """The encoding of a saliency map."""
 
     PNG = "png"
     DATA = "data"
 
 
-_MOST = {SaliencyFormat.DATA: 4_000_000, SaliencyFormat.PNG: 256_000_000}
-"""Pixels of all maps in one answer: rows of numbers take memory, and pictures time."""
+_MAX_PIXELS = {SaliencyFormat.DATA: 4_000_000, SaliencyFormat.PNG: 256_000_000}
+"""Maximum pixels of all maps in a response: rows of numbers take memory, and PNG images take time."""
 
 _ADVICE = {SaliencyFormat.DATA: "ask for png", SaliencyFormat.PNG: "ask for fewer max_objects, or send smaller images"}
 
 
 def saliency_format(parameters: Mapping[str, object]) -> SaliencyFormat:
-    """What the `format` among a request's parameters asks for; PNG where there is none.
+    """Return the `format` in a request's parameters, PNG by default.
 
     Raises:
-        InferenceError: INVALID_REQUEST for another one.
+        InferenceError: INVALID_REQUEST for an unknown format.
     """
     given = parameters.get(_FORMAT)
     if given is None:
         return SaliencyFormat.PNG
     if given not in tuple(SaliencyFormat):
-        expected = " or ".join(f'"{each}"' for each in SaliencyFormat)
+        expected = " or ".join(f'"{known}"' for known in SaliencyFormat)
         raise invalid(f"Expected {expected}, got {brief(given)}", f"parameters.{_FORMAT}")
     return SaliencyFormat(given)
 
@@ -54,26 +54,29 @@ def wire_explanations(
     explanations: Sequence[Sequence[Sequence[Explanation]]],
     wanted: SaliencyFormat,
 ) -> list[list[WireExplanation]]:
-    """The explanations of every instance, as many lists as there are `predictions`.
+    """Return the explanations of every instance, parallel to `predictions`.
 
     Raises:
-        InferenceError: TOO_LARGE for more pixels than an answer can reasonably hold.
+        InferenceError: TOO_LARGE for more pixels than a response may hold.
     """
     found = list(chain.from_iterable(explanations))
-    count = sum(each.width * each.height for each in chain.from_iterable(found))
-    if count > _MOST[wanted]:
-        message = f"Expected to write at most {_MOST[wanted]:,} pixels as {wanted}, got {count:,}; {_ADVICE[wanted]}"
+    count = sum(explanation.width * explanation.height for explanation in chain.from_iterable(found))
+    if count > _MAX_PIXELS[wanted]:
+        message = (
+            f"Expected to write at most {_MAX_PIXELS[wanted]:,} pixels as {wanted}, got {count:,}; {_ADVICE[wanted]}"
+        )
         raise InferenceError(ErrorKind.TOO_LARGE, message, f"parameters.{_FORMAT}")
     return [
-        [_written(each, records, wanted) for each in group] for records, group in zip(predictions, found, strict=True)
+        [_wire_explanation(explanation, records, wanted) for explanation in group]
+        for records, group in zip(predictions, found, strict=True)
     ]
 
 
-def _written(explanation: Explanation, records: Sequence[Record], wanted: SaliencyFormat) -> WireExplanation:
+def _wire_explanation(explanation: Explanation, records: Sequence[Record], wanted: SaliencyFormat) -> WireExplanation:
     return WireExplanation(
         label=explanation.label,
         score=explanation.score,
-        index=next((index for index, each in enumerate(records) if each == explanation.record), msgspec.UNSET),
+        index=next((index for index, record in enumerate(records) if record == explanation.record), msgspec.UNSET),
         saliency=_saliency(explanation, wanted),
         method=explanation.method,
         samples=explanation.samples,

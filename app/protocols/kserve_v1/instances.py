@@ -1,4 +1,4 @@
-"""Instances of models with a task: each is one image, or one text, with parameters of its own."""
+"""Instances for models with a task type: each is one image or one text with its own parameters."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -33,10 +33,10 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         tensor: its image or text, and its parameters.
-        path: where it stands in the body.
-        datum: where its image or text stands.
-        prompts: where its prompts stand; empty where they are a parameter, or there are none.
-        own: the names of the parameters that it has itself.
+        path: path of the instance in the body.
+        datum: path of its image or text.
+        prompts: path of its prompts; empty if they are a parameter, or missing.
+        own: names of the parameters that the instance has itself.
     """
 
     tensor: InputTensor
@@ -46,11 +46,11 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     own: frozenset[str]
 
     def field(self, rest: str, request_parameters: str) -> str:
-        """Where the body has what the neutral request has at `rest` within the input.
+        """Return the path in the body for the path `rest` within the neutral input.
 
         Args:
-            rest: a path without the input.
-            request_parameters: where the request has its own parameters, which are the defaults of the instance's.
+            rest: a path below the input.
+            request_parameters: path of the request's parameters, which are defaults for the instance's parameters.
         """
         parameter = _PARAMETER.match(rest)
         if parameter is None:
@@ -64,13 +64,13 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_instance(raw: msgspec.Raw, path: str, name: str, *, prompts: bool) -> Instance:
-    """Read one instance.
+    """Decode one instance.
 
     Args:
-        raw: the instance.
-        path: where it stands in the body.
-        name: what the model's input is called.
-        prompts: whether something can be asked about it.
+        raw: the JSON of the instance.
+        path: path of the instance in the body.
+        name: name of the model's input.
+        prompts: whether the model accepts prompts.
 
     Raises:
         InferenceError: INVALID_REQUEST naming the field under `path`.
@@ -81,23 +81,23 @@ def read_instance(raw: msgspec.Raw, path: str, name: str, *, prompts: bool) -> I
     fields = read_json(raw, dict[str, msgspec.Raw], path)
     kind = _kind(name)
     names = dict.fromkeys((B64, name, *OTHER_NAMES.get(name, ())))
-    found = [each for each in names if each in fields]
+    found = [key for key in names if key in fields]
     if len(found) != 1:
         got = " and ".join(map(repr, found)) or brief(list(fields))
         raise invalid(f'Expected the {kind} under "{kind}" or "{B64}", got {got}', path)
-    asked = [each for each in PROMPT_NAMES if prompts and each in fields]
-    unknown = next((each for each in fields if each not in (*found, *asked, "parameters")), None)
+    prompt_keys = [key for key in PROMPT_NAMES if prompts and key in fields]
+    unknown = next((key for key in fields if key not in (*found, *prompt_keys, "parameters")), None)
     if unknown is not None:
         message = f'Expected nothing but the {kind}, and "parameters", got {brief(unknown)} too'
         raise invalid(message, path)
     given = _parameters(fields, f"{path}.parameters")
-    parameters = {**given, **_prompts(fields, asked, given, path)}
+    parameters = {**given, **_prompts(fields, prompt_keys, given, path)}
     datum = f"{path}.{found[0]}"
     if found[0] == B64:
         tensor: InputTensor = _decoded(fields[B64], datum, name, parameters)
     else:
         tensor, datum = _datum(fields[found[0]], datum, name, parameters)
-    where = f"{path}.{asked[0]}" if asked else ""
+    where = f"{path}.{prompt_keys[0]}" if prompt_keys else ""
     return Instance(tensor=tensor, path=path, datum=datum, prompts=where, own=frozenset(given))
 
 
@@ -106,7 +106,7 @@ def _kind(name: str) -> str:
 
 
 def _datum(raw: msgspec.Raw, path: str, name: str, parameters: Mapping[str, object]) -> tuple[InputTensor, str]:
-    """An image or a text in one of its forms, and where exactly it stands."""
+    """Return an image or a text in one of its forms, and its exact path."""
     first = bytes(memoryview(raw)[:1])
     kind = _kind(name)
     if first == b'"':
@@ -145,19 +145,19 @@ def _parameters(fields: Mapping[str, msgspec.Raw], path: str) -> Mapping[str, ob
     kind: Any = dict[str, msgspec.Raw] | None
     given = read_json(fields["parameters"], kind, path) if "parameters" in fields else None
     parameters = read_parameters_object(given, path)
-    # How an element is to be read is said by its form here: this would make a prompt of an image.
+    # In V1 the JSON form decides how an element is decoded. A content_type would turn an image into a prompt.
     return {name: value for name, value in parameters.items() if name != "content_type"}
 
 
 def _prompts(
-    fields: Mapping[str, msgspec.Raw], asked: Sequence[str], given: Mapping[str, object], path: str
+    fields: Mapping[str, msgspec.Raw], prompt_keys: Sequence[str], given: Mapping[str, object], path: str
 ) -> Mapping[str, object]:
-    if not asked:
+    if not prompt_keys:
         return {}
     among = [f"parameters.{PROMPTS}"] if given.get(PROMPTS) is not None else []
-    if len(asked) > 1 or among:
-        names = " and ".join([*map(repr, asked), *among])
+    if len(prompt_keys) > 1 or among:
+        names = " and ".join([*map(repr, prompt_keys), *among])
         raise invalid(f"Expected prompts in one place, got {names}", path)
-    value = read_json(fields[asked[0]], object, f"{path}.{asked[0]}")
-    # A prompt that is one text is that text, even where it reads like a list in JSON.
+    value = read_json(fields[prompt_keys[0]], object, f"{path}.{prompt_keys[0]}")
+    # A single text is one prompt, even if it looks like a JSON list.
     return {PROMPTS: [value] if isinstance(value, str) else value}

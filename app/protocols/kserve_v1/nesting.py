@@ -1,4 +1,4 @@
-"""Nested rows of JSON, whose shape is their own: V1 says neither shapes nor datatypes."""
+"""Nested rows of JSON as tensors. V1 has neither shapes nor datatypes, so the nesting gives the shape."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -17,32 +17,32 @@ from tasks.exchange.tensor import Datatype, Tensor
 
 __all__ = ("nested_tensor",)
 
-_QUICK_DEPTH = 8
-_PEEK = 64
+_MAX_FAST_DEPTH = 8
+_PEEK_BYTES = 64
 
 
 def nested_tensor(
     name: str, datatype: Datatype, raw: msgspec.Raw, path: str, parameters: Mapping[str, object] | None = None
 ) -> Tensor:
-    """A tensor of `datatype`, of the shape that the rows in `raw` have.
+    """Return a tensor of `datatype` with the shape of the nested rows in `raw`.
 
     Raises:
-        InferenceError: INVALID_REQUEST, its path ``<path>.data`` and the indices of the value; see `numeric_tensor`.
+        InferenceError: INVALID_REQUEST with the path ``<path>.data`` and the value's indices; see `numeric_tensor`.
     """
-    written = Datatype.FP32 if datatype is Datatype.BF16 else datatype
-    array = _quick(written, raw)
+    json_datatype = Datatype.FP32 if datatype is Datatype.BF16 else datatype
+    array = _decode_fast(json_datatype, raw)
     if array is None:
         shape, _ = leaves(read_json(raw, list[Any], f"{path}.data"), f"{path}.data")
-        array = numeric_tensor(name, written, shape, raw, {}, path).data
+        array = numeric_tensor(name, json_datatype, shape, raw, {}, path).data
     data = _bf16(array, path) if datatype is Datatype.BF16 else array
     return Tensor(name=name, datatype=datatype, data=data, parameters=parameters or {})
 
 
-def _quick(datatype: Datatype, raw: msgspec.Raw) -> NDArray[Any] | None:
-    """The rows as an array; None where there is something wrong, or unusual, with them."""
-    start = bytes(memoryview(raw)[:_PEEK]).translate(None, b" \t\r\n")
+def _decode_fast(datatype: Datatype, raw: msgspec.Raw) -> NDArray[Any] | None:
+    """Return the rows as an array; None for invalid or unusual rows, which need the slow path."""
+    start = bytes(memoryview(raw)[:_PEEK_BYTES]).translate(None, b" \t\r\n")
     depth = len(start) - len(start.lstrip(b"["))
-    if not 1 <= depth <= _QUICK_DEPTH or datatype.kind == "b":
+    if not 1 <= depth <= _MAX_FAST_DEPTH or datatype.kind == "b":
         return None
     try:
         with np.errstate(over="ignore"):

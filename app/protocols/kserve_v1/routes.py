@@ -1,4 +1,4 @@
-"""What KServe's V1 protocol serves."""
+"""The routes of KServe's V1 protocol."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -8,7 +8,7 @@ import msgspec
 from litestar import Response
 
 from app.engine.engine import Engine
-from app.engine.events import Caller
+from app.engine.events import RequestInfo
 from app.engine.registry import Registration
 from app.protocols.caller import caller_of
 from app.protocols.error_body import error_object
@@ -23,19 +23,19 @@ from tasks.exchange.error import ErrorKind, InferenceError
 __all__ = ("KServeV1",)
 
 _MODEL = "/v1/models/{target:str}"
-_LONGEST_NAME = 80
+_MAX_SHOWN_NAME = 80
 _NOT_IMPLEMENTED = 501
-"""KServe's answer for a model that has no explainer."""
+"""KServe's status for a model without an explainer."""
 
 
 class KServeV1:
-    """KServe's V1: lists of instances in, lists of predictions out, in a CloudEvent or not."""
+    """KServe's V1 protocol: lists of instances in, lists of predictions out, optionally as CloudEvents."""
 
     name = "kserve-v1"
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         async def models(_: HttpRequest) -> Response[bytes]:
-            names = sorted({each.source.name for each in engine.registry.registrations})
+            names = sorted({registration.source.name for registration in engine.registry.registrations})
             return json_response(msgspec.json.encode(WireModels(names)))
 
         async def model_ready(request: HttpRequest) -> Response[bytes]:
@@ -43,63 +43,74 @@ class KServeV1:
             try:
                 engine.ready(name)
             except InferenceError as error:
-                raise _in_words_of_kserve(engine, error, name) from None
+                raise _kserve_error(engine, error, name) from None
             return json_response(msgspec.json.encode(WireModelReady(name, ready=True)))
 
         async def predict(request: HttpRequest) -> Response[bytes]:
             caller = caller_of(request, self.name)
-            exchange = await _begun(engine, request, caller)
+            codec = await _start(engine, request, caller)
             try:
-                return _response(await engine.exchange(caller, exchange.model_name, exchange.decode, exchange.encode))
+                return _response(await engine.exchange(caller, codec.model_name, codec.decode, codec.encode))
             except InferenceError as error:
-                raise exchange.localised(error) from None
+                raise codec.localised(error) from None
 
         async def explain(request: HttpRequest) -> Response[bytes]:
             caller = caller_of(request, self.name)
-            exchange = await _begun(engine, request, caller)
+            codec = await _start(engine, request, caller, queued=False)
             try:
-                answer = await _while_asked(
+                answer = await _until_disconnect(
                     request,
-                    engine.explain(caller, exchange.model_name, exchange.decode_to_explain, exchange.encode_explained),
+                    engine.explain(caller, codec.model_name, codec.decode_to_explain, codec.encode_explained),
                 )
             except InferenceError as error:
-                refusal = exchange.localised(error)
+                refusal = codec.localised(error)
                 if refusal.kind is ErrorKind.UNSUPPORTED:
                     return json_response(self.error_body(refusal), _NOT_IMPLEMENTED)
                 raise refusal from None
             return _response(answer)
 
         return [
-            Endpoint(method="GET", path="/v1/models", handle=models, summary="Names of the models", answer=WireModels),
+            Endpoint(
+                method="GET",
+                path="/v1/models",
+                handle=models,
+                summary="Names of the models",
+                answer=WireModels,
+                permission="infer",
+            ),
             Endpoint(
                 method="GET",
                 path=_MODEL,
                 handle=model_ready,
-                summary="Whether a model can answer",
+                summary="Whether a model is ready",
                 answer=WireModelReady,
                 failures=(404, 503),
+                permission="infer",
             ),
             Endpoint(
                 method="POST",
                 path=_MODEL,
                 verb="predict",
                 handle=predict,
+                queue=str,
                 summary="Predict with a model",
                 body=WireRequest,
                 answer=WireAnswer,
                 media_types=(EVENT, "image/*"),
                 failures=INFER_FAILURES,
+                permission="infer",
             ),
             Endpoint(
                 method="POST",
                 path=_MODEL,
                 verb="explain",
                 handle=explain,
-                summary="Predict with a model, and say which parts of the image its predictions rest on",
+                summary="Predict with a model, and explain which parts of the image led to each prediction",
                 body=WireRequest,
                 answer=WireExplainedAnswer,
                 media_types=(EVENT, "image/*"),
                 failures=(*INFER_FAILURES, _NOT_IMPLEMENTED),
+                permission="infer",
             ),
         ]
 
@@ -107,15 +118,15 @@ class KServeV1:
         return error_object(error)
 
 
-async def _begun(engine: Engine, request: HttpRequest, caller: Caller) -> Exchange:
-    """The exchange that a request begins.
+async def _start(engine: Engine, request: HttpRequest, caller: RequestInfo, *, queued: bool = True) -> Exchange:
+    """Read a request, and return its codec.
 
     Raises:
-        InferenceError: MODEL_NOT_FOUND or MODEL_NOT_READY, or as `decompressed`; of either, observers were told.
+        InferenceError: MODEL_NOT_FOUND or MODEL_NOT_READY, or as `decompressed`. Observers are notified.
     """
-    registration = _addressed(engine, request.path_params["target"], caller)
+    registration = _registration(engine, request.path_params["target"], caller)
     return Exchange(
-        await body_to_infer(request, engine, caller, registration.source.name),
+        await body_to_infer(request, engine, caller, registration.source.name, queued=queued),
         media_type_of(request.headers.get("content-type", "")),
         {name: value for name, value in request.headers.items() if name.startswith(HEADER_PREFIX)},
         registration.ready_servable(),
@@ -125,41 +136,41 @@ async def _begun(engine: Engine, request: HttpRequest, caller: Caller) -> Exchan
     )
 
 
-def _addressed(engine: Engine, name: str, caller: Caller) -> Registration:
+def _registration(engine: Engine, name: str, caller: RequestInfo) -> Registration:
     try:
         return engine.registry.find(name)
     except InferenceError as error:
-        raise engine.refused(caller, _in_words_of_kserve(engine, error, name), name) from None
+        raise engine.refused(caller, _kserve_error(engine, error, name), name) from None
 
 
-def _in_words_of_kserve(engine: Engine, error: InferenceError, name: str) -> InferenceError:
-    """`error` of a model that is not there or not ready, as KServe says it, with the reason."""
+def _kserve_error(engine: Engine, error: InferenceError, name: str) -> InferenceError:
+    """Return `error` with KServe's message for a missing or unready model, and the reason."""
     if error.kind is ErrorKind.MODEL_NOT_FOUND:
-        shown = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
+        shown = name if len(name) <= _MAX_SHOWN_NAME else f"{name[:_MAX_SHOWN_NAME]}..."
         return InferenceError(error.kind, f"Model with name {shown} does not exist.")
     latest = next(iter(engine.registry.versions(name)), None)
     reason = latest.reason if latest and not engine.withheld else error.message
     return InferenceError(error.kind, f"Model with name {name} is not ready. {reason}".strip())
 
 
-async def _while_asked(request: HttpRequest, work: Coroutine[Any, Any, Answer]) -> Answer:
-    """What `work` gives. It is cancelled when the sender leaves, because it takes long and nobody would read it.
+async def _until_disconnect(request: HttpRequest, work: Coroutine[Any, Any, Answer]) -> Answer:
+    """Return the result of `work`. Cancel it when the client disconnects, because explanations take long.
 
     Raises:
-        InferenceError: whatever `work` raises; DEADLINE_EXCEEDED, which nobody reads either, when the sender left.
+        InferenceError: any error of `work`; DEADLINE_EXCEEDED when the client disconnected.
     """
-    working, leaving = asyncio.create_task(work), asyncio.create_task(_departure(request))
+    work_task, disconnect_task = asyncio.create_task(work), asyncio.create_task(_wait_for_disconnect(request))
     try:
-        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
-        raise InferenceError(ErrorKind.DEADLINE_EXCEEDED, "The sender left before the answer")
+        await asyncio.wait((work_task, disconnect_task), return_when=asyncio.FIRST_COMPLETED)
+        if work_task.done():
+            return work_task.result()
+        raise InferenceError(ErrorKind.DEADLINE_EXCEEDED, "The client disconnected before the response")
     finally:
-        working.cancel()
-        leaving.cancel()
+        work_task.cancel()
+        disconnect_task.cancel()
 
 
-async def _departure(request: HttpRequest) -> None:
+async def _wait_for_disconnect(request: HttpRequest) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

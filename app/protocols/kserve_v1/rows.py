@@ -1,4 +1,4 @@
-"""Instances of models that take tensors: one row each of every input, and of every output on the way back."""
+"""Instances for tensor models: each instance has one row of every input, each prediction one row of every output."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,9 +24,9 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     """One input over all instances.
 
     Attributes:
-        tensor: its values, the instances first.
-        root: the list of instances.
-        name: under which each instance has its value; empty when the instance is the value.
+        tensor: the values, with the instances as the first dimension.
+        root: path of the list of instances.
+        name: key of the value in each instance; empty when the instance is the value.
     """
 
     tensor: InputTensor
@@ -34,19 +34,19 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
     def field(self, rest: str) -> str:
-        """Where the body has what the neutral request has at `rest` within the input."""
-        return _under(self.root, self.name, self._indices(rest) if rest.startswith("data[") else "")
+        """Return the path in the body for the path `rest` within the neutral input."""
+        return _value_path(self.root, self.name, self._indices(rest) if rest.startswith("data[") else "")
 
     def _indices(self, rest: str) -> str:
         indices = rest.removeprefix("data")
         if not isinstance(self.tensor, BytesTensor):
             return indices
-        # The elements of BYTES are counted through, whatever their shape.
+        # BYTES elements are numbered in row-major order, whatever the shape.
         return place(int(indices.strip("[]")), self.tensor.shape)
 
 
 def read_rows(instances: Sequence[msgspec.Raw], root: str, specs: Sequence[TensorSpec]) -> Sequence[Column]:
-    """Every input of `specs`. An instance is an object of all of them; where there is one, it may be the value itself.
+    """Decode every input of `specs`. An instance is an object with all inputs; with one input, it may be the value.
 
     Raises:
         InferenceError: INVALID_REQUEST naming the instance and the input under `root`.
@@ -69,17 +69,17 @@ def read_rows(instances: Sequence[msgspec.Raw], root: str, specs: Sequence[Tenso
 
 
 def prediction_rows(tensors: Sequence[Tensor]) -> Sequence[Any]:
-    """One prediction for each row: the row of the only output, or an object of the rows of all.
+    """Return a prediction for each row: the row of the only output, or an object with the rows of all outputs.
 
     Raises:
-        InferenceError: UNSUPPORTED for outputs that have no common first dimension.
+        InferenceError: UNSUPPORTED for outputs without a common first dimension.
     """
     sizes = {tensor.shape[:1] for tensor in tensors}
     if len(sizes) != 1 or sizes == {()}:
         shapes = ", ".join(f"{tensor.name!r} {list(tensor.shape)}" for tensor in tensors)
-        message = f"The outputs have no first dimension in common, so that they are no list of predictions: {shapes}"
-        raise InferenceError(ErrorKind.UNSUPPORTED, f"{message}. Ask for them over V2")
-    columns = [_plain(tensor) for tensor in tensors]
+        message = f"The outputs have no common first dimension and cannot be a list of predictions: {shapes}"
+        raise InferenceError(ErrorKind.UNSUPPORTED, f"{message}. Use the V2 protocol")
+    columns = [_to_rows(tensor) for tensor in tensors]
     if len(columns) == 1:
         return columns[0]
     names = [tensor.name for tensor in tensors]
@@ -87,7 +87,7 @@ def prediction_rows(tensors: Sequence[Tensor]) -> Sequence[Any]:
 
 
 def _is_named(instance: msgspec.Raw, root: str) -> bool:
-    """Whether an instance names its values; ``{"b64": ...}`` is a value."""
+    """Return whether an instance is an object of named values; ``{"b64": ...}`` is a single value."""
     if bytes(memoryview(instance)[:1]) != b"{":
         return False
     return list(read_json(instance, dict[str, msgspec.Raw], f"{root}[0]")) != [B64]
@@ -101,7 +101,7 @@ def _column(spec: TensorSpec, values: Sequence[msgspec.Raw], root: str, name: st
         return Column(tensor=nested_tensor(spec.name, spec.datatype, joined, _COLUMN), root=root, name=name)
     except InferenceError as error:
         indices = error.path.removeprefix(f"{_COLUMN}.data") if error.path.startswith(f"{_COLUMN}.data") else ""
-        raise InferenceError(error.kind, error.message, _under(root, name, indices)) from None
+        raise InferenceError(error.kind, error.message, _value_path(root, name, indices)) from None
 
 
 def _texts(name: str, raw: msgspec.Raw) -> BytesTensor:
@@ -123,8 +123,8 @@ def _element(value: object) -> Element:
     raise invalid(f'Expected a text, or {{"b64": "<base64>"}}, got {brief(value)}')
 
 
-def _plain(tensor: Tensor) -> list[Any]:
-    """The tensor as nested rows; BYTES as texts, or as ``{"b64": ...}`` where they are none."""
+def _to_rows(tensor: Tensor) -> list[Any]:
+    """Return the tensor as nested rows; BYTES as text, or as ``{"b64": ...}`` if they are not UTF-8."""
     if tensor.datatype is Datatype.BF16:
         return numbers_of(tensor.data).tolist()
     if tensor.datatype is not Datatype.BYTES:
@@ -142,8 +142,8 @@ def _text_or_b64(element: bytes) -> object:
         return {B64: pybase64.b64encode_as_string(element)}
 
 
-def _under(root: str, name: str, indices: str) -> str:
-    """Where the value at `indices` of an input stands: the first of them is the instance, then comes the name."""
+def _value_path(root: str, name: str, indices: str) -> str:
+    """Return the path of the value at `indices` of an input: the instance's index, then the name, then the rest."""
     if not name or not indices:
         return root + indices
     first, bracket, inner = indices.partition("]")

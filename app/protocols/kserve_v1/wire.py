@@ -1,4 +1,4 @@
-"""The JSON shapes of KServe's V1 protocol, and of CloudEvents around them (JSON event format 1.0.2)."""
+"""The JSON types of KServe's V1 protocol, and of CloudEvents around them (JSON event format 1.0.2)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,9 +22,9 @@ class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request's body.
 
     Attributes:
-        instances: what the model is asked about, one answer each.
-        inputs: the same under its other name.
-        parameters: the defaults of each instance's own.
+        instances: the inputs; each gets one prediction.
+        inputs: another name for `instances`.
+        parameters: defaults for the parameters of the instances.
     """
 
     instances: list[msgspec.Raw] | msgspec.UnsetType = msgspec.UNSET
@@ -33,7 +33,7 @@ class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireEvent(WireRequest, frozen=True, kw_only=True):
-    """A CloudEvent in structured mode, or a plain request: which of the two is known when its names are."""
+    """A CloudEvent in structured mode, or a plain request; the members that are present decide."""
 
     specversion: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
@@ -46,7 +46,7 @@ class WireEvent(WireRequest, frozen=True, kw_only=True):
 
 
 class WireEventAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The CloudEvent that answers one in structured mode."""
+    """The CloudEvent of a response, in structured mode."""
 
     specversion: str
     id: str
@@ -61,7 +61,7 @@ class WireAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         predictions: one for each instance, in order.
-        parameters: the metadata that came with the request, where it came: a list beside the instances, or one object.
+        parameters: the metadata of the request, if any: a list parallel to the instances, or one object.
     """
 
     predictions: Sequence[Any]
@@ -69,12 +69,12 @@ class WireAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireSaliency(msgspec.Struct, frozen=True, kw_only=True):
-    """How much each pixel of the upright original image counts, in one of two forms.
+    """The importance of each pixel of the upright original image, in one of two forms.
 
     Attributes:
         shape: height and width.
         data: rows of numbers, 0..1.
-        png: base64 of an eight-bit grey image, 255 for 1.
+        png: base64 of an 8-bit grey PNG, 255 for 1.
     """
 
     shape: Sequence[int]
@@ -83,16 +83,16 @@ class WireSaliency(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireExplanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Why the model found one thing.
+    """The explanation of one prediction.
 
     Attributes:
-        label: what it found.
-        score: how sure it was, 0..1.
-        index: which of the instance's predictions that is; left out when it is none of them.
-        saliency: where in the image the reason lies.
-        method: how it was found.
-        samples: masked copies of the image that the model was shown.
-        seed: of the masks; the same one gives the same explanation.
+        label: the predicted label.
+        score: its score, 0..1.
+        index: index of the explained prediction in the instance's predictions; missing if it is not among them.
+        saliency: the importance of each pixel.
+        method: the method of explanation.
+        samples: number of masked images that the model was run on.
+        seed: seed of the masks; the same seed gives the same explanation.
     """
 
     label: str
@@ -117,7 +117,7 @@ class WireModels(msgspec.Struct, frozen=True):
 
 
 class WireModelReady(msgspec.Struct, frozen=True):
-    """Whether one model can answer; it is always true, because a model that cannot is an error."""
+    """The readiness of a model; `ready` is always true, because a model that is not ready is an error."""
 
     name: str
     ready: bool

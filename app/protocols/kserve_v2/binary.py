@@ -1,12 +1,12 @@
-"""The binary tensor data extension of V2 (Triton's extension_binary_data): tensors as bytes after the JSON.
+"""V2's binary tensor data extension (Triton's extension_binary_data): tensors as bytes after the JSON.
 
-Numbers are little-endian and row-major, BOOL is a byte of 0 or 1, each BYTES element comes after its length in four
-bytes.
+Numbers are little-endian and row-major. A BOOL is one byte, 0 or 1. Four bytes with its length precede each BYTES
+element.
 """
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,36 +15,48 @@ from numpy.typing import NDArray
 
 from tasks.exchange.error import brief, invalid
 from tasks.exchange.limits import beyond
-from tasks.exchange.tensor import Datatype, Element, Tensor
+from tasks.exchange.tensor import BytesTensor, Datatype, Element, Tensor
 
-__all__ = ("SniffedElement", "check_shape", "pack", "split_body", "unpack_bytes", "unpack_numbers")
+__all__ = (
+    "SniffedElement",
+    "bytes_tensor",
+    "check_shape",
+    "pack",
+    "refuse_shared_memory",
+    "split_body",
+    "unpack_bytes",
+    "unpack_numbers",
+)
 
 _LENGTH = struct.Struct("<I")
-_MOST_DIMENSIONS = 32
+_MAX_DIMENSIONS = 32
+_SHARED_MEMORY = ("shared_memory_region", "shared_memory_byte_size", "shared_memory_offset")
 
 
 class SniffedElement:
-    """A BYTES element that came as bytes: an encoded image, or base64 or text that a client encoded first.
+    """A BYTES element received as bytes: an encoded image, base64 of one, or text.
 
     Args:
-        data: the element, without its length.
+        data: the element without its length.
     """
 
     def __init__(self, data: bytes) -> None:
         self._data = data
 
     def binary(self) -> bytes:
-        """The bytes, or what they decode to where all of them are base64, with or without a data URI in front."""
+        """Return the bytes; if all of them are base64, with or without a data URI prefix, return the decoded bytes."""
         encoded = self._data
         if encoded.startswith(b"data:"):
-            encoded = encoded.partition(b",")[2]
+            head, comma, encoded = encoded.partition(b",")
+            if not comma or not head.endswith(b";base64"):
+                return self._data
         try:
             return pybase64.b64decode(encoded, validate=True) if encoded else b""
         except ValueError:
             return self._data
 
     def text(self) -> str:
-        """The bytes as UTF-8."""
+        """Decode the bytes as UTF-8."""
         try:
             return self._data.decode()
         except UnicodeDecodeError:
@@ -52,10 +64,10 @@ class SniffedElement:
 
 
 def split_body(body: bytes, header_length: str | None) -> tuple[bytes | None, memoryview]:
-    """The JSON and what follows it; None for the JSON when the header says that there is none (length 0).
+    """Return the JSON and the bytes after it; None for the JSON when the header's length is 0.
 
     Raises:
-        InferenceError: INVALID_REQUEST when the header is no number, or larger than the body.
+        InferenceError: INVALID_REQUEST when the header is not a number, or exceeds the body.
     """
     if header_length is None:
         return body, memoryview(b"")
@@ -70,19 +82,44 @@ def split_body(body: bytes, header_length: str | None) -> tuple[bytes | None, me
 
 
 def check_shape(shape: Sequence[int], path: str) -> None:
-    """Refuse a shape that no array has, before its sizes are multiplied: a long one has a product of megabytes.
+    """Reject a shape that no array has. Call this before its sizes are multiplied, because the product may be huge.
 
     Raises:
         InferenceError: INVALID_REQUEST naming the field.
     """
-    if len(shape) > _MOST_DIMENSIONS:
-        raise invalid(f"Expected at most {_MOST_DIMENSIONS} dimensions, got {len(shape)}", path)
+    if len(shape) > _MAX_DIMENSIONS:
+        raise invalid(f"Expected at most {_MAX_DIMENSIONS} dimensions, got {len(shape)}", path)
     if any(size < 0 for size in shape):
         raise invalid(f"Expected sizes of 0 or more, got {brief(list(shape))}", path)
 
 
+def bytes_tensor(
+    name: str, shape: Sequence[int], elements: Sequence[Element], parameters: Mapping[str, object], path: str
+) -> BytesTensor:
+    """Return a BYTES tensor of `elements`. Call `check_shape` first.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the shape under `path`, when it does not fit the number of elements.
+    """
+    if math.prod(shape) != len(elements):
+        message = f"Expected a shape for the {len(elements)} elements in data, got {brief(list(shape))}"
+        raise invalid(message, f"{path}.shape")
+    return BytesTensor(name=name, shape=tuple(shape), elements=elements, parameters=parameters)
+
+
+def refuse_shared_memory(parameters: Collection[str], path: str) -> None:
+    """Reject parameters of Triton's shared-memory extension: clients that set them ignore the data in the response.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the parameter under `path`.
+    """
+    name = next((name for name in _SHARED_MEMORY if name in parameters), None)
+    if name is not None:
+        raise invalid("Expected tensors in the request and response; shared memory is not supported", f"{path}.{name}")
+
+
 def unpack_numbers(data: memoryview | bytes, datatype: Datatype, shape: Sequence[int], path: str) -> NDArray[Any]:
-    """An array over `data` itself, nothing copied; `check_shape` has seen the shape.
+    """Return an array that shares memory with `data`. Call `check_shape` first.
 
     Raises:
         InferenceError: INVALID_REQUEST when the size does not fit the shape.
@@ -100,7 +137,7 @@ def unpack_numbers(data: memoryview | bytes, datatype: Datatype, shape: Sequence
 
 
 def unpack_bytes(data: memoryview | bytes, path: str, most: int | None = None) -> list[Element]:
-    """The elements of a BYTES tensor, of which there may be `most`.
+    """Return the elements of a BYTES tensor, at most `most`.
 
     Raises:
         InferenceError: INVALID_REQUEST when a length reaches past the end; TOO_LARGE for more elements.
@@ -122,7 +159,7 @@ def unpack_bytes(data: memoryview | bytes, path: str, most: int | None = None) -
 
 
 def pack(tensor: Tensor) -> bytes:
-    """A tensor as it follows the JSON, or as an entry of gRPC's raw contents."""
+    """Return a tensor's bytes, as they follow the JSON or fill an entry of gRPC's raw contents."""
     if tensor.datatype is Datatype.BYTES:
-        return b"".join(_LENGTH.pack(len(each)) + each for each in tensor.data.ravel())
+        return b"".join(_LENGTH.pack(len(element)) + element for element in tensor.data.ravel())
     return np.ascontiguousarray(tensor.data, tensor.data.dtype.newbyteorder("<")).tobytes()

@@ -1,4 +1,4 @@
-"""REST bodies of the Open Inference Protocol to the neutral exchange and back."""
+"""Convert REST bodies of the Open Inference Protocol to and from the neutral request and response."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,8 +11,18 @@ from app.protocols.bytes_elements import StringElement, string_elements
 from app.protocols.json_body import read_json
 from app.protocols.json_parameters import read_parameters_object
 from app.protocols.json_tensors import numeric_tensor, read_datatype
-from app.protocols.kserve_v2.binary import SniffedElement, check_shape, pack, split_body, unpack_bytes, unpack_numbers
-from app.protocols.kserve_v2.rendering import RequestedOutput, Wanted, render, wanted_outputs
+from app.protocols.kserve_v2.binary import (
+    SniffedElement,
+    bytes_tensor,
+    check_shape,
+    pack,
+    refuse_shared_memory,
+    split_body,
+    unpack_bytes,
+    unpack_numbers,
+)
+from app.protocols.kserve_v2.parameters import read_timeout
+from app.protocols.kserve_v2.rendering import RequestedOutput, Wanted, output_parameters, render, wanted_outputs
 from app.protocols.kserve_v2.wire import WireInput, WireOutput, WireRequest, WireRequestedOutput, WireResponse
 from app.protocols.nested_rows import flattened
 from tasks.exchange.error import invalid
@@ -25,12 +35,12 @@ from tasks.exchange.tensor import BytesTensor, Datatype, Element, InputTensor, T
 __all__ = ("decode", "encode")
 
 _BINARY_SIZE = "binary_data_size"
-_PEEK = 64
+_PEEK_BYTES = 64
 _encoder = msgspec.json.Encoder()
 
 
 class _OutputParameters(msgspec.Struct, frozen=True):
-    """What an entry of `outputs` may ask for."""
+    """The parameters of an entry of `outputs`."""
 
     classification: Positive | None = None
     binary_data: bool = False
@@ -45,15 +55,15 @@ def decode(
     model_version: str | None,
     limits: Limits | None = None,
 ) -> tuple[InferenceRequest, Wanted]:
-    """Read a request's body, and what it asks to be answered with.
+    """Decode a request's body, and the selection of outputs in it.
 
     Args:
-        body: JSON, or JSON and binary tensors, or one binary tensor alone.
-        header_length: the header Inference-Header-Content-Length, when there is one.
-        servable: the model asked.
-        model_name: its name.
-        model_version: the version asked for.
-        limits: how much JSON, and how many BYTES elements, it may have.
+        body: JSON, JSON with binary tensors, or one binary tensor.
+        header_length: the header Inference-Header-Content-Length, if present.
+        servable: the requested model.
+        model_name: the model's name.
+        model_version: the requested version.
+        limits: limits for the JSON and the number of BYTES elements.
 
     Raises:
         InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field.
@@ -66,33 +76,35 @@ def decode(
     wire = read_json(json, WireRequest, limits=limits)
     inputs: list[InputTensor] = []
     position = 0
-    for index, each in enumerate(wire.inputs):
-        tensor, position = _tensor(each, binary, position, f"inputs[{index}]", limits)
+    for index, wire_input in enumerate(wire.inputs):
+        tensor, position = _tensor(wire_input, binary, position, f"inputs[{index}]", limits)
         inputs.append(tensor)
     if position != len(binary):
         raise invalid(f"Expected {position} bytes of tensors after the JSON, got {len(binary)}")
     parameters = read_parameters_object(wire.parameters, "parameters")
+    refuse_shared_memory(parameters, "parameters")
     request = InferenceRequest(
         id=wire.id or "",
         model_name=model_name,
         model_version=model_version,
         inputs=tuple(inputs),
         parameters=parameters,
+        timeout=read_timeout(parameters),
     )
     binary_output = convert(parameters.get("binary_data_output") or False, bool, "parameters.binary_data_output")
-    outputs = None if wire.outputs is None else [_requested(each, index) for index, each in enumerate(wire.outputs)]
+    outputs = None if wire.outputs is None else [_requested(output, index) for index, output in enumerate(wire.outputs)]
     return request, wanted_outputs(servable, outputs, parameters.get("output_format"), binary_output)
 
 
 def encode(response: InferenceResponse, servable: Servable, wanted: Wanted) -> tuple[bytes, int | None]:
-    """Write a response's body; the second value is the length of its JSON when binary tensors follow, else None.
+    """Return a response's body, and the length of its JSON if binary tensors follow, else None.
 
     Raises:
-        InferenceError: INVALID_REQUEST for FP16 or BF16 that is not asked for as binary.
+        InferenceError: INVALID_REQUEST for FP16 or BF16 that is not requested as binary.
     """
     blocks: list[bytes] = []
     outputs: list[WireOutput] = []
-    echoed: Mapping[str, object] = response.outputs[0].parameters if len(response.outputs) == 1 else {}
+    echoed = output_parameters(response)
     for tensor, as_binary in render(response, servable, wanted):
         parameters: dict[str, object] = {**echoed}
         data: Sequence[Any] | msgspec.UnsetType = msgspec.UNSET
@@ -126,6 +138,7 @@ def encode(response: InferenceResponse, servable: Servable, wanted: Wanted) -> t
 
 def _requested(wire: WireRequestedOutput, index: int) -> RequestedOutput:
     path = f"outputs[{index}]"
+    refuse_shared_memory(wire.parameters or {}, f"{path}.parameters")
     parameters = convert(wire.parameters or {}, _OutputParameters, f"{path}.parameters")
     return RequestedOutput(
         name=wire.name, classification=parameters.classification, binary=parameters.binary_data, path=path
@@ -135,10 +148,11 @@ def _requested(wire: WireRequestedOutput, index: int) -> RequestedOutput:
 def _tensor(
     wire: WireInput, binary: memoryview, position: int, path: str, limits: Limits | None
 ) -> tuple[InputTensor, int]:
-    """One input, and where in the binary part the next one begins."""
+    """Return one input, and the position of the next input in the binary part."""
     datatype = read_datatype(wire.datatype, f"{path}.datatype")
     check_shape(wire.shape, f"{path}.shape")
     parameters = dict(read_parameters_object(wire.parameters, f"{path}.parameters"))
+    refuse_shared_memory(parameters, f"{path}.parameters")
     size = parameters.pop(_BINARY_SIZE, None)
     if (size is None) == isinstance(wire.data, msgspec.UnsetType):
         raise invalid(f"Expected either data or the parameter {_BINARY_SIZE}", path)
@@ -148,11 +162,11 @@ def _tensor(
             found = f"{length}, with {len(binary) - position} bytes left after the JSON"
             raise invalid(f"Expected the size of a block of bytes, got {found}", f"{path}.parameters.{_BINARY_SIZE}")
         block = binary[position : position + length]
-        return _from_bytes(wire, datatype, block, parameters, f"{path}.data", limits), position + length
-    return _from_json(wire, datatype, wire.data, parameters, path), position
+        return _decode_binary(wire, datatype, block, parameters, path, limits), position + length
+    return _decode_json(wire, datatype, wire.data, parameters, path), position
 
 
-def _from_bytes(
+def _decode_binary(
     wire: WireInput,
     datatype: Datatype,
     block: memoryview,
@@ -161,35 +175,37 @@ def _from_bytes(
     limits: Limits | None,
 ) -> InputTensor:
     if datatype is Datatype.BYTES:
-        elements = unpack_bytes(block, path, limits.max_entries if limits is not None else None)
-        return BytesTensor(name=wire.name, shape=tuple(wire.shape), elements=elements, parameters=parameters)
-    data = unpack_numbers(block, datatype, wire.shape, path)
+        elements = unpack_bytes(block, f"{path}.data", limits.max_entries if limits is not None else None)
+        return bytes_tensor(wire.name, wire.shape, elements, parameters, path)
+    data = unpack_numbers(block, datatype, wire.shape, f"{path}.data")
     return Tensor(name=wire.name, datatype=datatype, data=data, parameters=parameters)
 
 
-def _from_json(
+def _decode_json(
     wire: WireInput, datatype: Datatype, data: msgspec.Raw, parameters: Mapping[str, object], path: str
 ) -> InputTensor:
     if datatype is Datatype.BYTES:
-        elements = _strings(data, f"{path}.data")
-        return BytesTensor(name=wire.name, shape=tuple(wire.shape), elements=elements, parameters=parameters)
+        return bytes_tensor(wire.name, wire.shape, _strings(data, f"{path}.data"), parameters, path)
     if not datatype.has_json_form:
         raise invalid(f"{datatype} has no form in JSON; send it with the binary extension", f"{path}.datatype")
     return numeric_tensor(wire.name, datatype, wire.shape, data, parameters, path)
 
 
 def _strings(data: msgspec.Raw, path: str) -> Sequence[Element]:
-    """BYTES elements, which may be in nested rows as numbers may."""
-    if not bytes(memoryview(data)[1:_PEEK]).lstrip().startswith(b"["):
+    """Return BYTES elements from JSON strings, which may be nested as numbers may."""
+    if not bytes(memoryview(data)[1:_PEEK_BYTES]).lstrip().startswith(b"["):
         return string_elements(data, path)
     texts = flattened(read_json(data, list[Any], path))
-    if not all(isinstance(each, str) for each in texts):
+    if not all(isinstance(text, str) for text in texts):
         raise invalid("Expected texts, flat or in nested rows that are all of one depth", path)
-    return [StringElement(each) for each in texts]
+    return [StringElement(text) for text in texts]
 
 
 def _raw_input(data: memoryview, servable: Servable) -> InputTensor:
-    """The only input of a model, whose bytes are the whole body: one element, or a batch of 1 with one free size."""
+    """Return a model's only input, whose bytes are the whole body: one element, or a batch of one.
+
+    If several dimensions are free, the first ones are 1, and the last one follows from the number of bytes.
+    """
     if len(servable.inputs) != 1:
         raise invalid(f"Expected JSON: the model takes {len(servable.inputs)} inputs, and the body can only be one")
     (spec,) = servable.inputs
@@ -208,13 +224,13 @@ def _raw_input(data: memoryview, servable: Servable) -> InputTensor:
 def _json_data(tensor: Tensor) -> Sequence[Any]:
     flat = tensor.data.ravel()
     if not tensor.datatype.has_json_form:
-        message = f"{tensor.datatype} has no form in JSON; ask for {tensor.name!r} with binary_data"
+        message = f"{tensor.datatype} has no form in JSON; request {tensor.name!r} with binary_data"
         raise invalid(message, "outputs")
     if tensor.datatype is Datatype.BYTES:
         try:
             return [element.decode() for element in flat]
         except UnicodeDecodeError:
             raise invalid(
-                f"{tensor.name!r} holds bytes that are no text; ask for it with binary_data", "outputs"
+                f"{tensor.name!r} holds bytes that are not text; request it with binary_data", "outputs"
             ) from None
     return flat.tolist()

@@ -1,6 +1,6 @@
-"""Triton's generate extension, for questions about a picture: one JSON object, or one server-sent event a token.
+"""Triton's generate extension for questions about an image: one JSON object, or one server-sent event for each token.
 
-The picture is this server's addition to the extension: `image`, base64 or a data URI, beside `text_input`.
+This server adds the image to the extension: `image`, base64 or a data URI, beside `text_input`.
 """
 
 import re
@@ -20,6 +20,7 @@ from app.protocols.caller import caller_of
 from app.protocols.error_body import error_object
 from app.protocols.json_body import read_json
 from app.protocols.json_parameters import read_parameters_object
+from app.protocols.kserve_v2.parameters import read_timeout
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
 from app.protocols.request_body import body_to_infer
 from tasks.exchange.error import InferenceError, invalid
@@ -31,27 +32,27 @@ __all__ = ("WireGenerateRequest", "WireGenerateResponse", "generate_endpoints")
 
 _PROTOCOL = "kserve-v2"
 _EVENT_STREAM = "text/event-stream"
-_EITHER = "Expected either image or images"
-# Caches and proxies are to hand every event on at once.
+_EITHER_IMAGE = "Expected either image or images"
+# Proxies and caches must forward each event at once.
 _UNBUFFERED = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _NEUTRAL_PATH = re.compile(r"^inputs\[0\]\.(?:(?P<image>data\[0\])|(?P<text>parameters\.prompts)|(?P<rest>.*))")
 
 
 class WireGenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A question about a picture, or a text to be continued.
+    """A question about an image, or a text to continue.
 
     Attributes:
         text_input: the question, or the text.
         image: base64 of an encoded image, or a data URI.
-        images: the same as a list of one.
-        id: given back.
-        parameters: how the answer is generated, and `metadata`, which is given back. `stream` is passed over: the path
-            says whether the answer is streamed.
-        max_new_tokens: this and the following stand here as well as among `parameters`, which come first.
-        temperature: as among `parameters`.
-        top_p: as among `parameters`.
-        top_k: as among `parameters`.
-        seed: as among `parameters`.
+        images: a list with one such image.
+        id: returned in the response.
+        parameters: parameters of generation, and `metadata`, which is returned. `stream` is ignored, because the path
+            decides whether the response is streamed.
+        max_new_tokens: as in `parameters`, which override this and the following fields.
+        temperature: as in `parameters`.
+        top_p: as in `parameters`.
+        top_k: as in `parameters`.
+        seed: as in `parameters`.
     """
 
     text_input: str
@@ -67,7 +68,7 @@ class WireGenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireGenerateResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer, or as much of it as came since the event before."""
+    """An answer, or the part of it since the previous event."""
 
     model_name: str
     model_version: str
@@ -77,27 +78,27 @@ class WireGenerateResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
-    """`generate` answers in one object; `generate_stream` in events, of which the last may be an error."""
+    """Return the endpoints `generate` (one object) and `generate_stream` (events; the last may be an error)."""
 
     async def generate(request: HttpRequest) -> Response[bytes]:
-        question, pieces = await _asked(engine, request, whole=True)
+        question, chunks = await _start(engine, request, whole=True)
         try:
-            async with aclosing(pieces):
-                found = [piece async for piece in pieces]
+            async with aclosing(chunks):
+                chunks_found = [chunk async for chunk in chunks]
         except InferenceError as error:
             raise question.localised(error) from None
-        return json_response(_encoded(found[0], "".join(piece.text for piece in found)))
+        return json_response(_encode(chunks_found[0], "".join(chunk.text for chunk in chunks_found)))
 
     async def generate_stream(request: HttpRequest) -> Response[Any]:
-        question, pieces = await _asked(engine, request)
+        question, chunks = await _start(engine, request)
         try:
-            first = await anext(pieces)
+            first = await anext(chunks)
         except InferenceError as error:
             raise question.localised(error) from None
-        # Litestar drops the events when the sender is gone, which by itself would close the pieces some time later.
-        leave = BackgroundTask(pieces.aclose)
-        events = _events(question, first, pieces)
-        return Stream(events, media_type=_EVENT_STREAM, headers=_UNBUFFERED, background=leave)
+        # Litestar stops iterating when the client disconnects; close the generator at once, not at garbage collection.
+        close_task = BackgroundTask(chunks.aclose)
+        events = _events(question, first, chunks)
+        return Stream(events, media_type=_EVENT_STREAM, headers=_UNBUFFERED, background=close_task)
 
     found: list[Endpoint] = []
     for path in ("/v2/models/{target:str}", "/v2/models/{target:str}/versions/{version:str}"):
@@ -106,80 +107,88 @@ def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
                 method="POST",
                 path=f"{path}/generate",
                 handle=generate,
-                summary="Ask a model about a picture, or let it continue a text",
+                queue=str,
+                summary="Ask a model about an image, or let it continue a text",
                 body=WireGenerateRequest,
                 answer=WireGenerateResponse,
                 failures=INFER_FAILURES,
+                permission="infer",
             ),
             Endpoint(
                 method="POST",
                 path=f"{path}/generate_stream",
                 handle=generate_stream,
-                summary="Ask a model about a picture, or let it continue a text, and be answered in server-sent events",
+                queue=str,
+                summary="Ask a model about an image, or let it continue a text, with server-sent events",
                 body=WireGenerateRequest,
                 answer=WireGenerateResponse,
                 media_types=(_EVENT_STREAM,),
                 failures=INFER_FAILURES,
+                permission="infer",
             ),
         ]
     return found
 
 
 class _Question:
-    """A request's body, and the names of its fields for errors."""
+    """Decodes one request, and maps errors to the names of its fields."""
 
     def __init__(self, body: bytes, model_name: str, model_version: str | None, limits: Limits) -> None:
         self._body = body
         self._limits = limits
         self._model_name = model_name
         self._model_version = model_version
-        self._image = "image"
-        self._beside: frozenset[str] = frozenset()
+        self._image_path = "image"
+        self._top_level_names: frozenset[str] = frozenset()
 
     def decode(self) -> InferenceRequest:
         wire = read_json(self._body, WireGenerateRequest, limits=self._limits)
         if wire.image is not None and wire.images is not None:
-            raise invalid(_EITHER)
+            raise invalid(_EITHER_IMAGE)
         images = wire.images if wire.image is None else [wire.image]
         if images is not None and len(images) != 1:
             raise invalid(f"Expected one image, got {len(images)}", "images")
         if wire.images is not None:
-            self._image = "images[0]"
+            self._image_path = "images[0]"
         parameters = read_parameters_object(wire.parameters, "parameters")
         if parameters.get("prompts") is not None:
             raise invalid("Expected the question in text_input", "parameters.prompts")
         given = {name: value for name, value in parameters.items() if value is not None}
-        beside = {name: getattr(wire, name) for name in _BESIDE if getattr(wire, name) is not None}
-        self._beside = frozenset(beside) - frozenset(given)
-        told = {**beside, **given}
+        top_level = {name: getattr(wire, name) for name in _TOP_LEVEL if getattr(wire, name) is not None}
+        self._top_level_names = frozenset(top_level) - frozenset(given)
+        merged = {**top_level, **given}
         if images is None:
-            # What a model of text goes on with. One of pictures refuses it, and is made to say what it lacks.
-            self._image = "text_input"
-            tensor = BytesTensor(name="text", shape=(1,), elements=[StringElement(wire.text_input)], parameters=told)
+            # A text model continues this text. For an image model, the resulting error reports the missing image.
+            self._image_path = "text_input"
+            tensor = BytesTensor(name="text", shape=(1,), elements=[StringElement(wire.text_input)], parameters=merged)
         else:
-            told["prompts"] = [wire.text_input]
-            tensor = BytesTensor(name="image", shape=(1,), elements=[StringElement(images[0])], parameters=told)
+            merged["prompts"] = [wire.text_input]
+            tensor = BytesTensor(name="image", shape=(1,), elements=[StringElement(images[0])], parameters=merged)
         return InferenceRequest(
-            id=wire.id or "", model_name=self._model_name, model_version=self._model_version, inputs=(tensor,)
+            id=wire.id or "",
+            model_name=self._model_name,
+            model_version=self._model_version,
+            inputs=(tensor,),
+            timeout=read_timeout(parameters),
         )
 
     def localised(self, error: InferenceError) -> InferenceError:
-        """`error` with its path in the terms of this body."""
-        if self._image == "text_input" and error.path == "inputs":
-            return invalid(_EITHER)
+        """Return `error` with its path in terms of this body."""
+        if self._image_path == "text_input" and error.path == "inputs":
+            return invalid(_EITHER_IMAGE)
         neutral = _NEUTRAL_PATH.match(error.path)
         if neutral is None:
             return error
-        path = neutral["rest"] or (self._image if neutral["image"] else "text_input")
-        if path.removeprefix("parameters.") in self._beside:
+        path = neutral["rest"] or (self._image_path if neutral["image"] else "text_input")
+        if path.removeprefix("parameters.") in self._top_level_names:
             path = path.removeprefix("parameters.")
         return InferenceError(error.kind, error.message, path)
 
 
-_BESIDE = ("max_new_tokens", "temperature", "top_p", "top_k", "seed")
+_TOP_LEVEL = ("max_new_tokens", "temperature", "top_p", "top_k", "seed")
 
 
-async def _asked(
+async def _start(
     engine: Engine, request: HttpRequest, *, whole: bool = False
 ) -> tuple[_Question, AsyncGenerator[Piece]]:
     caller = caller_of(request, _PROTOCOL)
@@ -188,16 +197,16 @@ async def _asked(
     return question, engine.stream(caller, name, question.decode, whole=whole)
 
 
-async def _events(question: _Question, first: Piece, pieces: AsyncGenerator[Piece]) -> AsyncGenerator[bytes]:
-    """One event for each piece that says something; one at least."""
-    piece: Piece | None = first
-    said = False
+async def _events(question: _Question, first: Piece, chunks: AsyncGenerator[Piece]) -> AsyncGenerator[bytes]:
+    """Yield one event for each chunk with text; at least one event."""
+    chunk: Piece | None = first
+    has_text = False
     try:
-        while piece is not None:
-            if piece.text or (piece.final and not said):
-                yield _event(_encoded(piece, piece.text, echo=not said))
-                said = True
-            piece = await anext(pieces, None)
+        while chunk is not None:
+            if chunk.text or (chunk.final and not has_text):
+                yield _event(_encode(chunk, chunk.text, echo=not has_text))
+                has_text = True
+            chunk = await anext(chunks, None)
     except InferenceError as error:
         yield _event(error_object(question.localised(error)))
 
@@ -206,13 +215,13 @@ def _event(data: bytes) -> bytes:
     return b"data: " + data + b"\n\n"
 
 
-def _encoded(piece: Piece, text: str, *, echo: bool = True) -> bytes:
+def _encode(chunk: Piece, text: str, *, echo: bool = True) -> bytes:
     return msgspec.json.encode(
         WireGenerateResponse(
-            model_name=piece.model_name,
-            model_version=piece.model_version,
+            model_name=chunk.model_name,
+            model_version=chunk.model_version,
             text_output=text,
-            id=piece.id or msgspec.UNSET,
-            parameters=(echo and piece.parameters) or msgspec.UNSET,
+            id=chunk.id or msgspec.UNSET,
+            parameters=(echo and chunk.parameters) or msgspec.UNSET,
         )
     )

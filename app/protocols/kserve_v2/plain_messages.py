@@ -1,4 +1,4 @@
-"""The protocol's small messages, all but those of inference, as the plain values of protobuf's JSON form."""
+"""Decode and encode the protocol's messages, except inference, as plain structs in protobuf's JSON form."""
 
 from typing import Any, TypeVar
 
@@ -6,20 +6,20 @@ import msgspec
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message import DecodeError
 
-from app.protocols.pb import message_class
+from app.proto import message_class
 from tasks.exchange.error import invalid
 from tasks.exchange.limits import beyond
 
 __all__ = ("NamedModel", "RepositoryEntry", "RepositoryModel", "RepositoryWish", "read_message", "written_message")
 
-_MOST_BYTES = 64 * 1024
-"""Names and versions are all that such messages hold."""
+_MAX_BYTES = 64 * 1024
+"""These messages hold only names and versions."""
 
 MessageT = TypeVar("MessageT", bound=msgspec.Struct)
 
 
 class NamedModel(msgspec.Struct, frozen=True):
-    """`ModelReadyRequest`, `ModelMetadataRequest`, `ModelStatisticsRequest`; an empty version is any."""
+    """`ModelReadyRequest`, `ModelMetadataRequest`, `ModelStatisticsRequest`; an empty version means any version."""
 
     name: str = ""
     version: str = ""
@@ -41,7 +41,7 @@ class RepositoryModel(msgspec.Struct, frozen=True):
 
 
 class RepositoryEntry(msgspec.Struct, frozen=True):
-    """One of the `models` of a `RepositoryIndexResponse`."""
+    """An item of `models` in a `RepositoryIndexResponse`."""
 
     name: str
     version: str
@@ -50,20 +50,20 @@ class RepositoryEntry(msgspec.Struct, frozen=True):
 
 
 def read_message(name: str, data: bytes, kind: type[MessageT]) -> MessageT:
-    """Read the message called `name` as `kind`, whose fields have its fields' names.
+    """Decode the message type `name` into the struct `kind`, which has the same field names.
 
     Raises:
-        InferenceError: INVALID_REQUEST when the bytes are no such message, TOO_LARGE when there are more than it needs.
+        InferenceError: INVALID_REQUEST when the bytes are not such a message, TOO_LARGE when there are too many.
     """
-    if len(data) > _MOST_BYTES:
-        raise beyond(_MOST_BYTES, f"bytes in a {name}", len(data))
+    if len(data) > _MAX_BYTES:
+        raise beyond(_MAX_BYTES, f"bytes in a {name}", len(data))
     try:
         message = message_class(f"inference.{name}").FromString(data)
     except DecodeError:
-        raise invalid(f"Expected a {name}, got bytes that are none") from None
+        raise invalid(f"Expected a {name}, got other bytes") from None
     return msgspec.convert(MessageToDict(message, preserving_proto_field_name=True), kind)
 
 
 def written_message(name: str, content: object) -> bytes:
-    """Write the message called `name` with `content`: structs, mappings, sequences and plain values."""
+    """Encode `content` (structs, mappings, sequences and plain values) as the message type `name`."""
     return ParseDict(msgspec.to_builtins(content), message_class(f"inference.{name}")()).SerializeToString()

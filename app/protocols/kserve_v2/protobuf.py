@@ -1,4 +1,4 @@
-"""gRPC messages of the Open Inference Protocol to the neutral exchange and back."""
+"""Convert gRPC messages of the Open Inference Protocol to and from the neutral request and response."""
 
 import math
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -12,17 +12,26 @@ from numpy.typing import NDArray
 
 from app.engine.servable import Servable
 from app.engine.streaming import Piece
+from app.proto import message_class
 from app.protocols.json_tensors import read_datatype
-from app.protocols.kserve_v2.binary import SniffedElement, check_shape, pack, unpack_bytes, unpack_numbers
-from app.protocols.kserve_v2.rendering import RequestedOutput, Wanted, render, wanted_outputs
+from app.protocols.kserve_v2.binary import (
+    SniffedElement,
+    bytes_tensor,
+    check_shape,
+    pack,
+    refuse_shared_memory,
+    unpack_bytes,
+    unpack_numbers,
+)
+from app.protocols.kserve_v2.parameters import read_timeout
+from app.protocols.kserve_v2.rendering import RequestedOutput, Wanted, output_parameters, render, wanted_outputs
 from app.protocols.message_bounds import check_message
-from app.protocols.pb import message_class
 from tasks.exchange.error import InferenceError, brief, invalid
 from tasks.exchange.limits import Limits
 from tasks.exchange.parameters import Positive, convert
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceResponse
-from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor
+from tasks.exchange.tensor import Datatype, InputTensor, Tensor
 
 __all__ = ("InferMessage", "decode", "encode", "encode_failed", "encode_pieces", "encode_streamed")
 
@@ -44,31 +53,31 @@ _CONTENTS: dict[Datatype, str] = {
     Datatype.FP64: "fp64_contents",
     Datatype.BYTES: "bytes_contents",
 }
-"""The field of `InferTensorContents` that holds a datatype; FP16 has none."""
+"""The field of `InferTensorContents` for each datatype; FP16 and BF16 have none."""
 
-_WIDE: dict[str, np.dtype[Any]] = {"int_contents": np.dtype(np.int32), "uint_contents": np.dtype(np.uint32)}
-"""What protobuf holds where one field serves several datatypes."""
+_STORED: dict[str, np.dtype[Any]] = {"int_contents": np.dtype(np.int32), "uint_contents": np.dtype(np.uint32)}
+"""The dtype that protobuf stores where one field serves several datatypes."""
 
-_GREATEST_INT64 = 2**63 - 1
+_MAX_INT64 = 2**63 - 1
 _FINAL = "triton_final_response"
 _STREAMED_TEXT = "text_output"
 
 
 class _OutputParameters(msgspec.Struct, frozen=True):
-    """What an entry of `outputs` may ask for."""
+    """The parameters of an entry of `outputs`."""
 
     classification: Positive | None = None
 
 
 class InferMessage:
-    """A `ModelInferRequest` as it came, parsed but not read.
+    """A parsed `ModelInferRequest` that was not decoded yet.
 
     Args:
         data: the serialized message.
-        limits: how much there may be in it.
+        limits: limits for the fields and elements.
 
     Raises:
-        InferenceError: INVALID_REQUEST when it is no such message; as `check_message`.
+        InferenceError: INVALID_REQUEST when the bytes are not such a message; as `check_message`.
     """
 
     def __init__(self, data: bytes, limits: Limits | None = None) -> None:
@@ -77,35 +86,40 @@ class InferMessage:
         try:
             self.message = _Request.FromString(data)
         except DecodeError:
-            raise invalid("Expected a ModelInferRequest, got bytes that are none") from None
+            raise invalid("Expected a ModelInferRequest, got other bytes") from None
 
     @property
     def id(self) -> str:
-        """What the sender calls the request; empty when it says nothing."""
+        """The id that the client gave the request; empty if missing."""
         return self.message.id
 
     @property
     def model_name(self) -> str:
-        """The model asked."""
+        """The name of the requested model."""
         return self.message.model_name
 
     @property
     def model_version(self) -> str | None:
-        """The version asked for."""
+        """The requested version; None if missing."""
         return self.message.model_version or None
 
     @property
+    def is_raw(self) -> bool:
+        """Whether the input tensors are raw; the output tensors then are raw, too."""
+        return bool(self.message.raw_input_contents)
+
+    @property
     def wants_whole_answers(self) -> bool:
-        """Whether it says in which tensors, or form, it wants its answer."""
+        """Whether the request selects outputs or their format, so that the answer cannot be streamed."""
         return bool(self.message.outputs) or "output_format" in self.message.parameters
 
 
 def decode(request: InferMessage, servable: Servable) -> tuple[InferenceRequest, Wanted]:
-    """Read a request, and what it asks to be answered with.
+    """Decode a request, and the selection of outputs in it.
 
     Args:
-        request: what came.
-        servable: the model asked.
+        request: the parsed message.
+        servable: the requested model.
 
     Raises:
         InferenceError: INVALID_REQUEST naming the field.
@@ -115,77 +129,90 @@ def decode(request: InferMessage, servable: Servable) -> tuple[InferenceRequest,
     if raw and len(raw) != len(message.inputs):
         expected = f"Expected an entry for each of the {len(message.inputs)} inputs, or none"
         raise invalid(f"{expected}, got {len(raw)}", "raw_input_contents")
-    inputs = [_input(each, raw[index] if raw else None, index) for index, each in enumerate(message.inputs)]
+    inputs = [_input(tensor, raw[index] if raw else None, index) for index, tensor in enumerate(message.inputs)]
     parameters = _parameters(message.parameters, "parameters")
+    refuse_shared_memory(parameters, "parameters")
     neutral = InferenceRequest(
         id=request.id,
         model_name=request.model_name,
         model_version=request.model_version,
         inputs=tuple(inputs),
         parameters=parameters,
+        timeout=read_timeout(parameters),
     )
-    outputs = [_requested(each, f"outputs[{index}]") for index, each in enumerate(message.outputs)]
-    return neutral, wanted_outputs(servable, outputs or None, parameters.get("output_format"), binary=True)
+    outputs = [_requested(output, f"outputs[{index}]") for index, output in enumerate(message.outputs)]
+    return neutral, wanted_outputs(servable, outputs or None, parameters.get("output_format"), binary=request.is_raw)
 
 
 def encode(response: InferenceResponse, servable: Servable, wanted: Wanted) -> bytes:
-    """A serialized `ModelInferResponse`. Its tensors are always raw, as Triton's are."""
+    """Return a serialized `ModelInferResponse`, with raw tensors if the request had raw tensors, else typed ones.
+
+    As in KServe, all tensors are raw if one is FP16 or BF16, which have no typed form.
+    """
     return _message(response, servable, wanted).SerializeToString()
 
 
 def encode_streamed(response: InferenceResponse, servable: Servable, wanted: Wanted) -> bytes:
-    """The same as an item of `ModelStreamInfer`: the last for its request."""
+    """Return the same response as the last item of `ModelStreamInfer` for its request."""
     message = _message(response, servable, wanted)
     message.parameters[_FINAL].bool_param = True
     return _Streamed(infer_response=message).SerializeToString()
 
 
-async def encode_pieces(pieces: AsyncGenerator[Piece]) -> AsyncGenerator[bytes]:
-    """Each piece as an item of `ModelStreamInfer`: the BYTES tensor ``text_output`` of one element.
+async def encode_pieces(chunks: AsyncGenerator[Piece], *, raw: bool) -> AsyncGenerator[bytes]:
+    """Yield each chunk as an item of `ModelStreamInfer`: a BYTES tensor ``text_output`` with one element, raw or typed.
 
-    Its parameters say whose answer it belongs to (`input`, `image`, `prompt`) and whether that ends with it (`final`).
-    The response's own parameter `triton_final_response` is true on the last piece of the last answer.
+    The tensor's parameters name the answer that the chunk belongs to (`input`, `image`, `prompt`), and whether it ends
+    there (`final`). The response's parameter `triton_final_response` is true for the last chunk of the last answer.
     """
-    held: Piece | None = None
-    async with aclosing(pieces):
-        async for piece in pieces:
-            if held is not None:
-                yield _piece(held, last=False)
-            # Only an answer's end can be the end of all: the piece waits until it is known. The others go at once.
-            held = piece if piece.final else None
-            if held is None:
-                yield _piece(piece, last=False)
-    if held is not None:
-        yield _piece(held, last=True)
+    pending: Piece | None = None
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            if pending is not None:
+                yield _encode_chunk(pending, last=False, raw=raw)
+            # Hold back an answer's last chunk until it is known whether another answer follows. Send others at once.
+            pending = chunk if chunk.final else None
+            if pending is None:
+                yield _encode_chunk(chunk, last=False, raw=raw)
+    if pending is not None:
+        yield _encode_chunk(pending, last=True, raw=raw)
 
 
 def encode_failed(error: InferenceError, request_id: str) -> bytes:
-    """An error as an item of `ModelStreamInfer`: its sentence, and a response with nothing but the request's id."""
+    """Return an error as an item of `ModelStreamInfer`: the message, and a response with only the request's id."""
     return _Streamed(error_message=str(error), infer_response=_Response(id=request_id)).SerializeToString()
 
 
 def _message(response: InferenceResponse, servable: Servable, wanted: Wanted) -> Any:
     message = _Response(model_name=response.model_name, model_version=response.model_version, id=response.id)
-    echoed: Mapping[str, object] = response.outputs[0].parameters if len(response.outputs) == 1 else {}
-    for tensor, _ in render(response, servable, wanted):
-        output = message.outputs.add(name=tensor.name, datatype=tensor.datatype.value, shape=tensor.shape)
-        for name, value in echoed.items():
-            _set_parameter(output.parameters[name], value)
-        message.raw_output_contents.append(pack(tensor))
+    echoed = output_parameters(response)
+    tensors = [tensor for tensor, _ in render(response, servable, wanted)]
+    raw = wanted.binary or any(tensor.datatype not in _CONTENTS for tensor in tensors)
+    for tensor in tensors:
+        _add_output(message, tensor, echoed, raw=raw)
     return message
 
 
-def _piece(piece: Piece, *, last: bool) -> bytes:
-    message = _Response(model_name=piece.model_name, model_version=piece.model_version, id=piece.id)
+def _encode_chunk(chunk: Piece, *, last: bool, raw: bool) -> bytes:
+    message = _Response(model_name=chunk.model_name, model_version=chunk.model_version, id=chunk.id)
     message.parameters[_FINAL].bool_param = last
-    output = message.outputs.add(name=_STREAMED_TEXT, datatype=Datatype.BYTES.value, shape=[1])
-    place = {"input": piece.input, "image": piece.image, "prompt": piece.prompt, "final": piece.final}
-    for name, value in {**piece.parameters, **place}.items():
-        _set_parameter(output.parameters[name], value)
+    place = {"input": chunk.input, "image": chunk.image, "prompt": chunk.prompt, "final": chunk.final}
     data = np.empty(1, object)
-    data[0] = piece.text.encode()
-    message.raw_output_contents.append(pack(Tensor(name=_STREAMED_TEXT, datatype=Datatype.BYTES, data=data)))
+    data[0] = chunk.text.encode()
+    tensor = Tensor(name=_STREAMED_TEXT, datatype=Datatype.BYTES, data=data)
+    _add_output(message, tensor, {**chunk.parameters, **place}, raw=raw)
     return _Streamed(infer_response=message).SerializeToString()
+
+
+def _add_output(message: Any, tensor: Tensor, parameters: Mapping[str, object], *, raw: bool) -> None:
+    output = message.outputs.add(name=tensor.name, datatype=tensor.datatype.value, shape=tensor.shape)
+    for name, value in parameters.items():
+        _set_parameter(output.parameters[name], value)
+    if raw:
+        message.raw_output_contents.append(pack(tensor))
+        return
+    output.contents.SetInParent()
+    getattr(output.contents, _CONTENTS[tensor.datatype]).extend(tensor.data.ravel().tolist())
 
 
 def _input(message: Any, raw: bytes | None, index: int) -> InputTensor:
@@ -195,17 +222,20 @@ def _input(message: Any, raw: bytes | None, index: int) -> InputTensor:
     shape = tuple(message.shape)
     check_shape(shape, f"{path}.shape")
     parameters = _parameters(message.parameters, f"{path}.parameters")
+    refuse_shared_memory(parameters, f"{path}.parameters")
     if raw is None:
-        return _typed(message, datatype, shape, parameters, path)
+        return _decode_contents(message, datatype, shape, parameters, path)
     if message.HasField("contents"):
         raise invalid("Expected no contents beside raw_input_contents, got both", f"{path}.contents")
-    at = f"raw_input_contents[{index}]"
+    raw_path = f"raw_input_contents[{index}]"
     if datatype is Datatype.BYTES:
-        return BytesTensor(name=name, shape=shape, elements=unpack_bytes(raw, at), parameters=parameters)
-    return Tensor(name=name, datatype=datatype, data=unpack_numbers(raw, datatype, shape, at), parameters=parameters)
+        return bytes_tensor(name, shape, unpack_bytes(raw, raw_path), parameters, path)
+    return Tensor(
+        name=name, datatype=datatype, data=unpack_numbers(raw, datatype, shape, raw_path), parameters=parameters
+    )
 
 
-def _typed(
+def _decode_contents(
     message: Any, datatype: Datatype, shape: tuple[int, ...], parameters: Mapping[str, object], path: str
 ) -> InputTensor:
     if datatype not in _CONTENTS:
@@ -218,8 +248,8 @@ def _typed(
     if datatype is Datatype.BYTES:
         if not values and 0 not in shape:
             raise invalid("Expected elements here or in raw_input_contents, got none", f"{path}.contents.{field}")
-        elements = [SniffedElement(each) for each in values]
-        return BytesTensor(name=message.name, shape=shape, elements=elements, parameters=parameters)
+        elements = [SniffedElement(value) for value in values]
+        return bytes_tensor(message.name, shape, elements, parameters, path)
     if len(values) != math.prod(shape):
         expected = f"Expected {math.prod(shape)} elements for the shape {brief(list(shape))}"
         raise invalid(f"{expected}, got {len(values)}", f"{path}.contents.{field}")
@@ -233,7 +263,7 @@ def _typed(
 
 def _numbers(values: Sequence[Any], datatype: Datatype, path: str) -> NDArray[Any]:
     dtype = datatype.dtype
-    held = np.fromiter(values, _WIDE.get(_CONTENTS[datatype], dtype), len(values))
+    held = np.fromiter(values, _STORED.get(_CONTENTS[datatype], dtype), len(values))
     if held.dtype == dtype:
         return held
     limits = np.iinfo(dtype)
@@ -246,8 +276,10 @@ def _numbers(values: Sequence[Any], datatype: Datatype, path: str) -> NDArray[An
 
 
 def _requested(message: Any, path: str) -> RequestedOutput:
-    asked = convert(_parameters(message.parameters, f"{path}.parameters"), _OutputParameters, f"{path}.parameters")
-    return RequestedOutput(name=message.name, classification=asked.classification, path=path)
+    parameters = _parameters(message.parameters, f"{path}.parameters")
+    refuse_shared_memory(parameters, f"{path}.parameters")
+    output_parameters_ = convert(parameters, _OutputParameters, f"{path}.parameters")
+    return RequestedOutput(name=message.name, classification=output_parameters_.classification, path=path)
 
 
 def _parameters(messages: Mapping[str, Any], path: str) -> Mapping[str, object]:
@@ -265,7 +297,7 @@ def _set_parameter(message: Any, value: object) -> None:
     if isinstance(value, bool):
         message.bool_param = value
     elif isinstance(value, int):
-        if value > _GREATEST_INT64:
+        if value > _MAX_INT64:
             message.uint64_param = value
         else:
             message.int64_param = value

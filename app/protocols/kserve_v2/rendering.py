@@ -1,4 +1,4 @@
-"""Answers as the tensors that a V2 request asked for, the same over REST and gRPC."""
+"""Build the output tensors that a V2 request selects, for REST and gRPC."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,20 +14,28 @@ from tasks.exchange.response import InferenceResponse, Prediction
 from tasks.exchange.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType
 
-__all__ = ("RECORDS", "RequestedOutput", "Wanted", "declared_outputs", "render", "wanted_outputs")
+__all__ = (
+    "RECORDS",
+    "RequestedOutput",
+    "Wanted",
+    "declared_outputs",
+    "output_parameters",
+    "render",
+    "wanted_outputs",
+)
 
 RECORDS = TensorSpec(name="predictions", datatype=Datatype.BYTES, shape=(-1,))
-"""What a model with a task type answers unless asked for tensors: for each image, its records as JSON."""
+"""The default output of a model with a task type: for each image, its records as JSON."""
 
 
 class RequestedOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """One output that a request names.
+    """An output that a request names.
 
     Attributes:
-        name: of the tensor.
-        classification: give so many of the best classes instead, as "score:index:label"; None for the tensor itself.
-        binary: whether the tensor is to follow the JSON as bytes.
-        path: where the request names it, for errors.
+        name: name of the tensor.
+        classification: number of best classes to return as "score:index:label"; None for the tensor itself.
+        binary: whether the tensor follows the JSON as bytes.
+        path: path of the output in the request, for errors.
     """
 
     name: str
@@ -37,12 +45,12 @@ class RequestedOutput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request asks to be answered with.
+    """The outputs that a request selects.
 
     Attributes:
-        outputs: the outputs it names, in its order; None for all.
-        tensors: whether a task's predictions are wanted as tensors rather than as records.
-        binary: whether outputs that it does not name are to follow the JSON as bytes.
+        outputs: the named outputs, in order; None for all outputs.
+        tensors: whether to return a task's predictions as tensors instead of records.
+        binary: whether outputs that are not named follow the JSON as bytes.
     """
 
     outputs: Sequence[RequestedOutput] | None = None
@@ -51,7 +59,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def declared_outputs(servable: Servable) -> Sequence[TensorSpec]:
-    """Every output that a request may name."""
+    """Return every output that a request may name."""
     if servable.description.task_type is TaskType.TENSOR:
         return servable.outputs
     return (RECORDS, *servable.outputs)
@@ -60,10 +68,10 @@ def declared_outputs(servable: Servable) -> Sequence[TensorSpec]:
 def wanted_outputs(
     servable: Servable, outputs: Sequence[RequestedOutput] | None, output_format: object, binary: bool
 ) -> Wanted:
-    """Check what a request asks for against what the model gives.
+    """Check the selection of outputs against the model's outputs.
 
     Raises:
-        InferenceError: INVALID_REQUEST for an output that is unknown, or named twice, or a format that is unknown.
+        InferenceError: INVALID_REQUEST for an unknown or repeated output, or an unknown format.
     """
     if output_format not in (None, "records", "tensors"):
         raise invalid(f'Expected "records" or "tensors", got {output_format!r}', "parameters.output_format")
@@ -78,19 +86,37 @@ def wanted_outputs(
     return Wanted(outputs=outputs or None, tensors=output_format == "tensors", binary=binary)
 
 
+def output_parameters(response: InferenceResponse) -> Mapping[str, object]:
+    """Return the parameters of every output tensor. Each tensor holds the predictions for all inputs of the request.
+
+    With several inputs, each parameter has the prefix ``inputs[<index>].`` with the input's index in the request.
+    """
+    if len(response.outputs) == 1:
+        return response.outputs[0].parameters
+    return {
+        f"inputs[{output.index}].{name}": value
+        for output in response.outputs
+        for name, value in output.parameters.items()
+    }
+
+
 def render(response: InferenceResponse, servable: Servable, wanted: Wanted) -> list[tuple[Tensor, bool]]:
-    """The tensors wanted, in the order wanted, each with whether it is wanted as bytes after the JSON."""
+    """Return the selected tensors in order, each with whether it follows the JSON as bytes."""
     predictions = [prediction for output in response.outputs for prediction in output.predictions]
     if wanted.outputs is None:
-        return [(tensor, wanted.binary) for tensor in _all(predictions, servable, wanted.tensors)]
+        return [(tensor, wanted.binary) for tensor in _default_tensors(predictions, servable, wanted.tensors)]
     named = {RECORDS.name} & {output.name for output in wanted.outputs}
     tensors = {tensor.name: tensor for tensor in type(predictions[0]).stack(predictions)}
     if named and RECORDS.name not in tensors:
         tensors[RECORDS.name] = _records(predictions)
-    return [(_classified(tensors[each.name], tensors, each), each.binary) for each in wanted.outputs]
+    # A task returns its labels beside its scores; a tensor model has labels only in its description.
+    labels_by_index = servable.description.labels if servable.description.task_type is TaskType.TENSOR else ()
+    return [
+        (_classify(tensors[output.name], tensors, output, labels_by_index), output.binary) for output in wanted.outputs
+    ]
 
 
-def _all(predictions: Sequence[Prediction], servable: Servable, as_tensors: bool) -> Sequence[Tensor]:
+def _default_tensors(predictions: Sequence[Prediction], servable: Servable, as_tensors: bool) -> Sequence[Tensor]:
     if as_tensors or servable.description.task_type is TaskType.TENSOR:
         return type(predictions[0]).stack(predictions)
     return [_records(predictions)]
@@ -98,12 +124,21 @@ def _all(predictions: Sequence[Prediction], servable: Servable, as_tensors: bool
 
 def _records(predictions: Sequence[Prediction]) -> Tensor:
     data = np.empty(len(predictions), object)
-    data[:] = [msgspec.json.encode(each.records()) for each in predictions]
+    data[:] = [msgspec.json.encode(prediction.records()) for prediction in predictions]
     return Tensor(name=RECORDS.name, datatype=Datatype.BYTES, data=data)
 
 
-def _classified(tensor: Tensor, siblings: Mapping[str, Tensor], wanted: RequestedOutput) -> Tensor:
-    """The classification extension: the best scores of the last dimension as "score:index[:label]"."""
+def _classify(
+    tensor: Tensor, siblings: Mapping[str, Tensor], wanted: RequestedOutput, labels_by_index: Sequence[str]
+) -> Tensor:
+    """Return the best scores of the last dimension as "score:index[:label]", as in the classification extension.
+
+    Args:
+        tensor: the scores.
+        siblings: all outputs by name; `labels` and `class_ids` with the same shape name each score.
+        wanted: the number of scores.
+        labels_by_index: labels used if there is one for each score of a row.
+    """
     if wanted.classification is None:
         return tensor
     if tensor.datatype in (Datatype.BYTES, Datatype.BF16) or not tensor.shape:
@@ -112,21 +147,27 @@ def _classified(tensor: Tensor, siblings: Mapping[str, Tensor], wanted: Requeste
     rows = tensor.data.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])
     count = min(wanted.classification, rows.shape[1])
     best = np.argsort(-rows.astype(np.float64), axis=1, kind="stable")[:, :count]
-    written = np.empty(best.shape, object)
+    all_names = (
+        np.array([label.encode() for label in labels_by_index], object)
+        if len(labels_by_index) == rows.shape[1]
+        else None
+    )
+    class_texts = np.empty(best.shape, object)
     for row, indices in enumerate(best.tolist()):
-        names = labels.data.reshape(rows.shape)[row] if labels is not None and labels.shape == tensor.shape else None
-        # A task's scores are in their own order; the class numbers stand in a tensor beside them.
+        has_labels = labels is not None and labels.shape == tensor.shape
+        names = labels.data.reshape(rows.shape)[row] if labels is not None and has_labels else all_names
+        # A task sorts its scores; the class indices are in a separate tensor.
         numbers = (
             class_ids.data.reshape(rows.shape)[row]
             if class_ids is not None and class_ids.shape == tensor.shape
             else None
         )
-        written[row] = [_class_text(rows[row], index, names, numbers) for index in indices]
-    return Tensor(name=tensor.name, datatype=Datatype.BYTES, data=written.reshape(*tensor.shape[:-1], count))
+        class_texts[row] = [_class_text(rows[row], index, names, numbers) for index in indices]
+    return Tensor(name=tensor.name, datatype=Datatype.BYTES, data=class_texts.reshape(*tensor.shape[:-1], count))
 
 
 def _class_text(scores: NDArray[Any], index: int, names: NDArray[Any] | None, numbers: NDArray[Any] | None) -> bytes:
-    # Triton prints floating-point numbers with six decimals (std::to_string) and integers as they are.
+    # Triton prints floating-point numbers with six decimals (std::to_string), and integers without decimals.
     score = f"{scores[index]:f}" if scores.dtype.kind == "f" else str(scores[index])
     label = b":" + names[index] if names is not None and names[index] else b""
     return f"{score}:{index if numbers is None else numbers[index]}".encode() + label

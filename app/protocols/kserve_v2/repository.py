@@ -14,7 +14,7 @@ from app.protocols.protocol import Endpoint, HttpRequest, json_response
 from app.protocols.request_body import body_of
 from tasks.exchange.error import ErrorKind, InferenceError
 
-__all__ = ("check_loaded_as_it_lies", "counted", "repository_endpoints", "statistics_of")
+__all__ = ("check_loaded_as_it_lies", "repository_endpoints", "statistics_of", "versions_with_statistics")
 
 
 class _IndexRequest(msgspec.Struct, frozen=True):
@@ -33,13 +33,13 @@ class _IndexEntry(msgspec.Struct, frozen=True):
 
 
 def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
-    """Index, load, unload, and what each model has done."""
+    """Return the endpoints to list, load and unload models, and for their statistics."""
 
     async def index(request: HttpRequest) -> Response[bytes]:
         body = await body_of(request, engine)
         wanted = read_json(body, _IndexRequest, limits=engine.limits) if body.strip() else _IndexRequest()
-        found = [each for each in await engine.repository.index() if each.servable is not None or not wanted.ready]
-        return json_response(msgspec.json.encode([_entry(each) for each in found]))
+        found = [entry for entry in await engine.repository.index() if entry.servable is not None or not wanted.ready]
+        return json_response(msgspec.json.encode([_entry(entry) for entry in found]))
 
     async def load(request: HttpRequest) -> Response[bytes]:
         name = request.path_params["target"]
@@ -55,11 +55,16 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
         return json_response(msgspec.json.encode({"name": name, "unload": True}))
 
     async def statistics(request: HttpRequest) -> Response[bytes]:
-        name, version = request.path_params.get("target"), request.path_params.get("version")
-        found = counted(engine, name, version)
-        return json_response(msgspec.json.encode({"model_stats": [statistics_of(engine, each) for each in found]}))
+        target, version = request.path_params.get("target"), request.path_params.get("version")
+        name = engine.registry.name_for_path(target) if target else None
+        found = versions_with_statistics(engine, name, version)
+        return json_response(
+            msgspec.json.encode({"model_stats": [statistics_of(engine, registration) for registration in found]})
+        )
 
-    def named(action: str, handle: Callable[[HttpRequest], Awaitable[Response[bytes]]], summary: str) -> Endpoint:
+    def action_endpoint(
+        action: str, handle: Callable[[HttpRequest], Awaitable[Response[bytes]]], summary: str
+    ) -> Endpoint:
         path = f"/v2/repository/models/{{target:str}}/{action}"
         return Endpoint(
             method="POST",
@@ -71,7 +76,7 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
         )
 
     def statistics_at(path: str) -> Endpoint:
-        summary = "What models have done since the server started"
+        summary = "Statistics of models since the server started"
         return Endpoint(
             method="GET", path=path, handle=statistics, summary=summary, failures=(404, 503), permission="read"
         )
@@ -87,8 +92,8 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
             failures=(400, 413),
             permission="read",
         ),
-        named("load", load, "Load a model from disk anew"),
-        named("unload", unload, "Serve a model no longer"),
+        action_endpoint("load", load, "Load or reload a model from disk"),
+        action_endpoint("unload", unload, "Unload a model"),
         statistics_at("/v2/models/stats"),
         statistics_at("/v2/models/{target:str}/stats"),
         statistics_at("/v2/models/{target:str}/versions/{version:str}/stats"),
@@ -96,30 +101,32 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
 
 
 def check_loaded_as_it_lies(parameters: Mapping[str, object]) -> None:
-    """Refuse what Triton takes with a load: settings, and files of a model, which nobody would have looked at.
+    """Reject what Triton accepts with a load, settings and files of a model, because they would be unchecked.
 
     Raises:
         InferenceError: UNSUPPORTED, for any parameter.
     """
     if parameters:
         names = ", ".join(map(repr, parameters))
-        raise InferenceError(ErrorKind.UNSUPPORTED, f"Models are loaded as they lie on disk, not with {names:.200}")
+        raise InferenceError(ErrorKind.UNSUPPORTED, f"Models are loaded from disk without parameters, got {names:.200}")
 
 
-def counted(engine: Engine, name: str | None, version: str | None) -> Sequence[Registration]:
-    """The model versions whose statistics are asked for: one, those of a model that are ready, or all that are.
+def versions_with_statistics(engine: Engine, name: str | None, version: str | None) -> Sequence[Registration]:
+    """Return the versions whose statistics are requested: one version, or all ready ones of a model or of the server.
 
     Raises:
         InferenceError: MODEL_NOT_FOUND, or MODEL_NOT_READY.
     """
     if not name:
-        return [each for each in engine.registry.registrations if each.servable is not None]
+        return [registration for registration in engine.registry.registrations if registration.servable is not None]
     found = engine.registry.find(name, version or None)
-    return [found] if version else [each for each in engine.registry.versions(name) if each.servable is not None]
+    if version:
+        return [found]
+    return [registration for registration in engine.registry.versions(name) if registration.servable is not None]
 
 
 def statistics_of(engine: Engine, registration: Registration) -> dict[str, Any]:
-    """One entry of `model_stats`."""
+    """Return one item of `model_stats`."""
     source = registration.source
     found = engine.statistics.of(source.name, source.version)
     return {
@@ -149,7 +156,7 @@ def _durations(found: ModelStatistics) -> dict[str, Duration]:
         "compute_input": found.compute_input,
         "compute_infer": found.compute_infer,
         "compute_output": found.compute_output,
-        # Nothing is cached here; the extension has these all the same.
+        # This server has no response cache, but the extension requires these fields.
         "cache_hit": Duration(),
         "cache_miss": Duration(),
     }

@@ -1,4 +1,4 @@
-"""What the Open Inference Protocol serves over REST."""
+"""The REST routes of the Open Inference Protocol."""
 
 from collections.abc import Sequence
 
@@ -35,7 +35,10 @@ from tasks.exchange.tensor import TensorSpec
 __all__ = ("EXTENSIONS", "KServeV2", "model_metadata")
 
 EXTENSIONS = ("classification", "binary_tensor_data", "parameters", "statistics", "model_repository")
-"""The extensions served, by the names that Triton reports."""
+"""The served extensions, under Triton's names."""
+
+_PLATFORMS = {"onnx": "onnx_onnxv1"}
+"""Platform names from the V2 specification; it has none for Python and transformers models."""
 
 _HEADER_LENGTH = "inference-header-content-length"
 _MODEL = "/v2/models/{target:str}"
@@ -43,7 +46,7 @@ _VERSION = f"{_MODEL}/versions/{{version:str}}"
 
 
 class KServeV2:
-    """KServe's V2, the Open Inference Protocol, with the extensions of Triton."""
+    """KServe's V2 protocol, the Open Inference Protocol, with Triton's extensions."""
 
     name = "kserve-v2"
 
@@ -61,11 +64,11 @@ class KServeV2:
             return json_response(msgspec.json.encode({"ready": False, "error": engine.unready}), status=503)
 
         async def models(_: HttpRequest) -> Response[bytes]:
-            names = sorted({each.source.name for each in engine.registry.registrations})
+            names = sorted({registration.source.name for registration in engine.registry.registrations})
             return json_response(msgspec.json.encode({"models": names}))
 
         async def metadata(request: HttpRequest) -> Response[bytes]:
-            registration = _addressed(engine, request)
+            registration = _registration(engine, request)
             return json_response(msgspec.json.encode(model_metadata(engine, registration)))
 
         async def model_ready(request: HttpRequest) -> Response[bytes]:
@@ -75,15 +78,20 @@ class KServeV2:
         async def infer(request: HttpRequest) -> Response[bytes]:
             return await self._infer(engine, request)
 
-        found = [
+        endpoints = [
             Endpoint(
-                method="GET", path="/v2", handle=server_metadata, summary="About the server", answer=WireServerMetadata
+                method="GET",
+                path="/v2",
+                handle=server_metadata,
+                summary="About the server",
+                answer=WireServerMetadata,
+                permission="infer",
             ),
             Endpoint(
                 method="GET",
                 path="/v2/health/live",
                 handle=live,
-                summary="Whether the server lives",
+                summary="Whether the server is alive",
                 answer=WireLive,
                 permission="open",
             ),
@@ -91,43 +99,54 @@ class KServeV2:
                 method="GET",
                 path="/v2/health/ready",
                 handle=ready,
-                summary="Whether every model can answer",
+                summary="Whether every model is ready",
                 answer=WireReady,
                 failures=(503,),
                 permission="open",
             ),
-            Endpoint(method="GET", path="/v2/models", handle=models, summary="Names of the models", answer=WireModels),
+            Endpoint(
+                method="GET",
+                path="/v2/models",
+                handle=models,
+                summary="Names of the models",
+                answer=WireModels,
+                permission="infer",
+            ),
         ]
         for path in (_MODEL, _VERSION):
-            found += [
+            endpoints += [
                 Endpoint(
                     method="GET",
                     path=path,
                     handle=metadata,
-                    summary="What a model takes and gives",
+                    summary="Metadata of a model",
                     answer=WireMetadata,
                     failures=(404, 503),
+                    permission="infer",
                 ),
                 Endpoint(
                     method="GET",
                     path=f"{path}/ready",
                     handle=model_ready,
-                    summary="Whether a model can answer",
+                    summary="Whether a model is ready",
                     answer=WireModelReady,
                     failures=(404, 503),
+                    permission="infer",
                 ),
                 Endpoint(
                     method="POST",
                     path=f"{path}/infer",
                     handle=infer,
+                    queue=str,
                     summary="Infer with a model",
                     body=WireRequest,
                     answer=WireResponse,
                     media_types=("application/octet-stream",),
                     failures=INFER_FAILURES,
+                    permission="infer",
                 ),
             ]
-        return [*found, *generate_endpoints(engine), *repository_endpoints(engine)]
+        return [*endpoints, *generate_endpoints(engine), *repository_endpoints(engine)]
 
     def error_body(self, error: InferenceError, /) -> bytes:
         return error_object(error)
@@ -135,7 +154,7 @@ class KServeV2:
     async def _infer(self, engine: Engine, request: HttpRequest) -> Response[bytes]:
         caller = caller_of(request, self.name)
         try:
-            registration = _addressed(engine, request)
+            registration = _registration(engine, request)
         except InferenceError as error:
             raise engine.refused(caller, error, request.path_params["target"]) from None
         source, servable = registration.source, registration.ready_servable()
@@ -143,7 +162,7 @@ class KServeV2:
         header_length = request.headers.get(_HEADER_LENGTH)
         wanted = Wanted()
 
-        def decoded() -> InferenceRequest:
+        def decode_body() -> InferenceRequest:
             nonlocal wanted
             version = request.path_params.get("version")
             neutral, wanted = decode(
@@ -156,10 +175,10 @@ class KServeV2:
             )
             return neutral
 
-        def encoded(response: InferenceResponse) -> tuple[bytes, int | None]:
+        def encode_response(response: InferenceResponse) -> tuple[bytes, int | None]:
             return encode(response, servable, wanted)
 
-        content, json_length = await engine.exchange(caller, source.name, decoded, encoded)
+        content, json_length = await engine.exchange(caller, source.name, decode_body, encode_response)
         if json_length is None:
             return json_response(content)
         headers = {"Inference-Header-Content-Length": str(json_length)}
@@ -167,19 +186,20 @@ class KServeV2:
 
 
 def model_metadata(engine: Engine, registration: Registration) -> WireMetadata:
-    """What a model takes and gives, for the protocol's metadata call."""
+    """Return a model's inputs and outputs for the metadata call."""
     servable = registration.ready_servable()
     return WireMetadata(
         name=registration.source.name,
-        versions=[each.source.version for each in reversed(engine.registry.versions(registration.source.name))],
-        platform=servable.description.platform,
-        inputs=[_spec(each) for each in servable.inputs],
-        outputs=[_spec(each) for each in declared_outputs(servable)],
+        versions=[version.source.version for version in reversed(engine.registry.versions(registration.source.name))],
+        platform=_PLATFORMS.get(servable.description.platform, servable.description.platform),
+        inputs=[_spec(spec) for spec in servable.inputs],
+        outputs=[_spec(spec) for spec in declared_outputs(servable)],
     )
 
 
-def _addressed(engine: Engine, request: HttpRequest) -> Registration:
-    return engine.registry.find(request.path_params["target"], request.path_params.get("version"))
+def _registration(engine: Engine, request: HttpRequest) -> Registration:
+    name = engine.registry.name_for_path(request.path_params["target"])
+    return engine.registry.find(name, request.path_params.get("version"))
 
 
 def _spec(spec: TensorSpec) -> WireTensorSpec:

@@ -1,4 +1,4 @@
-"""What the Open Inference Protocol serves over gRPC: `inference.GRPCInferenceService` as Triton has it."""
+"""The gRPC service of the Open Inference Protocol, `inference.GRPCInferenceService` with Triton's definitions."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping
@@ -9,9 +9,10 @@ import grpc
 
 from app import __version__
 from app.engine.engine import Engine
-from app.engine.events import Caller
+from app.engine.events import RequestInfo
 from app.engine.registry import Registration
 from app.engine.servable import Servable
+from app.proto import INFERENCE
 from app.protocols.grpc_protocol import Call, Handler, call_ended, caller_of_call, metadata_of, unary
 from app.protocols.kserve_v2.plain_messages import (
     NamedModel,
@@ -30,9 +31,12 @@ from app.protocols.kserve_v2.protobuf import (
     encode_streamed,
 )
 from app.protocols.kserve_v2.rendering import Wanted
-from app.protocols.kserve_v2.repository import check_loaded_as_it_lies, counted, statistics_of
+from app.protocols.kserve_v2.repository import (
+    check_loaded_as_it_lies,
+    statistics_of,
+    versions_with_statistics,
+)
 from app.protocols.kserve_v2.routes import EXTENSIONS, model_metadata
-from app.protocols.pb import INFERENCE
 from app.protocols.permission import Permission
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.request import InferenceRequest
@@ -40,27 +44,37 @@ from tasks.exchange.response import InferenceResponse
 
 __all__ = ("KServeV2Grpc",)
 
-_STATUS_WISH = "triton_grpc_error"
-"""A stream with this key in its metadata ends at the first error, with its status, instead of telling it in band."""
+_STATUS_KEY = "triton_grpc_error"
+"""Metadata key: a stream ends at the first error with its status, instead of sending the error as an item."""
 
 
 class KServeV2Grpc:
-    """KServe's V2, the Open Inference Protocol, with the extensions of Triton."""
+    """KServe's V2 protocol, the Open Inference Protocol, with Triton's extensions."""
 
     name = "kserve-v2-grpc"
     service = INFERENCE
     permissions: Mapping[str, Permission] = {
         "ServerLive": "open",
         "ServerReady": "open",
+        "ServerMetadata": "infer",
+        "ModelReady": "infer",
+        "ModelMetadata": "infer",
+        "ModelInfer": "infer",
+        "ModelStreamInfer": "infer",
         "ModelStatistics": "read",
         "RepositoryIndex": "read",
         "RepositoryModelLoad": "admin",
         "RepositoryModelUnload": "admin",
     }
+    queued_methods = frozenset({"ModelInfer"})
+
+    def refusal_message(self, error: InferenceError, /) -> bytes | None:
+        del error
+        return None
 
     def subject(self, data: bytes, /) -> str:
         try:
-            # Loading and unloading have the name in the same field.
+            # Load and unload requests have the name in the same field.
             return read_message("RepositoryModelUnloadRequest", data, RepositoryModel).model_name
         except InferenceError:
             return ""
@@ -82,44 +96,47 @@ class KServeV2Grpc:
 
         async def stream(requests: AsyncIterable[bytes], context: Call) -> AsyncGenerator[bytes]:
             caller = caller_of_call(context, self.name)
-            in_band = metadata_of(context).get(_STATUS_WISH) != "true"
+            in_band = metadata_of(context).get(_STATUS_KEY) != "true"
             try:
                 with engine.counted(caller):
-                    async with aclosing(_until(stopping, requests)) as read:
-                        async for data in read:
+                    async with aclosing(_until_stopping(stopping, requests)) as received:
+                        async for data in received:
                             async with aclosing(calls.streamed(data, caller, in_band)) as items:
                                 async for item in items:
                                     yield item
-            except Exception as error:  # noqa: BLE001  grpc would tell the sender whatever it is
+            except Exception as error:  # noqa: BLE001  grpc would send any exception to the client
                 failure = error
             else:
                 return
             await call_ended(context, caller, failure)
 
-        streamed = cast("Handler", grpc.stream_stream_rpc_method_handler(cast("Any", stream)))
-        return {**{name: unary(self.name, answer) for name, answer in methods.items()}, "ModelStreamInfer": streamed}
+        streaming_handler = cast("Handler", grpc.stream_stream_rpc_method_handler(cast("Any", stream)))
+        return {
+            **{name: unary(self.name, answer) for name, answer in methods.items()},
+            "ModelStreamInfer": streaming_handler,
+        }
 
 
 class _Calls:
-    """The methods over an engine, each from a serialized message to another."""
+    """The methods over an engine, from message bytes to message bytes."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def server_live(self, data: bytes, caller: Caller) -> bytes:
+    async def server_live(self, data: bytes, caller: RequestInfo) -> bytes:
         del data, caller
         return written_message("ServerLiveResponse", {"live": True})
 
-    async def server_ready(self, data: bytes, caller: Caller) -> bytes:
+    async def server_ready(self, data: bytes, caller: RequestInfo) -> bytes:
         del data, caller
         return written_message("ServerReadyResponse", {"ready": not self._engine.unready})
 
-    async def server_metadata(self, data: bytes, caller: Caller) -> bytes:
+    async def server_metadata(self, data: bytes, caller: RequestInfo) -> bytes:
         del data, caller
         about = {"name": "charioteer", "version": __version__, "extensions": EXTENSIONS}
         return written_message("ServerMetadataResponse", about)
 
-    async def model_ready(self, data: bytes, caller: Caller) -> bytes:
+    async def model_ready(self, data: bytes, caller: RequestInfo) -> bytes:
         del caller
         try:
             wanted = read_message("ModelReadyRequest", data, NamedModel)
@@ -130,29 +147,32 @@ class _Calls:
             return written_message("ModelReadyResponse", {"ready": False})
         return written_message("ModelReadyResponse", {"ready": True})
 
-    async def model_metadata(self, data: bytes, caller: Caller) -> bytes:
+    async def model_metadata(self, data: bytes, caller: RequestInfo) -> bytes:
         del caller
         registration = self._addressed(read_message("ModelMetadataRequest", data, NamedModel))
         return written_message("ModelMetadataResponse", model_metadata(self._engine, registration))
 
-    async def model_statistics(self, data: bytes, caller: Caller) -> bytes:
+    async def model_statistics(self, data: bytes, caller: RequestInfo) -> bytes:
         del caller
         wanted = read_message("ModelStatisticsRequest", data, NamedModel)
-        found = [statistics_of(self._engine, each) for each in counted(self._engine, wanted.name, wanted.version)]
+        found = [
+            statistics_of(self._engine, registration)
+            for registration in versions_with_statistics(self._engine, wanted.name, wanted.version)
+        ]
         return written_message("ModelStatisticsResponse", {"model_stats": found})
 
-    async def repository_index(self, data: bytes, caller: Caller) -> bytes:
+    async def repository_index(self, data: bytes, caller: RequestInfo) -> bytes:
         del caller
         wanted = read_message("RepositoryIndexRequest", data, RepositoryWish)
         _check_repository(wanted.repository_name)
         found = [
-            RepositoryEntry(each.source.name, each.source.version, each.state, each.reason)
-            for each in await self._engine.repository.index()
-            if each.servable is not None or not wanted.ready
+            RepositoryEntry(entry.source.name, entry.source.version, entry.state, entry.reason)
+            for entry in await self._engine.repository.index()
+            if entry.servable is not None or not wanted.ready
         ]
         return written_message("RepositoryIndexResponse", {"models": found})
 
-    async def repository_load(self, data: bytes, caller: Caller) -> bytes:
+    async def repository_load(self, data: bytes, caller: RequestInfo) -> bytes:
         del caller
         wanted = read_message("RepositoryModelLoadRequest", data, RepositoryModel)
         _check_repository(wanted.repository_name)
@@ -160,38 +180,38 @@ class _Calls:
         await self._engine.repository.load(wanted.model_name)
         return written_message("RepositoryModelLoadResponse", {})
 
-    async def repository_unload(self, data: bytes, caller: Caller) -> bytes:
+    async def repository_unload(self, data: bytes, caller: RequestInfo) -> bytes:
         del caller
         wanted = read_message("RepositoryModelUnloadRequest", data, RepositoryModel)
         _check_repository(wanted.repository_name)
         await self._engine.repository.unload(wanted.model_name)
         return written_message("RepositoryModelUnloadResponse", {})
 
-    async def infer(self, data: bytes, caller: Caller) -> bytes:
-        request = self._parsed(data, caller)
-        return await self._answered(request, self._asked(request, caller), caller, streamed=False)
+    async def infer(self, data: bytes, caller: RequestInfo) -> bytes:
+        request = self._parse(data, caller)
+        return await self._infer_response(request, self._servable(request, caller), caller, streamed=False)
 
-    async def streamed(self, data: bytes, caller: Caller, in_band: bool) -> AsyncGenerator[bytes]:
-        """The items that answer one request of a stream.
+    async def streamed(self, data: bytes, caller: RequestInfo, in_band: bool) -> AsyncGenerator[bytes]:
+        """Yield the response items for one request of a stream.
 
         Args:
-            data: the request.
-            caller: who sent it.
-            in_band: whether an error is an item too.
+            data: the serialized request.
+            caller: information about the stream.
+            in_band: whether to send an error as an item.
 
         Raises:
-            InferenceError: what went wrong, unless it is told in band.
+            InferenceError: any error, unless it is sent in band.
         """
         request_id = ""
         try:
-            request = self._parsed(data, caller)
+            request = self._parse(data, caller)
             request_id = request.id
-            servable = self._asked(request, caller)
+            servable = self._servable(request, caller)
             if not servable.streams or request.wants_whole_answers:
-                yield await self._answered(request, servable, caller, streamed=True)
+                yield await self._infer_response(request, servable, caller, streamed=True)
                 return
-            pieces = self._engine.stream(caller, request.model_name, lambda: decode(request, servable)[0])
-            async with aclosing(encode_pieces(pieces)) as items:
+            chunks = self._engine.stream(caller, request.model_name, lambda: decode(request, servable)[0])
+            async with aclosing(encode_pieces(chunks, raw=request.is_raw)) as items:
                 async for item in items:
                     yield item
         except InferenceError as error:
@@ -199,28 +219,30 @@ class _Calls:
                 raise
             yield encode_failed(error, request_id)
 
-    async def _answered(self, request: InferMessage, servable: Servable, caller: Caller, *, streamed: bool) -> bytes:
-        wanted = Wanted()
+    async def _infer_response(
+        self, request: InferMessage, servable: Servable, caller: RequestInfo, *, streamed: bool
+    ) -> bytes:
+        selection = Wanted()
 
-        def decoded() -> InferenceRequest:
-            nonlocal wanted
-            neutral, wanted = decode(request, servable)
+        def decode_request() -> InferenceRequest:
+            nonlocal selection
+            neutral, selection = decode(request, servable)
             return neutral
 
-        def encoded(response: InferenceResponse) -> bytes:
-            return (encode_streamed if streamed else encode)(response, servable, wanted)
+        def encode_response(response: InferenceResponse) -> bytes:
+            return (encode_streamed if streamed else encode)(response, servable, selection)
 
-        return await self._engine.exchange(caller, request.model_name, decoded, encoded)
+        return await self._engine.exchange(caller, request.model_name, decode_request, encode_response)
 
-    def _parsed(self, data: bytes, caller: Caller) -> InferMessage:
-        # In the event loop: parsing holds the interpreter's lock wherever it is done, and whatever happens to a request
-        # is told with the name of its model.
+    def _parse(self, data: bytes, caller: RequestInfo) -> InferMessage:
+        # Parse in the event loop: parsing holds the GIL in any thread, and later errors are reported with the model's
+        # name.
         try:
             return InferMessage(data, self._engine.limits)
         except InferenceError as error:
             raise self._engine.refused(caller, error) from None
 
-    def _asked(self, request: InferMessage, caller: Caller) -> Servable:
+    def _servable(self, request: InferMessage, caller: RequestInfo) -> Servable:
         try:
             return self._engine.registry.find(request.model_name, request.model_version).ready_servable()
         except InferenceError as error:
@@ -232,14 +254,16 @@ class _Calls:
 
 def _check_repository(name: str) -> None:
     if name:
-        raise InferenceError(ErrorKind.UNSUPPORTED, f"There is one repository, which has no name; got {name!r}")
+        raise InferenceError(
+            ErrorKind.UNSUPPORTED, f"Expected no repository name, because there is only one; got {name!r}"
+        )
 
 
-async def _until(stopping: asyncio.Event, requests: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
-    """The requests of a stream.
+async def _until_stopping(stopping: asyncio.Event, requests: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
+    """Yield the requests of a stream.
 
     Raises:
-        InferenceError: MODEL_NOT_READY once the server stops, which an idle stream would otherwise hold up.
+        InferenceError: MODEL_NOT_READY once the server stops; an idle stream would otherwise delay the stop.
     """
     iterator = aiter(requests)
     stop = asyncio.ensure_future(stopping.wait())

@@ -1,4 +1,4 @@
-"""The JSON shapes of the Open Inference Protocol, version 2 (its REST specification), and of its extensions."""
+"""The JSON types of the Open Inference Protocol, version 2 (its REST specification), and of its extensions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ WireParameters = dict[str, msgspec.Raw]
 
 
 class WireInput(msgspec.Struct, frozen=True, kw_only=True):
-    """One of a request's `inputs`; with the binary extension its data follow the JSON."""
+    """An item of a request's `inputs`; with the binary extension, its data follow the JSON."""
 
     name: str
     shape: list[int]
@@ -34,7 +34,7 @@ class WireInput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireRequestedOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """One of a request's `outputs`."""
+    """An item of a request's `outputs`."""
 
     name: str
     parameters: dict[str, Any] | None = None
@@ -50,7 +50,7 @@ class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """One of a response's `outputs`."""
+    """An item of a response's `outputs`."""
 
     name: str
     datatype: str
@@ -87,7 +87,7 @@ class WireMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """What the server is."""
+    """The server's name, version and extensions."""
 
     name: str
     version: str
@@ -95,13 +95,13 @@ class WireServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireLive(msgspec.Struct, frozen=True):
-    """Whether the server lives."""
+    """Whether the server is alive."""
 
     live: bool
 
 
 class WireReady(msgspec.Struct, frozen=True):
-    """Whether the server can answer for every model."""
+    """Whether every model is ready."""
 
     ready: bool
 
@@ -113,7 +113,7 @@ class WireModels(msgspec.Struct, frozen=True):
 
 
 class WireModelReady(msgspec.Struct, frozen=True):
-    """Whether one model can answer."""
+    """Whether a model is ready."""
 
     name: str
     ready: bool

@@ -1,6 +1,6 @@
-"""Reading JSON as the real server's parser does, with its messages, and quoting values back as it does.
+"""Parse JSON as the real server does, with its error messages, and quote values as it does.
 
-The parser is RapidJSON with NaN and Infinity allowed, which stops behind the first value (tensorflow/serving,
+The real parser is RapidJSON with NaN and Infinity allowed. It stops after the first value (tensorflow/serving,
 `json_tensor.cc`).
 """
 
@@ -22,10 +22,10 @@ __all__ = ("debug_text", "format_error", "read_object", "type_name")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WHITE_SPACE = re.compile(r"[ \t\r\n]*")
 _STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_MOST_DIGITS = 20
-"""An integer of more digits is beyond 64 bits, and a floating-point number to the real parser."""
+_MAX_INTEGER_DIGITS = 20
+"""The real parser reads longer integers, which exceed 64 bits, as floating-point numbers."""
 
-_LONGEST_DEBUG_TEXT = 256
+_MAX_DEBUG_TEXT = 256
 _TYPE_NAMES: dict[type, str] = {
     type(None): "Null",
     str: "String",
@@ -44,15 +44,18 @@ _REASONS = (
     ("Invalid \\escape", "Invalid escape character in string."),
     ("Invalid \\uXXXX escape", "Incorrect hex digit after \\u escape in string."),
 )
-_WANT_COMMA = {"{": "Missing a comma or } after an object member.", "[": "Missing a comma or ] after an array element."}
+_MISSING_COMMA = {
+    "{": "Missing a comma or } after an object member.",
+    "[": "Missing a comma or ] after an array element.",
+}
 
 
 class _TooBigError(ValueError):
-    """A number beyond the range of double."""
+    """Raised for a number beyond the range of double."""
 
 
 def read_object(body: bytes, limits: Limits | None = None) -> dict[str, object]:
-    """The JSON object that `body` begins with; whatever follows it counts for the `limits` alone.
+    """Parse the JSON object at the start of `body`. The rest is ignored, but counts for the `limits`.
 
     Raises:
         InferenceError: INVALID_REQUEST; as `check_json`.
@@ -71,23 +74,23 @@ def read_object(body: bytes, limits: Limits | None = None) -> dict[str, object]:
 
 
 def format_error(value: object, message: str) -> InferenceError:
-    """An error that quotes the value that is not as expected."""
+    """Return an error that quotes an invalid value."""
     return invalid(f"JSON Value: {debug_text(value)} {message}")
 
 
 def type_name(value: object) -> str:
-    """What messages call the type of a JSON value."""
+    """Return the name of a JSON value's type in messages."""
     return str(value) if isinstance(value, bool) else _TYPE_NAMES[type(value)]
 
 
 def debug_text(value: object) -> str:
-    """A JSON value as messages quote it: objects on several lines, arrays on one, never more than 256 characters."""
+    """Return a JSON value as messages quote it: objects on several lines, arrays on one, at most 256 characters."""
     text = ""
     for part in _parts(value, "\n"):
         text += part
-        if len(text) >= _LONGEST_DEBUG_TEXT:
+        if len(text) >= _MAX_DEBUG_TEXT:
             break
-    return text[:_LONGEST_DEBUG_TEXT]
+    return text[:_MAX_DEBUG_TEXT]
 
 
 def _parts(value: object, line: str) -> Iterator[str]:
@@ -109,20 +112,20 @@ def _parts(value: object, line: str) -> Iterator[str]:
 
 
 def _quoted(value: object) -> str:
-    return json.dumps(value[:_LONGEST_DEBUG_TEXT] if isinstance(value, str) else value, ensure_ascii=False)
+    return json.dumps(value[:_MAX_DEBUG_TEXT] if isinstance(value, str) else value, ensure_ascii=False)
 
 
 def _read_leniently(body: bytes) -> object:
-    text, broken = _text(body.removeprefix(_BYTE_ORDER_MARK))
+    text, invalid_at = _text(body.removeprefix(_BYTE_ORDER_MARK))
     blank = _WHITE_SPACE.match(text)
     start = blank.end() if blank else 0
-    if start == len(text) and broken is None:
+    if start == len(text) and invalid_at is None:
         raise _parse_error("The document is empty.", start)
     try:
         value, _ = _DECODER.raw_decode(text, start)
     except json.JSONDecodeError as error:
-        if broken is not None:
-            raise _parse_error("Invalid encoding in string.", broken) from None
+        if invalid_at is not None:
+            raise _parse_error("Invalid encoding in string.", invalid_at) from None
         raise _parse_error(_reason(error), len(text[: error.pos].encode())) from None
     except _TooBigError as error:
         raise _parse_error("Number too big to be stored in double.", text.find(str(error))) from None
@@ -134,7 +137,7 @@ def _read_leniently(body: bytes) -> object:
 
 
 def _text(body: bytes) -> tuple[str, int | None]:
-    """The body as far as it is UTF-8, and where it stops being so."""
+    """Decode the body up to the first byte that is not UTF-8, and return that byte's position, if any."""
     try:
         return body.decode(), None
     except UnicodeDecodeError as error:
@@ -150,7 +153,7 @@ def _reason(error: json.JSONDecodeError) -> str:
         for bracket in reversed(re.sub(r"[^][{}]", "", _STRINGS.sub("", error.doc[: error.pos]))):
             depth += 1 if bracket in "]}" else -1
             if depth < 0:
-                return _WANT_COMMA[bracket]
+                return _MISSING_COMMA[bracket]
     return "Invalid value."
 
 
@@ -166,7 +169,7 @@ def _decimal(text: str) -> float:
 
 
 def _integer(text: str) -> int | float:
-    return int(text) if len(text) <= _MOST_DIGITS else _decimal(text)
+    return int(text) if len(text) <= _MAX_INTEGER_DIGITS else _decimal(text)
 
 
 _DECODER = json.JSONDecoder(parse_float=_decimal, parse_int=_integer)

@@ -1,4 +1,4 @@
-"""TensorFlow's names of the datatypes."""
+"""TensorFlow's names for datatypes."""
 
 from tasks.exchange.tensor import Datatype
 
@@ -23,10 +23,10 @@ _SHORT_NAMES = {
 
 
 def short_name(datatype: Datatype) -> str:
-    """What messages call it, such as ``float``."""
+    """Return the name in messages, such as ``float``."""
     return _SHORT_NAMES[datatype]
 
 
 def enum_name(datatype: Datatype) -> str:
-    """What metadata calls it, such as ``DT_FLOAT`` (`types.proto`)."""
+    """Return the name in metadata, such as ``DT_FLOAT`` (`types.proto`)."""
     return f"DT_{_SHORT_NAMES[datatype].upper()}"

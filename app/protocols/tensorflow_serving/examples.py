@@ -1,4 +1,4 @@
-"""Requests and answers of `:classify` and `:regress`: examples of named features, and a context that all share."""
+"""Decode requests of `:classify` and `:regress`, examples with named features, and encode their responses."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,11 +20,11 @@ from tasks.exchange.tensor import BytesTensor, Datatype, Element, InputTensor, T
 
 __all__ = ("Example", "encode_results", "example_tensors", "read_examples")
 
-_LARGEST_INT64 = 2**63 - 1
+_MAX_INT64 = 2**63 - 1
 
 
 class Kind(StrEnum):
-    """The kinds of values that a feature can have, `Feature` of `feature.proto`."""
+    """The types of feature values, as in `Feature` of `feature.proto`."""
 
     BYTES = "bytes"
     FLOAT = "float"
@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 
 class Feature(msgspec.Struct, frozen=True, eq=False):
-    """The values of one feature, all of one kind; None for a feature that has no values."""
+    """The values of one feature, all of one kind; None for a feature without values."""
 
     kind: Kind | None
     values: Sequence[Any]
@@ -42,7 +42,7 @@ Example = Mapping[str, Feature]
 
 
 def read_examples(document: Mapping[str, object]) -> Sequence[Example]:
-    """The examples of a request, each with the features of the context under its own.
+    """Return the examples of a request. Each includes the features of the shared context, which it may override.
 
     Raises:
         InferenceError: INVALID_REQUEST.
@@ -55,16 +55,16 @@ def read_examples(document: Mapping[str, object]) -> Sequence[Example]:
         raise format_error(document, "Expecting 'examples' value to be an list/array")
     if not examples:
         raise format_error(document, "'examples' value is an empty array")
-    return [{**context, **_example(each)} for each in cast("list[object]", examples)]
+    return [{**context, **_example(example)} for example in cast("list[object]", examples)]
 
 
 def example_tensors(examples: Sequence[Example], signature: Signature) -> Mapping[str, InputTensor]:
-    """The tensors of the model's inputs, a row for each example, from the features that are called like them.
+    """Return the model's input tensors, with a row for each example, from the features with the same names.
 
     Raises:
-        InferenceError: INVALID_REQUEST for a feature that is missing, of another kind or of another size.
+        InferenceError: INVALID_REQUEST for a feature that is missing, or has another kind or size.
     """
-    known = [{signature.aliases.get(name, name): feature for name, feature in each.items()} for each in examples]
+    known = [{signature.aliases.get(name, name): feature for name, feature in example.items()} for example in examples]
     return {
         name: _tensor(spec, known, signature)
         for name, spec in signature.inputs.items()
@@ -73,10 +73,10 @@ def example_tensors(examples: Sequence[Example], signature: Signature) -> Mappin
 
 
 def encode_results(response: InferenceResponse, count: int, signature: Signature) -> bytes:
-    """The answer's body for `count` examples.
+    """Encode the response body for `count` examples.
 
     Raises:
-        InferenceError: INVALID_REQUEST when the model's answer has no row for each example.
+        InferenceError: INVALID_REQUEST when the model's output does not have a row for each example.
     """
     predictions = [prediction for output in response.outputs for prediction in output.predictions]
     tensors = {tensor.name: tensor for tensor in type(predictions[0]).stack(predictions)}
@@ -144,7 +144,7 @@ def _value(name: str, value: object) -> tuple[Kind, object]:
     if isinstance(value, bool):
         return Kind.INT64, int(value)
     if isinstance(value, int) and -(2**63) <= value < 2**64:
-        if value > _LARGEST_INT64:
+        if value > _MAX_INT64:
             raise invalid(f"Feature: {name} has uint64_t element. Only int64_t is supported.")
         return Kind.INT64, value
     if isinstance(value, int | float):
@@ -168,7 +168,11 @@ def _tensor(spec: TensorSpec, examples: Sequence[Example], signature: Signature)
             raise invalid(f"Expected {size} values of feature {spec.name}, got {len(row)}", where)
     values = [value for row in rows for value in row]
     free = size // known if known else 0
-    shape = (len(rows), *(free if each == -1 else each for each in inner)) if signature.tensors else (len(rows),)
+    shape = (
+        (len(rows), *(free if dimension == -1 else dimension for dimension in inner))
+        if signature.tensors
+        else (len(rows),)
+    )
     if spec.datatype is Datatype.BYTES:
         return BytesTensor(name=spec.name, shape=shape, elements=cast("list[Element]", values))
     return Tensor(name=spec.name, datatype=spec.datatype, data=_array(spec, values).reshape(shape))

@@ -1,4 +1,4 @@
-"""Tensors by name as the inputs of a neutral request."""
+"""Convert tensors by name to the inputs of a neutral request."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,42 +14,43 @@ from tasks.vision.request import IMAGE_INPUT
 
 __all__ = ("model_inputs", "named")
 
-_RANK_OF_GREY_ROWS = 3
+_GREY_BATCH_RANK = 3
 _DATA = re.compile(r"^\.data(?=\[|$)")
 
 
 def model_inputs(tensors: Mapping[str, InputTensor], form: Form, signature: Signature) -> tuple[InputTensor, ...]:
-    """What the task is given: images as one input, or, when each has prompts of its own, as one input each.
+    """Return the task's inputs: all images as one input, or one input for each image with its own prompts.
 
     Raises:
-        InferenceError: INVALID_REQUEST for several images or texts in one row, or prompts that are not one row for each
+        InferenceError: INVALID_REQUEST for several images or texts in a row, or for prompts without one row for each
             image.
     """
     if signature.tensors:
         return tuple(tensors.values())
     for name, tensor in tensors.items():
         if name != PROMPTS and isinstance(tensor, BytesTensor):
-            _check_one_in_each_place(tensor)
+            _check_one_per_row(tensor)
     images = tensors.get(IMAGE_INPUT.name)
     if images is None:
         return tuple(tensors.values())
-    if isinstance(images, Tensor) and form is Form.ROW and len(images.shape) == _RANK_OF_GREY_ROWS:
+    if isinstance(images, Tensor) and form is Form.ROW and len(images.shape) == _GREY_BATCH_RANK:
         images = msgspec.structs.replace(images, data=images.data[..., None])
     prompts = tensors.get(PROMPTS)
     if prompts is None:
         return (images,)
     rows = _text_rows(prompts)
-    separate = _separate(images)
-    if len(rows) != len(separate):
-        message = f"Expected prompts for each of the {len(separate)} images, got {len(rows)} rows of them"
+    single_images = _split_images(images)
+    if len(rows) != len(single_images):
+        message = f"Expected prompts for each of the {len(single_images)} images, got {len(rows)} rows of them"
         raise invalid(message, PROMPTS)
     return tuple(
-        msgspec.structs.replace(image, parameters={PROMPTS: row}) for image, row in zip(separate, rows, strict=True)
+        msgspec.structs.replace(image, parameters={PROMPTS: row})
+        for image, row in zip(single_images, rows, strict=True)
     )
 
 
 def named(error: InferenceError, inputs: Sequence[InputTensor]) -> InferenceError:
-    """An error about ``inputs[0]``, which no sender of this protocol has heard of, about the input by its name."""
+    """Return an error about ``inputs[0]`` as an error about the input's name, which clients of this protocol know."""
     for index, tensor in enumerate(inputs):
         place = f"inputs[{index}]"
         if error.path == place or error.path.startswith((f"{place}.", f"{place}[")):
@@ -58,18 +59,18 @@ def named(error: InferenceError, inputs: Sequence[InputTensor]) -> InferenceErro
     return error
 
 
-def _check_one_in_each_place(tensor: BytesTensor) -> None:
-    places = tensor.shape[0] if tensor.shape else 1
-    if len(tensor.elements) != places:
-        message = f"Expected one image or text in each of {places} places, got {len(tensor.elements)}"
+def _check_one_per_row(tensor: BytesTensor) -> None:
+    rows = tensor.shape[0] if tensor.shape else 1
+    if len(tensor.elements) != rows:
+        message = f"Expected one image or text in each of {rows} rows, got {len(tensor.elements)}"
         raise invalid(message, tensor.name)
 
 
-def _separate(images: InputTensor) -> Sequence[InputTensor]:
+def _split_images(images: InputTensor) -> Sequence[InputTensor]:
     if isinstance(images, BytesTensor):
-        return [BytesTensor(name=images.name, shape=(1,), elements=[each]) for each in images.elements]
-    pixels = images.data if len(images.shape) > _RANK_OF_GREY_ROWS else images.data[None]
-    return [Tensor(name=images.name, datatype=images.datatype, data=each) for each in pixels]
+        return [BytesTensor(name=images.name, shape=(1,), elements=[element]) for element in images.elements]
+    pixels = images.data if len(images.shape) > _GREY_BATCH_RANK else images.data[None]
+    return [Tensor(name=images.name, datatype=images.datatype, data=image) for image in pixels]
 
 
 def _text_rows(prompts: InputTensor) -> list[list[str]]:

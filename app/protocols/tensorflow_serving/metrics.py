@@ -1,6 +1,6 @@
-"""Metrics of this protocol's requests, under the names and labels of the real server.
+"""Metrics of this protocol's requests, with the real server's names and labels.
 
-Its names begin with a colon, which Prometheus allows (tensorflow/serving, `servables/tensorflow/util.cc`).
+The names begin with a colon, which Prometheus allows (tensorflow/serving, `servables/tensorflow/util.cc`).
 """
 
 from collections.abc import Callable
@@ -13,21 +13,21 @@ __all__ = ("RequestMetrics",)
 
 _MICROSECONDS = tuple(10 * 1.8**power for power in range(33))
 _PREFIX = ":tensorflow:serving:"
-_COUNTED = f"{_PREFIX}request_count"
+_REQUEST_COUNT = f"{_PREFIX}request_count"
 
 
 class RequestMetrics:
-    """Counts requests, and how long the answered ones took.
+    """Counts requests, and measures the latency of successful ones.
 
     Args:
-        known: whether a model has a name; others are counted under the empty name, because senders make them up.
+        known: returns whether a model exists. Other names share an empty label, because clients can send any name.
     """
 
     def __init__(self, known: Callable[[str], bool]) -> None:
         self._known = known
         self._registry = CollectorRegistry()
         self._requests = Counter(
-            _COUNTED, "The total number of requests.", ("model_name", "status"), registry=self._registry
+            _REQUEST_COUNT, "The total number of requests.", ("model_name", "status"), registry=self._registry
         )
         self._latency = Histogram(
             f"{_PREFIX}request_latency",
@@ -45,7 +45,7 @@ class RequestMetrics:
         )
 
     def requested(self, model: str, verb: Verb | None, code: str, nanoseconds: int) -> None:
-        """A request ended with `code`."""
+        """Record a request that ended with `code`."""
         name = model if self._known(model) else ""
         self._requests.labels(name, code).inc()
         if code == "OK":
@@ -53,9 +53,9 @@ class RequestMetrics:
             self._latency.labels(name, api, "REST").observe(nanoseconds / 1000)
 
     def ran(self, model: str, verb: Verb, platform: str, nanoseconds: int) -> None:
-        """A model answered."""
+        """Record a successful call of a model."""
         self._runtime.labels(model, verb.capitalize(), platform).observe(nanoseconds / 1000)
 
     def page(self) -> bytes:
-        """All of it, in Prometheus' text format."""
-        return generate_latest(self._registry).replace(f"{_COUNTED}_total".encode(), _COUNTED.encode())
+        """Return all metrics in Prometheus' text format."""
+        return generate_latest(self._registry).replace(f"{_REQUEST_COUNT}_total".encode(), _REQUEST_COUNT.encode())

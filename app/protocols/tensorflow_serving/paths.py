@@ -1,38 +1,41 @@
-"""Paths of the REST API, told apart as the real server does (tensorflow/serving, `http_rest_api_util.cc`)."""
+"""Parse paths of the REST API as the real server does (tensorflow/serving, `http_rest_api_util.cc`)."""
 
 import re
+from contextlib import suppress
 from typing import Literal, cast
 from urllib.parse import unquote
 
 import msgspec
 
-from tasks.exchange.error import invalid
+from tasks.exchange.error import InferenceError, invalid
 
-__all__ = ("METRICS_PATH", "Address", "Verb", "is_of_the_api", "read_address")
+__all__ = ("METRICS_PATH", "Address", "Verb", "is_of_the_api", "read_address", "served_methods")
 
 METRICS_PATH = "/monitoring/prometheus/metrics"
 
 Verb = Literal["predict", "classify", "regress", "status", "metadata"]
 
-_WHICH = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
+_VERSION_OR_LABEL = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
 _API = re.compile(r"/v1/.*", re.IGNORECASE | re.ASCII)
 _POST = re.compile(
-    rf"/v1/models/(?P<model>[^/:]+){_WHICH}:(?P<verb>classify|regress|predict)", re.IGNORECASE | re.ASCII
+    rf"/v1/models/(?P<model>[^/:]+){_VERSION_OR_LABEL}:(?P<verb>classify|regress|predict)", re.IGNORECASE | re.ASCII
 )
-_GET = re.compile(rf"/v1/models(?:/(?P<model>[^/:]+))?{_WHICH}(?:/(?P<verb>metadata))?", re.IGNORECASE | re.ASCII)
+_GET = re.compile(
+    rf"/v1/models(?:/(?P<model>[^/:]+))?{_VERSION_OR_LABEL}(?:/(?P<verb>metadata))?", re.IGNORECASE | re.ASCII
+)
 
-_LARGEST_VERSION = 2**63 - 1
-_MOST_DIGITS = 19
+_MAX_VERSION = 2**63 - 1
+_MAX_DIGITS = 19
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """What a path asks for.
+    """The target of a path.
 
     Attributes:
         model: name of the model.
-        version: the version asked for; None for the latest, or for what `label` says.
+        version: the requested version; None for the latest version, or for the version of `label`.
         label: the version's label.
-        verb: what is to be done.
+        verb: the requested operation.
     """
 
     model: str
@@ -42,16 +45,16 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_of_the_api(path: str) -> bool:
-    """Whether the API answers at `path`, if only with a refusal."""
+    """Return whether the API handles `path`, even if only with an error."""
     return _API.fullmatch(path) is not None
 
 
 def read_address(method: str, path: str) -> Address:
-    """What `method` on `path` asks for.
+    """Parse the target of `method` on `path`.
 
     Args:
-        method: in capitals.
-        path: as it came, percent-encoded, and with the query behind it: the real server reads both as one.
+        method: the HTTP method in capitals.
+        path: the path as received: percent-encoded, and with its query, which the real server treats as a part of it.
 
     Raises:
         InferenceError: INVALID_REQUEST.
@@ -62,7 +65,7 @@ def read_address(method: str, path: str) -> Address:
         raise malformed
     version = None if found["version"] is None else _version(found["version"])
     verb = found["verb"] or "status"
-    # Letters of the path may be of either case, but a verb that is not in lower case is none of the real server's.
+    # Paths are case-insensitive, but the real server knows verbs only in lower case.
     if method == "POST" and verb != verb.lower():
         raise malformed
     if found["model"] is None:
@@ -75,8 +78,18 @@ def read_address(method: str, path: str) -> Address:
     )
 
 
+def served_methods(path: str) -> list[str]:
+    """Return the methods that the API answers at `path`, sorted."""
+    found = ["OPTIONS"]
+    for method in ("GET", "POST"):
+        with suppress(InferenceError):
+            read_address(method, path)
+            found.append(method)
+    return sorted(found)
+
+
 def _version(digits: str) -> int:
-    if len(digits.lstrip("0")) > _MOST_DIGITS or int(digits) > _LARGEST_VERSION:
+    if len(digits.lstrip("0")) > _MAX_DIGITS or int(digits) > _MAX_VERSION:
         raise invalid(f"Failed to convert version: {digits} to numeric.")
     return int(digits)
 

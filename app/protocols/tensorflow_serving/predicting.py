@@ -1,4 +1,4 @@
-"""Requests and answers of `:predict`, in rows (``instances``) and in columns (``inputs``)."""
+"""Decode requests of `:predict` in rows (``instances``) or columns (``inputs``), and encode their responses."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,21 +19,21 @@ from tasks.vision.request import IMAGE_INPUT
 __all__ = ("Form", "encode", "read_tensors")
 
 _PIXELS = (Datatype.INT32, Datatype.FP32)
-"""Numbers in the place of an encoded image: 0..255, or 0..1."""
+"""Datatypes for pixels in place of an encoded image: 0..255, or 0..1."""
 
 
 class Form(StrEnum):
-    """How the tensors of a request are laid out, and those of its answer with them. The values are the keys."""
+    """The layout of tensors in a request and its response. The values are the JSON keys."""
 
     ROW = "instances"
     COLUMN = "inputs"
 
 
 def read_tensors(document: Mapping[str, object], signature: Signature) -> tuple[Mapping[str, InputTensor], Form]:
-    """The tensors of a request by the names of the signature, and their form.
+    """Return the tensors of a request by the signature's names, and their form.
 
     Raises:
-        InferenceError: INVALID_REQUEST, or UNSUPPORTED for columns of a datatype that has no form in JSON.
+        InferenceError: INVALID_REQUEST, or UNSUPPORTED for columns of a datatype that JSON cannot hold.
     """
     if not signature.inputs:
         raise invalid(f"Failed to get input map for signature: {signature.name}")
@@ -54,11 +54,11 @@ def read_tensors(document: Mapping[str, object], signature: Signature) -> tuple[
 
 
 def encode(response: InferenceResponse, form: Form) -> bytes:
-    """The answer's body. A lone tensor goes without its name.
+    """Encode the response. A single tensor is written without its name.
 
     Raises:
-        InferenceError: INVALID_REQUEST for tensors that have no rows, or different numbers of them, where rows were
-            asked for, and for a datatype that has no form in JSON.
+        InferenceError: INVALID_REQUEST for a datatype that JSON cannot hold, and, if the form is rows, for tensors
+            without rows or with different numbers of rows.
     """
     predictions = [prediction for output in response.outputs for prediction in output.predictions]
     tensors = type(predictions[0]).stack(predictions)
@@ -102,7 +102,7 @@ def _columns(value: object, signature: Signature) -> Mapping[str, InputTensor]:
     tensors: dict[str, InputTensor] = {}
     for name in signature.inputs:
         if name in members:
-            tensor = _read(name, members[name], signature)
+            tensor = _read_as(name, members[name], signature)
             if tensor is not None:
                 tensors[name] = tensor
             else:
@@ -121,11 +121,11 @@ def _rows(instances: Sequence[object], signature: Signature) -> Mapping[str, Inp
     if not named and any(map(_is_named, instances)):
         columns = None
     elif named:
-        instances = [_renamed(each, signature) if _is_named(each) else each for each in instances]
+        instances = [_renamed(instance, signature) if _is_named(instance) else instance for instance in instances]
         columns = _transposed(instances, signature)
     else:
         columns = {required[0]: list(instances)}
-    found = {name: _read(name, column, signature) for name, column in (columns or {}).items()}
+    found = {name: _read_as(name, column, signature) for name, column in (columns or {}).items()}
     tensors = {name: tensor for name, tensor in found.items() if tensor is not None}
     if columns is None or len(tensors) < len(columns):
         _check_rows(instances, signature, None if named else required[0])
@@ -141,23 +141,23 @@ def _rows(instances: Sequence[object], signature: Signature) -> Mapping[str, Inp
 
 
 def _transposed(instances: Sequence[object], signature: Signature) -> dict[str, list[object]] | None:
-    """Objects as one list for each name; None where they are not all alike."""
+    """Return objects as one list for each name; None if they do not have the same names."""
     if not all(map(_is_named, instances)):
         return None
-    objects = [cast("dict[str, object]", each) for each in instances]
+    objects = [cast("dict[str, object]", instance) for instance in instances]
     names = set(objects[0])
-    if not set(_required(signature)) <= names <= set(signature.inputs) or any(set(each) != names for each in objects):
+    if not set(_required(signature)) <= names <= set(signature.inputs) or any(set(item) != names for item in objects):
         return None
-    return {name: [each[name] for each in objects] for name in signature.inputs if name in names}
+    return {name: [item[name] for item in objects] for name in signature.inputs if name in names}
 
 
 def _check_rows(instances: Sequence[object], signature: Signature, plain: str | None) -> None:
-    """Find what the real server would say of rows, in its order: instance by instance, and in each key by key.
+    """Raise the real server's error for invalid rows, in its order: by instance, then by key.
 
     Args:
         instances: the rows.
-        signature: what they are for.
-        plain: the input that rows without names are for; None where they have names.
+        signature: the signature that the rows must fit.
+        plain: the input for rows without names; None for rows with names.
     """
     seen: dict[str, tuple[int, tuple[int, ...]]] = {}
     for index, instance in enumerate(instances):
@@ -193,13 +193,13 @@ def _check_item(name: str, item: object, signature: Signature, seen: dict[str, t
         raise invalid(f"Expecting shape {_sizes(first_shape)} but got: {_sizes(shape)}")
 
 
-def _read(name: str, value: object, signature: Signature) -> InputTensor | None:
+def _read_as(name: str, value: object, signature: Signature) -> InputTensor | None:
     found = (read_tensor(name, datatype, value) for datatype in _datatypes(name, value, signature))
     return next((tensor for tensor in found if tensor is not None), None)
 
 
 def _datatypes(name: str, value: object, signature: Signature) -> tuple[Datatype, ...]:
-    """What a value may be read as: an image may be numbers, whatever the signature says."""
+    """Return the datatypes to try for a value: pixels may replace an encoded image, whatever the signature says."""
     if not signature.tensors and name == IMAGE_INPUT.name:
         leaf = value
         while isinstance(leaf, list) and leaf:
@@ -218,7 +218,7 @@ def _renamed(value: object, signature: Signature) -> dict[str, object]:
     if not signature.aliases:
         return members
     names = {name: signature.aliases.get(name, name) for name in members}
-    # Of an input that came under two of its names, neither is better.
+    # Rename an input only if it came under one name, because neither of two names is better.
     times = Counter(names.values())
     return {known if times[known] == 1 else name: members[name] for name, known in names.items()}
 

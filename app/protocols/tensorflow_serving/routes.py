@@ -1,15 +1,15 @@
-"""What TensorFlow Serving's REST API answers, to every method and path of its port."""
+"""TensorFlow Serving's REST API: the handler for every method and path of its port."""
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from litestar import Response
-from prometheus_client import CONTENT_TYPE_LATEST
 
 from app.engine.engine import Engine
-from app.engine.events import Caller
+from app.engine.events import RequestInfo
 from app.protocols.caller import caller_of
+from app.protocols.media_type import PROMETHEUS
 from app.protocols.permission import Permission
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
 from app.protocols.request_body import body_to_infer
@@ -17,7 +17,7 @@ from app.protocols.tensorflow_serving.exchange import Exchange
 from app.protocols.tensorflow_serving.inputs import named
 from app.protocols.tensorflow_serving.lookup import servable_for, versions_for
 from app.protocols.tensorflow_serving.metrics import RequestMetrics
-from app.protocols.tensorflow_serving.paths import METRICS_PATH, Address, is_of_the_api, read_address
+from app.protocols.tensorflow_serving.paths import METRICS_PATH, Address, is_of_the_api, read_address, served_methods
 from app.protocols.tensorflow_serving.signatures import signatures
 from app.protocols.tensorflow_serving.status import OK, code_name, http_status, indented, model_status
 from app.protocols.tensorflow_serving.wire import (
@@ -44,31 +44,34 @@ _FAILURES = (*INFER_FAILURES, 501)
 
 
 class TensorFlowServing:
-    """TensorFlow Serving's REST API, for a port of its own.
+    """TensorFlow Serving's REST API, on its own port.
 
     Args:
-        cors: whether answers say that pages of any origin may read them.
+        cors: whether responses allow pages of any origin to read them.
+        loading_status: the HTTP status for a model that is loading. The real server answers 404.
     """
 
     name = "tensorflow-serving"
     title = "TensorFlow Serving"
 
-    def __init__(self, *, cors: bool = False) -> None:
+    def __init__(self, *, cors: bool = False, loading_status: Literal[404, 503] = 404) -> None:
         self._headers = _CORS_HEADERS if cors else {}
+        self._if_loading = ErrorKind.MODEL_NOT_READY if loading_status == 503 else ErrorKind.MODEL_NOT_FOUND
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         answer = self.answer(engine)
-        found: list[Endpoint] = []
-        for which, whose in (("", ""), ("/versions/{version:int}", "version "), ("/labels/{label:str}", "label ")):
-            path = f"{_MODEL}{which}"
-            found += [
+        endpoints: list[Endpoint] = []
+        for suffix, described in (("", ""), ("/versions/{version:int}", "version "), ("/labels/{label:str}", "label ")):
+            path = f"{_MODEL}{suffix}"
+            endpoints += [
                 Endpoint(
                     method="GET",
                     path=path,
                     handle=answer,
-                    summary=f"The state of a model's {whose or 'versions'}".strip(),
+                    summary=f"The state of a model's {described or 'versions'}".strip(),
                     answer=WireModelStatus,
                     failures=(400, 404),
+                    permission="infer",
                 ),
                 Endpoint(
                     method="GET",
@@ -76,7 +79,8 @@ class TensorFlowServing:
                     handle=answer,
                     summary="The signatures of a model",
                     answer=WireModelMetadata,
-                    failures=(400, 404),
+                    failures=(400, 404, 503),
+                    permission="infer",
                 ),
             ]
             for verb, body, kind in (
@@ -84,28 +88,30 @@ class TensorFlowServing:
                 ("classify", WireExamples, WireResults),
                 ("regress", WireExamples, WireResults),
             ):
-                found.append(
+                endpoints.append(
                     Endpoint(
                         method="POST",
                         path=path,
                         verb=verb,
                         handle=answer,
+                        queue=str,
                         summary=f"Ask a model to {verb}",
                         body=body,
                         answer=kind,
                         failures=_FAILURES,
+                        permission="infer",
                     )
                 )
-        return found
+        return endpoints
 
     def error_body(self, error: InferenceError, /) -> bytes:
         return document_text("error", string_text(str(error)))
 
     def permission(self, request: HttpRequest, /) -> Permission:
         if _path_of(request).partition("?")[0] == METRICS_PATH:
-            # Whatever the method: all of them are answered with the metrics.
+            # The metrics answer to every method.
             return "read"
-        # Browsers ask for the methods before they send a key.
+        # Browsers send preflight requests without credentials.
         return "open" if request.method == "OPTIONS" else "infer"
 
     def answer(self, engine: Engine, /) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
@@ -118,10 +124,11 @@ class TensorFlowServing:
             if not is_of_the_api(path):
                 return Response(_NOT_FOUND, status_code=404, media_type="text/html")
             if request.method == "OPTIONS":
-                # The real server asks for no more of an origin than that it looks like one.
+                # The real server accepts any origin that contains a URL scheme.
                 origin = request.headers.get("origin", "")
                 allowed = "http://" in origin or "https://" in origin
-                return Response(b"", status_code=200 if allowed else 400, headers=self._headers)
+                headers = {**self._headers, "Allow": ", ".join(served_methods(path))}
+                return Response(b"", status_code=200 if allowed else 400, headers=headers)
             return await self._answer(engine, metrics, request, path)
 
         return answer
@@ -147,20 +154,20 @@ class TensorFlowServing:
         if address.verb == "status":
             return model_status(versions_for(engine.registry, address), engine.withheld)
         if address.verb == "metadata":
-            return _metadata(engine, address)
+            return _metadata(engine, address, self._if_loading)
         caller = caller_of(request, self.name)
         body = await _plain_body(request, engine, caller, address.model)
-        exchange = Exchange(engine.registry, address, body, engine.limits)
+        codec = Exchange(engine.registry, address, body, engine.limits, self._if_loading)
         try:
-            answer = await engine.exchange(caller, address.model, exchange.decode, exchange.encode)
+            answer = await engine.exchange(caller, address.model, codec.decode, codec.encode)
         except InferenceError as error:
-            raise named(error, exchange.inputs) from None
-        metrics.ran(address.model, address.verb, exchange.platform, exchange.model_time)
+            raise named(error, codec.inputs) from None
+        metrics.ran(address.model, address.verb, codec.platform, codec.model_time)
         return answer
 
 
 def _path_of(request: HttpRequest) -> str:
-    """The path as it was sent, percent-encoded and with its query, which the real server does not take off."""
+    """Return the path as received, percent-encoded and with its query, which the real server keeps."""
     path = request.scope["raw_path"].decode("latin-1").partition("?")[0]
     query = request.scope["query_string"].decode("latin-1")
     return f"{path}?{query}" if query else path
@@ -170,22 +177,22 @@ def _metrics_page(metrics: RequestMetrics, path: str) -> Response[bytes]:
     if path != METRICS_PATH:
         message = f"Unexpected path: {path}. Should be {METRICS_PATH}"
         return Response(message.encode(), status_code=400, media_type="text/plain")
-    return Response(metrics.page(), media_type=CONTENT_TYPE_LATEST)
+    return Response(metrics.page(), media_type=PROMETHEUS)
 
 
-async def _plain_body(request: HttpRequest, engine: Engine, caller: Caller, model_name: str) -> bytes:
+async def _plain_body(request: HttpRequest, engine: Engine, caller: RequestInfo, model_name: str) -> bytes:
     try:
         return await body_to_infer(request, engine, caller, model_name)
     except InferenceError as error:
         if error.kind is ErrorKind.UNSUPPORTED:
-            # UNSUPPORTED is a 501 here, but an encoding that is not known is the sender's mistake.
+            # UNSUPPORTED is 501 in this protocol, but an unknown content encoding is a client error.
             raise invalid(error.message, error.path) from None
         raise
 
 
-def _metadata(engine: Engine, address: Address) -> bytes:
-    registration = servable_for(engine.registry, address)
-    definitions = {name: each.definition for name, each in signatures(registration.ready_servable()).items()}
+def _metadata(engine: Engine, address: Address, if_loading: ErrorKind) -> bytes:
+    registration = servable_for(engine.registry, address, if_loading)
+    definitions = {name: signature.definition for name, signature in signatures(registration.ready_servable()).items()}
     source = registration.source
     return indented(
         {

@@ -1,7 +1,7 @@
-"""Signatures of a model, which ONNX does not have: made from what the model takes and gives.
+"""Signatures of a model, made from its inputs and outputs, because ONNX has no signatures.
 
-Every model has `serving_default`, which `:predict` answers. What gives one FP32 value for each example also has
-`tensorflow/serving/regress`, and what gives FP32 scores, or is a classifier, `tensorflow/serving/classify`.
+Every model has `serving_default` for `:predict`. A model with one FP32 value for each example also has
+`tensorflow/serving/regress`. A classifier, or a model with FP32 scores, also has `tensorflow/serving/classify`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ _EXAMPLES: dict[str, Any] = {
 
 
 class Method(StrEnum):
-    """What a signature is for, in the words of the model's metadata."""
+    """The method of a signature, as named in the model's metadata."""
 
     PREDICT = "tensorflow/serving/predict"
     CLASSIFY = "tensorflow/serving/classify"
@@ -38,17 +38,17 @@ class Method(StrEnum):
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One way to ask a model.
+    """A named interface of a model.
 
     Attributes:
-        name: what requests call it.
-        method: what answers it.
-        task_type: of the model.
-        inputs: the tensors that `:predict` takes, and the features of an example.
-        optional: names of inputs that may be left out.
-        aliases: other names that inputs are known by.
-        outputs: the tensors it gives.
-        labels: class names, for a tensor model that was given some.
+        name: the name in requests.
+        method: the method that uses it.
+        task_type: the model's task type.
+        inputs: the input tensors of `:predict`, or the features of an example.
+        optional: names of inputs that may be missing.
+        aliases: alternative input names, with the name that each stands for.
+        outputs: the output tensors.
+        labels: class names, for a tensor model that declares some.
     """
 
     name: str
@@ -62,12 +62,12 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def tensors(self) -> bool:
-        """Whether the model is one of tensors, and of no task that knows what they mean."""
+        """Whether the model is a tensor model, without a task type that gives its tensors a meaning."""
         return self.task_type is TaskType.TENSOR
 
     @property
     def definition(self) -> dict[str, Any]:
-        """Its part of the model's metadata, a `SignatureDef` in JSON."""
+        """The signature in the model's metadata, a `SignatureDef` in JSON."""
         inputs = {name: _tensor_info(spec) for name, spec in self.inputs.items()}
         return {
             "inputs": inputs if self.method is Method.PREDICT else {"inputs": _EXAMPLES},
@@ -78,26 +78,26 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def signatures(servable: Servable) -> Mapping[str, Signature]:
-    """Every signature of a model, by name."""
+    """Return every signature of a model by name."""
     found = {DEFAULT: _signature(servable, DEFAULT, Method.PREDICT, servable.outputs)}
     tensors = servable.description.task_type is TaskType.TENSOR
     by_name = {spec.name: spec for spec in servable.outputs}
     if not tensors and set(by_name) >= _CLASSIFICATION:
         given = {"classes": by_name["labels"], "scores": by_name["scores"]}
-        return found | _named(_signature(servable, Method.CLASSIFY, Method.CLASSIFY, (), given))
+        return found | _by_name(_signature(servable, Method.CLASSIFY, Method.CLASSIFY, (), given))
     if not tensors or not _takes_examples(servable):
         return found
     (output,) = servable.outputs
     if len(output.shape) == 1 or output.shape[1] == 1:
-        found |= _named(_signature(servable, Method.REGRESS, Method.REGRESS, (), {"outputs": output}))
-    return found | _named(_signature(servable, Method.CLASSIFY, Method.CLASSIFY, (), {"scores": output}))
+        found |= _by_name(_signature(servable, Method.REGRESS, Method.REGRESS, (), {"outputs": output}))
+    return found | _by_name(_signature(servable, Method.CLASSIFY, Method.CLASSIFY, (), {"scores": output}))
 
 
 def predict_signature(servable: Servable, name: str) -> Signature:
-    """The signature that a predict request means; an empty name is the default's.
+    """Return the signature for a predict request; an empty name means the default signature.
 
     Raises:
-        InferenceError: INVALID_REQUEST for one that is not there, or that takes serialized examples.
+        InferenceError: INVALID_REQUEST for an unknown signature, or one that takes serialized examples.
     """
     found = signatures(servable).get(name or DEFAULT)
     if found is None:
@@ -109,22 +109,22 @@ def predict_signature(servable: Servable, name: str) -> Signature:
 
 
 def example_signature(servable: Servable, name: str, method: Method) -> Signature:
-    """The signature that a classify or regress request means; an empty name is the one that there is.
+    """Return the signature for a classify or regress request; an empty name means the method's own signature.
 
     Raises:
-        InferenceError: INVALID_REQUEST for one that is not there or is of another method.
+        InferenceError: INVALID_REQUEST for an unknown signature, or one with another method.
     """
     known = signatures(servable)
     found = known.get(name or method.value) or known.get(name or DEFAULT)
     if found is None:
         raise invalid(f"No signature was found with the name: {name}")
     if found.method is not method:
-        raise _of_another_method(found, method)
+        raise _method_mismatch(found, method)
     return found
 
 
-def _of_another_method(signature: Signature, method: Method) -> InferenceError:
-    """What the real server finds first in a signature that was made for something else."""
+def _method_mismatch(signature: Signature, method: Method) -> InferenceError:
+    """Return the first error that the real server finds in a signature with another method."""
     classify = method is Method.CLASSIFY
     if signature.method is Method.PREDICT and len(signature.inputs) != 1:
         return invalid("Expected one input Tensor.")
@@ -138,7 +138,7 @@ def _of_another_method(signature: Signature, method: Method) -> InferenceError:
     return invalid(f"No {kind} {part} found in SignatureDef: {signature.name}")
 
 
-def _named(signature: Signature) -> dict[str, Signature]:
+def _by_name(signature: Signature) -> dict[str, Signature]:
     return {signature.name: signature}
 
 
@@ -172,7 +172,7 @@ def _signature(
 
 
 def _takes_examples(servable: Servable) -> bool:
-    """Whether every input has a row for each example, and the one output scores for each."""
+    """Return whether every input has a row for each example, and the only output is a score for each example."""
     if len(servable.outputs) != 1:
         return False
     (output,) = servable.outputs

@@ -1,4 +1,4 @@
-"""How failures and the states of models are called here. The codes are those of `google.rpc.Code`."""
+"""TensorFlow Serving's names for errors and model states. The codes are those of `google.rpc.Code`."""
 
 import json
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _HTTP = {
 
 
 def code_name(kind: ErrorKind) -> str:
-    """The code of `kind`."""
+    """Return the status code of `kind`."""
     match kind:
         case ErrorKind.INVALID_REQUEST | ErrorKind.TOO_LARGE:
             return "INVALID_ARGUMENT"
@@ -54,22 +54,24 @@ def code_name(kind: ErrorKind) -> str:
 
 
 def http_status(kind: ErrorKind) -> int:
-    """The HTTP status of `kind`. The real server knows no 413, which is plainer than its 400."""
+    """Return the HTTP status of `kind`. The real server has no 413, which is clearer than its 400."""
     return 413 if kind is ErrorKind.TOO_LARGE else _HTTP[code_name(kind)]
 
 
 def model_status(registrations: Sequence[Registration], withheld: str) -> bytes:
-    """A `GetModelStatusResponse`, the versions in the order given.
+    """Return a `GetModelStatusResponse` with the versions in the given order.
 
     Args:
         registrations: the versions.
-        withheld: why nobody is to send requests to any of them, if so.
+        withheld: the reason why clients must not send requests to any version; empty if they may.
     """
-    return indented({"model_version_status": [_version_status(each, withheld) for each in registrations]})
+    return indented(
+        {"model_version_status": [_version_status(registration, withheld) for registration in registrations]}
+    )
 
 
 def indented(document: dict[str, Any]) -> bytes:
-    """JSON as protobuf's own writer lays it out."""
+    """Return JSON in the layout of protobuf's own writer."""
     return f"{json.dumps(document, indent=1, ensure_ascii=False)}\n".encode()
 
 
@@ -81,7 +83,7 @@ def _version_status(registration: Registration, withheld: str) -> dict[str, Any]
         case ModelState.READY:
             state = "AVAILABLE"
             if withheld:
-                # The real server's word for a version that answers what it has, and is to be sent nothing more.
+                # The real server's state for a version that finishes its requests and accepts no new ones.
                 state, code, message = "UNLOADING", "UNAVAILABLE", withheld
         case ModelState.UNAVAILABLE:
             if registration.wanted:

@@ -1,7 +1,7 @@
-"""Tensors as nested JSON values: what is taken for each datatype, and what is said of the rest.
+"""Decode nested JSON values as tensors, with the real server's checks and messages.
 
-The rules and messages are those of tensorflow/serving, `json_tensor.cc`. A tensor that is as it should be is read in a
-few passes over all its values; only one that is not is walked value by value, for the message.
+The rules and messages are those of tensorflow/serving, `json_tensor.cc`. A valid tensor takes a few passes over all
+values. Only an invalid tensor is walked value by value, to find its message.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ from tasks.exchange.tensor import BytesTensor, Datatype, Element, InputTensor, T
 
 __all__ = ("check", "decoded_base64", "read_tensor", "shape_of")
 
-_MOST_DIMENSIONS = 64
+_MAX_DIMENSIONS = 64
 """NumPy's limit; TensorFlow has 254."""
 
 _NUMBERS = frozenset({int, float})
 _INTEGERS = frozenset({int})
 _AS_INT32 = frozenset({Datatype.INT8, Datatype.INT16, Datatype.INT32, Datatype.UINT8})
-"""Only checked for the range of INT32; the narrower ones take the lowest bits, as the real server does."""
+"""Checked only against the range of INT32. Narrower datatypes keep the lowest bits, as in the real server."""
 
 _RANGES = {
     Datatype.INT64: (-(2**63), 2**63 - 1),
@@ -33,7 +33,7 @@ _RANGES = {
     Datatype.UINT64: (0, 2**64 - 1),
     **dict.fromkeys(_AS_INT32, (-(2**31), 2**31 - 1)),
 }
-_TAKEN: dict[Datatype, frozenset[type]] = {
+_ACCEPTED_TYPES: dict[Datatype, frozenset[type]] = {
     Datatype.BOOL: frozenset({bool}),
     Datatype.FP32: _NUMBERS,
     Datatype.FP64: _NUMBERS,
@@ -43,10 +43,10 @@ _TAKEN: dict[Datatype, frozenset[type]] = {
 
 
 def read_tensor(name: str, datatype: Datatype, value: object) -> InputTensor | None:
-    """The tensor that `value` is, of the shape of its nesting; None when it is none of `datatype`, see `check`.
+    """Return `value` as a tensor, whose shape is the nesting; None if it is not a valid `datatype` tensor, see `check`.
 
     Raises:
-        InferenceError: INVALID_REQUEST for a number beyond double, or more dimensions than can be served.
+        InferenceError: INVALID_REQUEST for a number beyond double, or too many dimensions.
     """
     shape: list[int] = []
     leaves: list[Any] = [value]
@@ -57,21 +57,21 @@ def read_tensor(name: str, datatype: Datatype, value: object) -> InputTensor | N
         shape.append(size)
         leaves = list(chain.from_iterable(cast("list[list[Any]]", leaves)))
     _check_rank(shape)
-    if not set(map(type, leaves)) <= _TAKEN.get(datatype, frozenset()):
+    if not set(map(type, leaves)) <= _ACCEPTED_TYPES.get(datatype, frozenset()):
         return None
     if datatype is Datatype.BYTES:
         elements = [_element(leaf) for leaf in leaves]
-        found = [each for each in elements if each is not None]
+        found = [element for element in elements if element is not None]
         return BytesTensor(name=name, shape=tuple(shape), elements=found) if len(found) == len(elements) else None
     data = _numbers(datatype, leaves)
     return None if data is None else Tensor(name=name, datatype=datatype, data=data.reshape(shape))
 
 
 def shape_of(value: object) -> tuple[int, ...]:
-    """The sizes of a nested list, as its first elements have them.
+    """Return the sizes of a nested list, measured at its first elements.
 
     Raises:
-        InferenceError: INVALID_REQUEST for more dimensions than can be served.
+        InferenceError: INVALID_REQUEST for too many dimensions.
     """
     shape: list[int] = []
     while isinstance(value, list):
@@ -83,10 +83,10 @@ def shape_of(value: object) -> tuple[int, ...]:
 
 
 def check(value: object, datatype: Datatype, shape: Sequence[int], level: int = 0) -> int:
-    """Count the values in `value`, which is `level` levels below the top of a tensor of `shape`.
+    """Count the values in `value`, at depth `level` of a tensor of `shape`.
 
     Raises:
-        InferenceError: INVALID_REQUEST, or UNSUPPORTED, saying of the first value that does not fit why.
+        InferenceError: INVALID_REQUEST or UNSUPPORTED, with the reason for the first invalid value.
     """
     if not isinstance(value, list):
         if level != len(shape):
@@ -104,7 +104,7 @@ def check(value: object, datatype: Datatype, shape: Sequence[int], level: int = 
 
 
 def decoded_base64(value: Mapping[str, str]) -> bytes:
-    """The bytes of a value that `is_b64`.
+    """Return the bytes of a value for which `is_b64` is true.
 
     Raises:
         InferenceError: INVALID_REQUEST.
@@ -122,10 +122,10 @@ def _check_value(value: object, datatype: Datatype) -> None:
             raise format_error(value, "not formatted correctly for base64 data")
         decoded_base64(value)
         return
-    if datatype not in _TAKEN and kind is not dict:
+    if datatype not in _ACCEPTED_TYPES and kind is not dict:
         message = f"Conversion of JSON Value: {debug_text(value)} to type: {short_name(datatype)}"
         raise InferenceError(ErrorKind.UNSUPPORTED, message)
-    fits = kind in _TAKEN.get(datatype, frozenset())
+    fits = kind in _ACCEPTED_TYPES.get(datatype, frozenset())
     if fits and datatype in _RANGES:
         low, high = _RANGES[datatype]
         fits = low <= cast("int", value) <= high
@@ -134,8 +134,8 @@ def _check_value(value: object, datatype: Datatype) -> None:
 
 
 def _check_rank(shape: Sequence[int]) -> None:
-    if len(shape) > _MOST_DIMENSIONS:
-        raise invalid(f"Expected a tensor of at most {_MOST_DIMENSIONS} dimensions, got {len(shape)}")
+    if len(shape) > _MAX_DIMENSIONS:
+        raise invalid(f"Expected a tensor of at most {_MAX_DIMENSIONS} dimensions, got {len(shape)}")
 
 
 def _element(leaf: object) -> Element | None:

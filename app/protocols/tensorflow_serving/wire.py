@@ -1,4 +1,4 @@
-"""The types of bodies, for the service's description of itself; what is read is read as the real server reads it."""
+"""The types of bodies for OpenAPI. Requests are decoded by `document` and `values` instead."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ __all__ = (
 
 
 class WirePredict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Tensors in rows, `instances`, or in columns, `inputs`."""
+    """Tensors in rows (`instances`) or in columns (`inputs`)."""
 
     signature_name: str = "serving_default"
     instances: list[Any] | None = None
@@ -23,14 +23,14 @@ class WirePredict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class WirePredictions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`predictions` answer rows, `outputs` columns."""
+    """`predictions` for rows, `outputs` for columns."""
 
     predictions: list[Any] | None = None
     outputs: Any = None
 
 
 class WireExamples(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Examples, each an object of features, and features that all of them share."""
+    """Examples, each an object of features, and features that all examples share."""
 
     examples: list[dict[str, Any]]
     context: dict[str, Any] = {}
@@ -38,20 +38,20 @@ class WireExamples(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class WireResults(msgspec.Struct, frozen=True, kw_only=True):
-    """For each example pairs of label and score, or one number."""
+    """For each example, pairs of label and score, or one number."""
 
     results: list[Any]
 
 
 class WireStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a version is in its state; `error_code` is OK where nothing is wrong."""
+    """The status of a version; `error_code` is OK without an error."""
 
     error_code: str
     error_message: str
 
 
 class WireVersionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one version: LOADING, AVAILABLE or END."""
+    """The state of one version: LOADING, AVAILABLE, UNLOADING or END."""
 
     version: str
     state: str
@@ -65,7 +65,7 @@ class WireModelStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireModelMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """The version that answers, and its signatures."""
+    """The resolved version, and its signatures."""
 
     model_spec: dict[str, str]
     metadata: dict[str, Any]

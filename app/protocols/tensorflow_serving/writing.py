@@ -1,6 +1,6 @@
-"""JSON text of tensors, as the real server writes it (tensorflow/serving, `json_tensor.cc`).
+"""Write tensors as JSON text in the real server's format (tensorflow/serving, `json_tensor.cc`).
 
-Arrays stand on one line and objects on several, four spaces a level.
+Arrays are on one line, objects on several lines, with four spaces for each level.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,16 +18,16 @@ from tasks.exchange.tensor import Datatype, Tensor
 __all__ = ("array_text", "decimals", "document_text", "object_text", "string_text", "tensor_texts")
 
 _BYTES_SUFFIX = "_bytes"
-_FULL_DIGITS = {np.dtype(np.float32): ".9g", np.dtype(np.float64): ".17g"}
-"""Formats with as many digits as it takes for a number to be read back as it was."""
+_EXACT_FORMATS = {np.dtype(np.float32): ".9g", np.dtype(np.float64): ".17g"}
+"""Formats with enough digits to read back the same number."""
 
-_UNWRITTEN = frozenset({Datatype.FP16, Datatype.BF16, Datatype.UINT16})
+_UNSUPPORTED = frozenset({Datatype.FP16, Datatype.BF16, Datatype.UINT16})
 
 
 def decimals(values: NDArray[Any]) -> list[str]:
-    """Floating-point numbers in six digits, or in all where six do not read back as the same number.
+    """Return floating-point numbers with six digits, or with all digits if six do not read back as the same number.
 
-    Whole numbers get ``.0``; what is not finite is NaN, Infinity or -Infinity.
+    Whole numbers end in ``.0``; special values are NaN, Infinity and -Infinity.
 
     Args:
         values: (N,) float32 or float64.
@@ -37,9 +37,9 @@ def decimals(values: NDArray[Any]) -> list[str]:
     read_back = np.array([float(text) for text in texts], np.float64)
     with np.errstate(over="ignore", under="ignore"):
         differing = np.flatnonzero(read_back.astype(values.dtype) != values)
-    full = _FULL_DIGITS[values.dtype]
+    exact_format = _EXACT_FORMATS[values.dtype]
     for index in differing.tolist():
-        texts[index] = format(numbers[index], full)
+        texts[index] = format(numbers[index], exact_format)
     texts = [text if "." in text or "e" in text else f"{text}.0" for text in texts]
     for index in np.flatnonzero(~np.isfinite(values)).tolist():
         number = numbers[index]
@@ -48,10 +48,10 @@ def decimals(values: NDArray[Any]) -> list[str]:
 
 
 def tensor_texts(tensor: Tensor, *, rows: bool) -> list[str]:
-    """The texts of a tensor's rows, or, as the only one, that of the whole tensor.
+    """Return the text of each row of a tensor, or, without `rows`, one text of the whole tensor.
 
     Raises:
-        InferenceError: INVALID_REQUEST for a datatype that has no form in this protocol's JSON.
+        InferenceError: INVALID_REQUEST for a datatype that this protocol's JSON cannot hold.
     """
     texts = _leaves(tensor)
     shape = tensor.shape
@@ -65,31 +65,31 @@ def tensor_texts(tensor: Tensor, *, rows: bool) -> list[str]:
 
 
 def array_text(texts: Sequence[str]) -> str:
-    """An array on one line."""
+    """Return an array on one line."""
     return f"[{', '.join(texts)}]"
 
 
 def object_text(members: Mapping[str, str], level: int) -> str:
-    """An object, one member on a line, that stands `level` levels below the top."""
+    """Return an object with one member on each line, at depth `level`."""
     line = "\n" + "    " * level
     lines = [f"{line}    {string_text(name)}: {text}" for name, text in members.items()]
     return f"{{{','.join(lines)}{line}}}"
 
 
 def document_text(name: str, text: str) -> bytes:
-    """The whole answer: an object with one member."""
+    """Return the body: an object with one member."""
     return object_text({name: text}, 0).encode()
 
 
 def string_text(text: str) -> str:
-    """A string in quotes."""
+    """Return a string in quotes."""
     return msgspec.json.encode(text).decode()
 
 
 def _leaves(tensor: Tensor) -> list[str]:
     flat = tensor.data.ravel()
-    if tensor.datatype in _UNWRITTEN:
-        raise _unwritten(tensor)
+    if tensor.datatype in _UNSUPPORTED:
+        raise _unsupported(tensor)
     if tensor.datatype is Datatype.BYTES:
         return _string_leaves(tensor, flat.tolist())
     if tensor.datatype.kind == "f":
@@ -105,8 +105,8 @@ def _string_leaves(tensor: Tensor, elements: Sequence[bytes]) -> list[str]:
     try:
         return [string_text(element.decode()) for element in elements]
     except UnicodeDecodeError:
-        raise _unwritten(tensor) from None
+        raise _unsupported(tensor) from None
 
 
-def _unwritten(tensor: Tensor) -> Exception:
+def _unsupported(tensor: Tensor) -> Exception:
     return invalid(f"Failed to write JSON value for tensor type: {short_name(tensor.datatype)}")
