@@ -1,4 +1,4 @@
-"""Taking connections from a listening socket: counted first, and refused while there is a file left to do so."""
+"""Accept connections from a listening socket, and reject them above the limit while file descriptors remain."""
 
 import asyncio
 import errno
@@ -14,24 +14,23 @@ from app.server.tls import Certificates
 __all__ = ("Acceptor",)
 
 _logger = logging.getLogger(__name__)
-_AT_ONCE = 128
+_MAX_ACCEPTED_AT_ONCE = 128
 _BACKLOG = 2048
 _PAUSE_SECONDS = 1.0
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _READ_BYTES = 64 * 1024
-_LONGEST_SECONDS = 24 * 3600.0
-"""What the event loop is given where time is not its business: who is slow to take what is written, or to agree that
-TLS is over, is ended by being looked at."""
+_NO_TIMEOUT_SECONDS = 24 * 3600.0
+"""Effectively no timeout for the event loop: the timeouts of `Connection` end slow readers and slow TLS shutdowns."""
 
 
 class Acceptor:
-    """Hands the connections of one listening socket to protocols. Closes like an asyncio server.
+    """Pass the connections of a listening socket to protocols. It closes like an asyncio server.
 
     Args:
-        listening: where from; not blocking afterwards.
-        connections: counts them.
-        protocol: makes what answers a connection, from its socket and the address of the other side.
-        certificates: what TLS is spoken with; None for no TLS.
+        listening: the listening socket; non-blocking afterwards.
+        connections: counts and limits them.
+        protocol: creates the protocol of a connection from its socket and the IP address of the client.
+        certificates: certificates for TLS; None for no TLS.
     """
 
     def __init__(
@@ -55,8 +54,8 @@ class Acceptor:
         self._loop.add_reader(self._descriptor, self._accept)
 
     def close(self) -> None:
-        """Take what waits already, which the kernel would reset otherwise, and no more."""
-        for _ in range(_BACKLOG // _AT_ONCE):
+        """Accept pending connections, which the kernel would reset otherwise, and stop."""
+        for _ in range(_BACKLOG // _MAX_ACCEPTED_AT_ONCE):
             if not self._accept():
                 break
         self._loop.remove_reader(self._descriptor)
@@ -64,20 +63,20 @@ class Acceptor:
             self._resuming.cancel()
 
     async def wait_closed(self) -> None:
-        """Nothing is left to wait for: connections are waited for by whoever answers them."""
+        """Return without waiting: the server waits for its connections itself."""
 
     def _accept(self) -> bool:
-        """Take some of those that wait; whether there may be more."""
-        for _ in range(_AT_ONCE):
+        """Accept some pending connections. Return whether there can be more."""
+        for _ in range(_MAX_ACCEPTED_AT_ONCE):
             try:
-                accepted, where = self._listening.accept()
+                accepted, peer = self._listening.accept()
             except OSError as error:
                 if error.errno in _EXHAUSTED:
                     self._pause(error)
                 return False
-            address = where[0]
+            address = peer[0]
             if not self._connections.admit(address):
-                _turn_away(accepted, plain=self._certificates is None)
+                _reject(accepted, plain=self._certificates is None)
                 continue
             task = self._loop.create_task(self._open(accepted, address))
             self._opening.add(task)
@@ -85,7 +84,7 @@ class Acceptor:
         return True
 
     def _pause(self, error: OSError) -> None:
-        """Connections wait in the kernel meanwhile; asking again at once would only take the processor."""
+        """Stop accepting for a while: an immediate retry would only use CPU. Connections wait in the kernel."""
         _logger.error("no connection can be accepted for a second", extra={"error": error.strerror})
         self._loop.remove_reader(self._descriptor)
         self._resuming = self._loop.call_later(_PAUSE_SECONDS, self._resume)
@@ -96,7 +95,7 @@ class Acceptor:
 
     async def _open(self, accepted: socket.socket, address: str) -> None:
         accepted.setblocking(False)
-        timeout = min(self._connections.settings.handshake_timeout, _LONGEST_SECONDS)
+        timeout = min(self._connections.settings.handshake_timeout, _NO_TIMEOUT_SECONDS)
         context = self._certificates.context if self._certificates is not None else None
         try:
             await self._loop.connect_accepted_socket(
@@ -104,10 +103,10 @@ class Acceptor:
                 accepted,
                 ssl=context,
                 ssl_handshake_timeout=None if context is None else timeout,
-                ssl_shutdown_timeout=None if context is None else _LONGEST_SECONDS,
+                ssl_shutdown_timeout=None if context is None else _NO_TIMEOUT_SECONDS,
             )
         except (OSError, TimeoutError):
-            # What the other side sent is not TLS, none that is spoken here, or it showed no certificate.
+            # The client does not speak TLS, supports no common version, or sent no valid certificate.
             self._connections.ended("handshake")
             self._connections.left(address)
             accepted.close()
@@ -117,15 +116,15 @@ class Acceptor:
             raise
 
 
-def _turn_away(accepted: socket.socket, *, plain: bool) -> None:
-    """Say why, where that costs one write; whoever wants TLS would have to be spoken with first."""
+def _reject(accepted: socket.socket, *, plain: bool) -> None:
+    """Send the reason if one write is enough; TLS would need a handshake first."""
     with accepted:
         accepted.setblocking(False)
         try:
             if plain:
-                accepted.send(refusal(503, "The server has as many connections as it takes", retry_after=1))
+                accepted.send(refusal(503, "The server has reached its connection limit", retry_after=1))
                 accepted.shutdown(socket.SHUT_WR)
-                # What came unread would make the kernel take the answer back.
+                # Unread data would make the kernel discard the response.
                 accepted.recv(_READ_BYTES)
         except OSError:
             return

@@ -1,4 +1,4 @@
-"""The HTTP application over an engine."""
+"""Create the HTTP applications of an engine."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -10,10 +10,11 @@ from litestar.config.cors import CORSConfig
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 from litestar.plugins.base import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 
 from app.engine.engine import Engine
 from app.protocols.caller import return_ids
+from app.protocols.media_type import PROMETHEUS
 from app.protocols.protocol import HttpListener, HttpProtocol, HttpRequest
 from app.server.access.audit import audit_response
 from app.server.access.http import HttpAccess, needs
@@ -23,36 +24,52 @@ from app.server.head import AnsweringHead
 from app.server.inferences import Inferences
 from app.server.openapi import OWN_OPERATIONS, describe_service
 from app.server.page.page import EVENTS_PATH, Page
+from app.server.reference import HEADERS as REFERENCE_HEADERS
+from app.server.reference import reference_page
 
 __all__ = ("create_app", "create_listener_app")
 
 _EVERY_METHOD = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
-_WORTH_COMPRESSING = 16 * 1024
+_MIN_COMPRESSED_BYTES = 1000
 _STREAMED = ["generate_stream", "infer/predict", EVENTS_PATH]
-"""Paths whose answers are told part by part, always or at times: compressing would hold the parts back."""
+"""Paths with streamed responses: compression would delay their parts."""
+
+_EVENT_ATTRIBUTES = ("datacontenttype", "dataschema", "id", "source", "specversion", "subject", "time", "type")
+_EVENT_HEADERS = [f"ce-{name}" for name in _EVENT_ATTRIBUTES]
+"""Attributes of a CloudEvent in binary mode. Extensions are missing because a preflight cannot list patterns."""
 
 _CORS: Any = {
     "allow_methods": ["GET", "POST"],
-    # Without the header of the page, which nobody else has business sending.
+    # The header of the page is missing because other sites must not send it.
     "allow_headers": [
         "authorization",
+        "chariot-inference-base-id",
+        "chariot-inference-parameters",
+        *_EVENT_HEADERS,
         "content-type",
         "inference-header-content-length",
         "traceparent",
+        "tracestate",
         "x-api-key",
         "x-request-id",
         "x-request-timeout-ms",
     ],
-    "expose_headers": ["inference-header-content-length", "retry-after", "x-request-id"],
+    "expose_headers": [
+        "chariot-inference-base-id",
+        *_EVENT_HEADERS,
+        "inference-header-content-length",
+        "retry-after",
+        "x-request-id",
+    ],
 }
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 
 
 class _Application(Litestar):
-    """Litestar without support for pydantic and attrs models, which nothing here uses.
+    """Create a Litestar application without support for pydantic and attrs models, which nothing here uses.
 
-    It is on by default wherever pydantic happens to be installed, and importing it slows the start.
+    Litestar enables it if pydantic is installed, and the import slows the start.
     """
 
     @staticmethod
@@ -61,7 +78,7 @@ class _Application(Litestar):
 
 
 class _MainApplication(AnsweringHead, _Application):
-    """That of the main port. What has a port of its own says itself what becomes of HEAD there."""
+    """The application of the main port. Applications on other ports handle HEAD themselves."""
 
 
 def create_app(
@@ -76,46 +93,69 @@ def create_app(
     access: HttpAccess | None = None,
     origins: Sequence[str] = (),
 ) -> Litestar:
-    """The application: every protocol's routes; ``/`` with liveness and model names, ``/metrics`` and ``/schema``.
+    """Create the application of the main port: routes of all protocols, and the server's own.
+
+    Its own routes are ``/`` with liveness and model names, ``/healthz``, ``/metrics``, ``/schema`` and ``/docs``.
 
     Args:
-        engine: answers the inferences.
-        protocols: whose routes to mount.
-        metrics: what ``/metrics`` shows.
-        max_request_bytes: a larger body is refused with 413.
-        lifespan: entered before the first request and left after the last.
-        listeners: protocols on ports of their own, which ``/schema`` tells of too.
-        page: what browsers are shown at ``/``.
-        inferences: what was recorded.
-        access: who may do what; everybody everything when None.
-        origins: whose pages may read answers.
+        engine: runs the inferences.
+        protocols: protocols to mount.
+        metrics: registry that ``/metrics`` exports.
+        max_request_bytes: limit of the body; larger ones get 413.
+        lifespan: context around all requests.
+        listeners: protocols on ports of their own, which ``/schema`` describes too.
+        page: the page that browsers get at ``/``.
+        inferences: routes of recorded inferences.
+        access: authorization; None allows everything.
+        origins: origins whose pages may read responses (CORS).
     """
     access = access or HttpAccess(None)
 
-    @get("/", sync_to_thread=False, opt=needs(lambda asked: "read" if page and page.is_wanted(asked) else "open"))
+    @get(
+        "/",
+        sync_to_thread=False,
+        opt=needs(lambda connection: "read" if page and page.is_wanted(connection) else "open"),
+    )
     def alive(request: HttpRequest) -> Response[Any]:
         shown = page.answer(request) if page is not None else None
         if shown is not None:
             return shown
         if not access.allows(request.scope, "infer"):
             return Response({"status": "alive"}, media_type="application/json", headers={"Vary": "Accept"})
-        models = sorted({each.source.name for each in engine.registry.registrations})
-        state = {"status": "alive", "models": models, "protocols": [each.name for each in protocols]}
+        models = sorted({registration.source.name for registration in engine.registry.registrations})
+        state = {"status": "alive", "models": models, "protocols": [protocol.name for protocol in protocols]}
         return Response(state, media_type="application/json", headers={"Vary": "Accept"})
 
     @get("/metrics", sync_to_thread=False, opt=needs("read"))
     def show_metrics() -> Response[bytes]:
-        return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
+        return Response(generate_latest(metrics), media_type=PROMETHEUS)
+
+    def describe() -> dict[str, Any]:
+        endpoints = {protocol.name: protocol.endpoints(engine) for protocol in (*protocols, *listeners)}
+        own = [*OWN_OPERATIONS, *(inferences.operations if inferences else ())]
+        return describe_service({**endpoints, "charioteer": own}, listeners, secured=access.asks)
 
     @get(["/schema", "/schema/openapi.json"], sync_to_thread=True, opt=needs("read"))
     def show_schema() -> dict[str, Any]:
-        told = {each.name: each.endpoints(engine) for each in (*protocols, *listeners)}
-        own = [*OWN_OPERATIONS, *(inferences.operations if inferences else ())]
-        return describe_service({**told, "charioteer": own}, listeners, secured=access.asks)
+        return describe()
 
-    served = [*handlers(protocols, engine, access), alive, show_metrics, show_schema, *(page.handlers if page else ())]
+    @get("/openapi.json", sync_to_thread=False, opt=needs("read"))
+    def find_schema() -> Response[None]:
+        # The location is relative, so that a proxy can serve the application under any path.
+        return Response(None, status_code=307, headers={"Location": "schema/openapi.json"})
+
+    @get("/docs", sync_to_thread=True, opt=needs("read"))
+    def show_reference() -> Response[bytes]:
+        return Response(reference_page(describe()), media_type="text/html", headers=REFERENCE_HEADERS)
+
+    @get("/healthz", sync_to_thread=False, opt=needs("open"))
+    def show_liveness() -> dict[str, str]:
+        return {"status": "alive"}
+
+    own = [alive, show_metrics, show_schema, find_schema, show_reference, show_liveness]
+    served = [*handlers(protocols, engine, access), *own, *(page.handlers if page else ())]
     served += inferences.handlers if inferences else ()
-    lifespans = [each for each in (lifespan, page and page.lifespan) if each is not None]
+    lifespans = [context for context in (lifespan, page and page.lifespan) if context is not None]
     errors = routing_errors(protocols)
     return _application(served, max_request_bytes, access, lifespans, errors, origins, kind=_MainApplication)
 
@@ -123,14 +163,14 @@ def create_app(
 def create_listener_app(
     engine: Engine, protocol: HttpListener, max_request_bytes: int, access: HttpAccess | None = None
 ) -> Litestar:
-    """The application of a protocol that has a port of its own, and answers every path and method there."""
+    """Create the application of a protocol with a port of its own, which handles every path and method there."""
     answer = protocol.answer(engine)
 
     @route(["/", "/{path:path}"], http_method=_EVERY_METHOD, status_code=200, opt=needs(protocol.permission))
-    async def anything(request: HttpRequest) -> Response[Any]:
+    async def handle_any(request: HttpRequest) -> Response[Any]:
         return await answer(request)
 
-    return _application([anything], max_request_bytes, access or HttpAccess(None), [], routing_errors([protocol]))
+    return _application([handle_any], max_request_bytes, access or HttpAccess(None), [], routing_errors([protocol]))
 
 
 def _application(
@@ -150,7 +190,7 @@ def _application(
         before_send=[audit_response, return_ids],
         cors_config=CORSConfig(allow_origins=list(origins), **_CORS) if origins else None,
         compression_config=CompressionConfig(
-            backend="gzip", minimum_size=_WORTH_COMPRESSING, gzip_compress_level=1, exclude=_STREAMED
+            backend="gzip", minimum_size=_MIN_COMPRESSED_BYTES, gzip_compress_level=1, exclude=_STREAMED
         ),
         request_max_body_size=max_request_bytes,
         lifespan=list(lifespan),

@@ -1,4 +1,4 @@
-"""The book of all connections over HTTP: how many there may be, and who has waited for too long."""
+"""Track all HTTP connections: limit their number, and check their timeouts."""
 
 import ipaddress
 import resource
@@ -8,6 +8,7 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from app.server.load_shedding import LoadShedder
 from app.settings.server import SettingsError
 from app.settings.transport import TransportSettings
 
@@ -15,39 +16,39 @@ __all__ = ("TICK_SECONDS", "Connections", "Watched", "raise_file_limit")
 
 TICK_SECONDS = 0.1
 _SLOTS = 10
-"""Each connection is looked at in one tick of ten, so that ten thousand of them hold nobody up for long."""
+"""Each tick checks a tenth of the connections, so that ten thousand of them do not block the event loop."""
 
-_CONNECTIONS = 10_000
+_DEFAULT_MAX_CONNECTIONS = 10_000
 _OTHER_FILES = 512
-"""Files beside connections over HTTP: models, recordings, logs, and connections of gRPC, of which no count is kept."""
-_FILES = 65_536
+"""File descriptors besides HTTP connections: models, recordings, logs, and gRPC connections, which are not counted."""
+_MAX_FILES = 65_536
 
 
 class Watched(Protocol):
-    """A connection that is looked at now and then."""
+    """A connection whose timeouts are checked periodically."""
 
     def look(self, now: float) -> None:
-        """End it if it has been waited for too long."""
+        """End the connection if it has exceeded a timeout."""
         ...
 
 
 class Connections:
-    """Counts connections, and goes round them. Everything happens in the event loop.
+    """Count connections and check their timeouts. All methods run in the event loop.
 
     Args:
-        settings: how many there may be.
-        metrics: where they are told of.
-        files: how many files the process may have open.
+        settings: the limits.
+        metrics: registry of the metrics.
+        files: how many files the process can have open.
 
     Attributes:
-        settings: of all connections.
-        most: how many there may be.
-        received: bytes of bodies that are held, of all connections together.
-        until: when the server stops: the moment at which requests that have not arrived in full are given up, on the
-            event loop's clock.
+        settings: the limits.
+        most: maximum number of connections.
+        received: bytes of bodies in memory, of all connections together.
+        shedder: rejects requests by their headers while the server is overloaded; None without load shedding.
+        until: during shutdown, the time of the event loop at which incomplete requests are rejected; None before it.
 
     Raises:
-        SettingsError: when more connections are wanted than files may be open.
+        SettingsError: if the connection limit exceeds the limit of open files.
     """
 
     def __init__(self, settings: TransportSettings, metrics: CollectorRegistry, files: int) -> None:
@@ -56,9 +57,10 @@ class Connections:
             message = f"--max-connections {settings.max_connections:,} needs a higher limit of open files (ulimit -n)"
             raise SettingsError(f"{message}: {files:,} leave room for {room:,}")
         self.settings = settings
-        self.most = settings.max_connections or min(_CONNECTIONS, room)
+        self.most = settings.max_connections or min(_DEFAULT_MAX_CONNECTIONS, room)
         self.received = 0
         self.until: float | None = None
+        self.shedder: LoadShedder | None = None
         self._open = 0
         self._addresses: Counts[str] = Counts()
         self._slots: list[set[Watched]] = [set() for _ in range(_SLOTS)]
@@ -71,7 +73,7 @@ class Connections:
             "charioteer_connections_refused", "Connections that found no place.", ("reason",), registry=metrics
         )
         for reason in ("all", "address"):
-            # A series that begins with what is to be noticed has not increased, to Prometheus.
+            # Start each series at zero: Prometheus sees no increase in a series that starts at one.
             self._refused.labels(reason)
         self._ended = Counter(
             "charioteer_connections_ended",
@@ -81,14 +83,14 @@ class Connections:
         )
 
     def admit(self, address: str) -> bool:
-        """Count a connection that was made from `address`, if there is a place for it."""
-        each = self.settings.max_address_connections
+        """Count a connection from `address` and return True, or return False if a limit is reached."""
+        max_address_connections = self.settings.max_address_connections
         if self._open >= self.most:
             self._refused.labels("all").inc()
             return False
-        if each is not None:
+        if max_address_connections is not None:
             network = _network(address)
-            if self._addresses[network] >= each:
+            if self._addresses[network] >= max_address_connections:
                 self._refused.labels("address").inc()
                 return False
             self._addresses[network] += 1
@@ -96,7 +98,7 @@ class Connections:
         return True
 
     def left(self, address: str) -> None:
-        """A connection that was admitted is over."""
+        """Release an admitted connection that is closed."""
         self._open -= 1
         if self.settings.max_address_connections is not None:
             network = _network(address)
@@ -105,38 +107,38 @@ class Connections:
                 del self._addresses[network]
 
     def watch(self, connection: Watched) -> set[Watched]:
-        """Look at a connection once a second from now on, until it is taken out of the set that is given."""
+        """Check a connection once a second until it is removed from the returned set."""
         slot = next(self._next_slot)
         slot.add(connection)
         return slot
 
     def tick(self, now: float) -> None:
-        """Look at the next tenth of them, at so many seconds of a clock that only goes forward."""
-        for each in list(next(self._next_tick)):
-            each.look(now)
+        """Check the next tenth of the connections; `now` is in seconds of a monotonic clock."""
+        for connection in list(next(self._next_tick)):
+            connection.look(now)
 
     def ended(self, reason: str) -> None:
-        """Count a connection that the server ends."""
+        """Count a connection that the server ends for `reason`."""
         self._ended.labels(reason).inc()
 
 
 def raise_file_limit() -> int:
-    """Let the process have as many files open as it may, within reason: how many that is."""
+    """Raise the limit of open files of the process within reason, and return the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
-        return _FILES
-    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+        return _MAX_FILES
+    wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
     if soft < wanted:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         except (ValueError, OSError):
-            # macOS says that there is no limit, and has one.
+            # macOS reports no limit but enforces one.
             return soft
     return max(soft, wanted)
 
 
 def _network(address: str) -> str:
-    """The address itself, or, of IPv6, the network that whoever has one has 2^64 of."""
+    """Return an IPv4 address itself, or the /64 network of an IPv6 address: one client can own a whole /64."""
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv4Address):
         return address

@@ -1,84 +1,121 @@
-"""Requests that another site's page has a browser send."""
+"""Reject requests that pages of other sites send through a browser, and requests for foreign hosts."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
-from litestar.types import ASGIApp, Receive, Scope, Send
+from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
 from app.server.loopback import hostname_of, names_loopback
 from app.settings.server import ServerSettings
 
-__all__ = ("only_for_this_machine", "says_other_site", "shows_password", "without_cross_site")
+__all__ = ("RefusalBody", "allowed_hosts", "says_other_site", "shows_password", "without_cross_site")
 
 _FOREIGN = frozenset({b"cross-site", b"same-site"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _SIMPLE = frozenset({b"", b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"})
-_PRIVATE = ("/inferences", "/page/")
+_CHANGING = frozenset({"/grps/v1/health/online", "/grps/v1/health/offline"})
+"""Paths that change the server's state with any method, as their protocol defines."""
 _MESSAGE = "A page of another site sent this. Open the page of this server, or ask without a browser"
-_REBOUND = (
-    "This server answers browsers under the names of its own machine, such as 127.0.0.1; --page opens it to those who "
-    "come by another name"
+_OTHER_HOST = (
+    "The Host header is not a name of this server: on a loopback address that is 127.0.0.1, localhost or [::1]. "
+    "--allowed-hosts adds others"
 )
 
 Headers = Mapping[bytes, bytes]
 
+RefusalBody = Callable[[str, str], bytes]
+"""Builds the body of an error response from a path and a message."""
 
-def without_cross_site(app: ASGIApp, *, local: bool = False, origins: Collection[str] = ()) -> ASGIApp:
-    """An application that refuses what pages of other origins have browsers ask, with 403.
 
-    Browsers send simple requests for any page, and only keep the answer from it: whoever opens a hostile page would
-    have models unloaded on a server that only they can reach. Browsers tell where a request comes from in
-    `Sec-Fetch-Site` (W3C, Fetch Metadata Request Headers), and to addresses without TLS, this machine's aside, at least
-    in `Origin`; no page can set either, and other clients send neither. What is no simple request has been allowed
-    by whoever stands before the server, or comes from one of `origins`: nothing here answers a preflight of others.
+def plain_refusal(path: str, message: str) -> bytes:
+    """Return an error body in the shape that most clients expect."""
+    del path
+    return msgspec.json.encode({"error": message})
 
-    A page may also give its own name the address of this machine (DNS rebinding). Then all of it is one origin, and the
-    name in `Host` is what tells; over plain HTTP browsers send no `Sec-Fetch-Site` for such a name.
+
+def without_cross_site(
+    app: ASGIApp,
+    *,
+    hosts: Collection[str] | None = None,
+    origins: Collection[str] = (),
+    any_origin: bool = False,
+    refusal: RefusalBody = plain_refusal,
+) -> ASGIApp:
+    """Return an application that rejects requests which pages of other origins can send through browsers, with 403.
+
+    Browsers send simple requests for any page and only hide the response from it: a hostile page could unload models on
+    a server that only its reader can reach. Browsers report the source of a request in `Sec-Fetch-Site` (W3C, Fetch
+    Metadata Request Headers). To addresses without TLS, except loopback, they send at least `Origin`. Pages cannot set
+    either header, and other clients send neither. A request that is not simple was allowed by a gateway, or comes from
+    one of `origins`: the server allows no other preflights.
+
+    A page can also give its own name a loopback address (DNS rebinding). Then everything is one origin, and only `Host`
+    shows the difference. Therefore every route rejects a host that is not in `hosts`.
 
     Args:
-        app: what is asked otherwise.
-        local: whether browsers have no reason to come by a name that is not this machine's.
-        origins: whose pages may ask all the same, as browsers write them, though not with somebody's password.
+        app: handles all other requests.
+        hosts: names that `Host` may have besides the loopback names; None for any name (`allowed_hosts`).
+        origins: origins whose pages may send requests, as browsers write them, but never with a stored password.
+        any_origin: whether pages of any origin may send requests.
+        refusal: builds the body of an error response for a path.
     """
-    welcome = {each.encode() for each in origins}
-    refused = (_answer(_MESSAGE), _answer(_REBOUND))
+    listed_origins = {origin.encode() for origin in origins}
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (local or scope["method"] not in _SAFE):
+        if scope["type"] == "http":
             headers = dict(scope["headers"])
-            listed = headers.get(b"origin") in welcome and not shows_password(headers)
-            cross_site = scope["method"] not in _SAFE and not listed and _is_foreign(headers)
-            if cross_site or (local and _is_rebound(scope["path"], headers)):
-                start, body = refused[0 if cross_site else 1]
-                await send(start)
-                await send(body)
+            message = None
+            if hosts is not None and not _is_allowed(headers, hosts):
+                message = _OTHER_HOST
+            elif not any_origin:
+                listed = headers.get(b"origin") in listed_origins and not shows_password(headers)
+                if not listed and _is_cross_site(scope, headers):
+                    message = _MESSAGE
+            if message is not None:
+                await _refuse(send, refusal(scope["path"], message))
                 return
         await app(scope, receive, send)
 
     return guarded
 
 
-def only_for_this_machine(settings: ServerSettings) -> bool:
-    """Whether a server listens on a loopback address, and was not told to show anything to others all the same.
+def allowed_hosts(settings: ServerSettings) -> Collection[str] | None:
+    """Return the names that `Host` may have besides the loopback names; None for any.
 
-    A proxy on the same machine may come by any name; who has one says so.
+    Without `--allowed-hosts`, a server on a loopback address accepts loopback names only. Elsewhere it accepts any
+    name: it cannot know its names in the network.
     """
-    opened = settings.page or settings.page_admin or settings.serve_inferences
-    return names_loopback(settings.host) and not opened
+    given = {name.strip() for name in settings.allowed_hosts.split(",") if name.strip()}
+    found = {hostname_of(f"//{name}") for name in given}
+    if "*" in given or (not found and not names_loopback(settings.host)):
+        return None
+    return found
 
 
 def says_other_site(headers: Headers) -> bool:
-    """Whether a browser says that a page of another site had it send this."""
+    """Return whether the browser reports that a page of another site caused the request."""
     return _site(headers) in _FOREIGN
 
 
 def shows_password(headers: Headers) -> bool:
-    """Whether it comes with a password, which browsers keep and send along: a page that may ask shows a key itself."""
+    """Return whether the request has a Basic password, which browsers store and add; allowed pages send keys."""
     return headers.get(b"authorization", b"").strip()[:5].lower() == b"basic"
 
 
 def _site(headers: Headers) -> bytes:
     return headers.get(b"sec-fetch-site", b"").strip().lower()
+
+
+def _is_cross_site(scope: HTTPScope, headers: Headers) -> bool:
+    # The router treats several slashes as one.
+    if "/" + "/".join(filter(None, scope["path"].split("/"))) in _CHANGING:
+        return says_other_site(headers) or _names_other_origin(headers)
+    return scope["method"] not in _SAFE and _is_foreign(headers)
+
+
+def _names_other_origin(headers: Headers) -> bool:
+    """Return whether `Origin` or `Referer` names another host, regardless of other headers."""
+    return any(not _is_own(headers, headers[name]) for name in (b"origin", b"referer") if name in headers)
 
 
 def _is_foreign(headers: Headers) -> bool:
@@ -87,38 +124,32 @@ def _is_foreign(headers: Headers) -> bool:
     if _site(headers):
         return says_other_site(headers)
     origin = headers.get(b"origin")
-    if origin is None:
-        return False
-    # A proxy may have put its own name into Host. In a simple request, no page can set the other header.
+    return origin is not None and not _is_own(headers, origin)
+
+
+def _is_own(headers: Headers, url: bytes) -> bool:
+    """Return whether a URL names the host of the request."""
+    # A proxy may put its own name into Host. Pages cannot set X-Forwarded-Host in a simple request.
     names = (headers.get(b"host", b""), headers.get(b"x-forwarded-host", b"").partition(b",")[0])
-    return _bare(origin.partition(b"://")[2]) not in {_bare(each) for each in names if each}
+    return _without_default_port(url.partition(b"://")[2].partition(b"/")[0]) in {
+        _without_default_port(name) for name in names if name
+    }
 
 
-def _is_rebound(path: str, headers: Headers) -> bool:
-    if b"sec-fetch-site" in headers or names_loopback(_host_named(headers)):
-        return False
-    # The routes take several slashes for one.
-    path = f"/{path.lstrip('/')}"
-    return b"origin" in headers or path.startswith(_PRIVATE) or (path == "/" and _wants_page(headers))
+def _is_allowed(headers: Headers, hosts: Collection[str]) -> bool:
+    if b"host" not in headers:
+        # HTTP/1.0; browsers always send it.
+        return True
+    host = hostname_of(f"//{headers[b'host'].decode('latin-1')}")
+    return names_loopback(host) or host in hosts
 
 
-def _host_named(headers: Headers) -> str:
-    return hostname_of(f"//{headers.get(b'host', b'').decode('latin-1')}")
-
-
-def _wants_page(headers: Headers) -> bool:
-    return b"text/html" in headers.get(b"accept", b"")
-
-
-def _bare(netloc: bytes) -> bytes:
-    """A host with its port, where that is not the usual one."""
+def _without_default_port(netloc: bytes) -> bytes:
+    """Return a host with its port, unless that is a default port."""
     return netloc.strip().lower().removesuffix(b":80").removesuffix(b":443")
 
 
-def _answer(message: str) -> tuple[dict[str, object], dict[str, object]]:
-    body = msgspec.json.encode({"error": message})
+async def _refuse(send: Send, body: bytes) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    return (
-        {"type": "http.response.start", "status": 403, "headers": headers},
-        {"type": "http.response.body", "body": body, "more_body": False},
-    )
+    await send({"type": "http.response.start", "status": 403, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -1,4 +1,4 @@
-"""Protocols' endpoints as Litestar's handlers, also where several protocols meet on one path."""
+"""Turn endpoints of protocols into Litestar handlers, including paths that several protocols share."""
 
 from collections.abc import Sequence
 
@@ -17,16 +17,16 @@ Served = Sequence[tuple[HttpProtocol, Endpoint]]
 
 
 class CollisionError(Exception):
-    """Two protocols that want the same path."""
+    """Two protocols claim the same path."""
 
 
 def handlers(
     protocols: Sequence[HttpProtocol], engine: Engine, access: HttpAccess | None = None
 ) -> list[HTTPRouteHandler]:
-    """One handler for each method and path. Who may not be answered is refused in the shape of the protocol asked.
+    """Return one handler for each method and path; access errors have the shape of the requested protocol.
 
     Raises:
-        CollisionError: when two protocols claim the same requests.
+        CollisionError: if two protocols claim the same requests.
     """
     access = access or HttpAccess(None)
     meeting: dict[tuple[Method, str], list[tuple[HttpProtocol, Endpoint]]] = {}
@@ -38,18 +38,21 @@ def handlers(
 
 def _handler(method: Method, path: str, served: Served, access: HttpAccess) -> HTTPRouteHandler:
     verbs = list(dict.fromkeys(endpoint.verb for _, endpoint in served))
-    in_turn = {verb: _in_turn(method, [each for each in served if each[1].verb == verb]) for verb in verbs}
+    in_turn = {
+        verb: _in_turn(method, [(protocol, endpoint) for protocol, endpoint in served if endpoint.verb == verb])
+        for verb in verbs
+    }
 
     async def dispatch(request: HttpRequest) -> Response[bytes]:
         target, verb = request.path_params.get("target", ""), None
         if None not in in_turn:
             target, _, verb = target.rpartition(":")
-            # Litestar keeps the parameters of a path for the next request to it: they are not to be altered.
+            # Litestar caches the parameters of a path, so they must not be modified.
             request.scope["path_params"] = {**request.path_params, "target": target}
         for protocol, endpoint in in_turn.get(verb, ()):
             if endpoint.claims is None or endpoint.claims(target):
                 return await _answer(protocol, endpoint, request, access)
-        wanted = " or ".join(f":{each}" for each in verbs if each)
+        wanted = " or ".join(f":{name}" for name in verbs if name)
         if verb not in in_turn:
             message = f"Expected the name of a model and {wanted} behind it"
         else:
@@ -60,13 +63,13 @@ def _handler(method: Method, path: str, served: Served, access: HttpAccess) -> H
 
 
 def _in_turn(method: Method, served: Served) -> Served:
-    """Those that claim some targets are asked before the one that takes what is left."""
+    """Sort `served`: endpoints that claim some targets come before the one without a claim."""
     unconditional = [protocol.name for protocol, endpoint in served if endpoint.claims is None]
     if len(unconditional) > 1:
         endpoint = served[0][1]
         suffix = f":{endpoint.verb}" if endpoint.verb else ""
         raise CollisionError(f"{' and '.join(unconditional)} both serve {method} {endpoint.path}{suffix}")
-    return sorted(served, key=lambda each: each[1].claims is None)
+    return sorted(served, key=lambda pair: pair[1].claims is None)
 
 
 async def _answer(

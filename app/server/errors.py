@@ -1,6 +1,7 @@
-"""Errors that come up before a protocol is reached: unknown paths, wrong methods, bodies over the limit."""
+"""Shape errors that occur before a protocol handles the request: unknown paths, wrong methods, large bodies."""
 
 import logging
+import re
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
@@ -8,11 +9,12 @@ import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
 
+from app.engine.engine import Engine
 from app.protocols.protocol import HttpProtocol, PrefixOwner
 from app.protocols.status import http_status
-from tasks.exchange.error import InferenceError
+from tasks.exchange.error import ErrorKind, InferenceError
 
-__all__ = ("ErrorHandlers", "routing_errors")
+__all__ = ("ErrorHandlers", "refusal_bodies", "routing_errors")
 
 AnyRequest = Request[Any, Any, Any]
 ErrorHandlers = MutableMapping[int | type[Exception], Callable[[AnyRequest, Any], Response[bytes]]]
@@ -21,16 +23,16 @@ _logger = logging.getLogger(__name__)
 
 
 def routing_errors(protocols: Sequence[HttpProtocol] = ()) -> ErrorHandlers:
-    """The application's `exception_handlers`.
+    """Return the `exception_handlers` of the application.
 
-    An error has the shape of the protocol that owns the path's prefix (`PrefixOwner`), else the ``{"error": "..."}``
-    that clients of the others look for.
+    An error has the shape of the protocol that owns the prefix of the path (`PrefixOwner`). Otherwise it is
+    ``{"error": "..."}``, which clients of the other protocols expect.
     """
-    owners = [each for each in protocols if isinstance(each, PrefixOwner)]
+    owners = [protocol for protocol in protocols if isinstance(protocol, PrefixOwner)]
 
     def response(request: AnyRequest, message: str, status: int, headers: dict[str, str]) -> Response[bytes]:
         path = f"{_path(request)}/"
-        bodies = (each.routing_error(status, message) for each in owners if path.startswith(f"{each.prefix}/"))
+        bodies = (owner.routing_error(status, message) for owner in owners if path.startswith(f"{owner.prefix}/"))
         body = next(bodies, None) or msgspec.json.encode({"error": message})
         return Response(body, status_code=status, headers=headers, media_type="application/json")
 
@@ -39,7 +41,7 @@ def routing_errors(protocols: Sequence[HttpProtocol] = ()) -> ErrorHandlers:
 
     def unexpected(request: AnyRequest, error: Exception) -> Response[bytes]:
         _logger.error("request failed", exc_info=error, extra={"path": _path(request)})
-        return response(request, "Something went wrong in the server; its log tells what", 500, {})
+        return response(request, "Something went wrong in the server; see its log", 500, {})
 
     def refused(request: AnyRequest, error: InferenceError) -> Response[bytes]:
         return response(request, str(error), http_status(error.kind), {})
@@ -47,8 +49,35 @@ def routing_errors(protocols: Sequence[HttpProtocol] = ()) -> ErrorHandlers:
     return {HTTPException: http_error, InferenceError: refused, Exception: unexpected}
 
 
+def refusal_bodies(protocols: Sequence[HttpProtocol], engine: Engine) -> Callable[[str, str], bytes]:
+    """Return a builder for bodies of 403 from a path and a message, in the shape of the path's protocol."""
+    owners = [protocol for protocol in protocols if isinstance(protocol, PrefixOwner)]
+    endpoints = [(protocol, endpoint) for protocol in protocols for endpoint in protocol.endpoints(engine)]
+    # Use the order of the dispatcher: endpoints that claim some targets come first.
+    endpoints.sort(key=lambda pair: pair[1].claims is None)
+    patterns = [(protocol, endpoint.claims, _pattern(endpoint.path)) for protocol, endpoint in endpoints]
+
+    def body(path: str, message: str) -> bytes:
+        path = "/" + "/".join(filter(None, path.split("/")))
+        for owner in owners:
+            if f"{path}/".startswith(f"{owner.prefix}/"):
+                return owner.routing_error(403, message)
+        for protocol, claims, pattern in patterns:
+            found = pattern.fullmatch(path)
+            if found is not None and (claims is None or claims(found.groupdict().get("target", ""))):
+                return protocol.error_body(InferenceError(ErrorKind.PERMISSION_DENIED, message))
+        return msgspec.json.encode({"error": message})
+
+    return body
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    """Return a pattern that matches the paths of a path template of Litestar."""
+    return re.compile(re.sub(r"\{(\w+):\w+\}", r"(?P<\1>[^/]+)", path))
+
+
 def _path(request: AnyRequest) -> str:
-    """Not of `request.url`: what a sender wrote into `Host` may make none."""
+    """Return the path; `request.url` can be invalid because it depends on the Host header."""
     return request.scope["path"]
 
 

@@ -1,4 +1,4 @@
-"""What the head of a request may be, beyond what the parser looks at (RFC 9112)."""
+"""Check the request line and headers beyond what the parser checks (RFC 9112)."""
 
 import httptools
 
@@ -11,29 +11,31 @@ _VERSIONS = ("1.0", "1.1")
 
 
 class RefusedError(Exception):
-    """What is not taken, with the answer to it.
+    """A request that is rejected, with its response.
 
     Attributes:
-        status: of HTTP.
-        message: for its sender.
-        reason: what it is counted as; empty for what is counted already.
-        retry_after: seconds after which to try again, if that helps.
+        status: HTTP status.
+        message: for the client.
+        reason: the metric label; empty if the request is already counted.
+        response: the complete response, if it already exists.
+        retry_after: seconds to wait before a retry; None if a retry does not help.
     """
 
-    def __init__(self, status: int, message: str, reason: str = "") -> None:
+    def __init__(self, status: int, message: str, reason: str = "", response: bytes | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.reason = reason
+        self.response = response
         self.retry_after = 1 if status in (429, 503) else None
 
 
 class Head:
-    """The request line and the headers of one request after the other, counted as they come.
+    """Count and check the request line and the headers of each request of a connection.
 
     Args:
-        most_bytes: of both together, and of what comes behind a chunked body.
-        most_fields: headers.
+        most_bytes: limit for both together, and for the trailers of a chunked body.
+        most_fields: limit for the number of headers.
     """
 
     def __init__(self, most_bytes: int, most_fields: int) -> None:
@@ -42,7 +44,7 @@ class Head:
         self.begin()
 
     def begin(self) -> None:
-        """Another request."""
+        """Start a new request."""
         self._bytes = 0
         self._raw = 0
         self._fields = 0
@@ -51,7 +53,7 @@ class Head:
         self._encoding: bytes | None = None
 
     def came(self, size: int) -> None:
-        """So many bytes more of the line and the headers, as the parser has told them apart.
+        """Count `size` parsed bytes of the request line or the headers.
 
         Raises:
             RefusedError: for more than there may be.
@@ -61,7 +63,7 @@ class Head:
             raise self._large()
 
     def unread(self, size: int) -> None:
-        """So many bytes more that are not all told apart yet.
+        """Count `size` received bytes that are not parsed completely.
 
         Raises:
             RefusedError: for more than there may be.
@@ -75,7 +77,7 @@ class Head:
         return RefusedError(431, message, "headers_large")
 
     def field(self, name: bytes, value: bytes) -> None:
-        """A header, its name in lower case.
+        """Count a header and record those that define the framing; `name` is in lower case.
 
         Raises:
             RefusedError: for more than there may be.
@@ -92,10 +94,10 @@ class Head:
             self._encoding = value if self._encoding is None else self._encoding + b"," + value
 
     def check(self, method: bytes, version: str) -> None:
-        """Hold the whole head against what two servers in a row could understand differently.
+        """Reject a head that two servers in a row could interpret differently.
 
         Raises:
-            RefusedError: for what is not served, or not clear.
+            RefusedError: if the head is ambiguous or not supported.
         """
         if version not in _VERSIONS:
             raise RefusedError(505, "Expected HTTP/1.1 or HTTP/1.0", "malformed")
@@ -109,18 +111,22 @@ class Head:
         if method == b"CONNECT":
             raise RefusedError(405, "CONNECT is not served: this is no proxy", "malformed")
 
+    def body_length(self) -> int | None:
+        """Return the length of the body; None for a chunked body."""
+        return None if self._encoding is not None else int(self._length)
+
     def framing(self) -> bytes:
-        """The header that says where the body ends."""
+        """Return the header that defines the end of the body."""
         if self._encoding is not None:
             return b"Transfer-Encoding: chunked"
         return b"Content-Length: " + self._length
 
 
 def origin_form(target: bytes) -> tuple[bytes, bytes]:
-    """The path and query of a target in absolute form, and the host, which counts instead of that of the header.
+    """Split a target in absolute form into path with query, and host, which overrides the Host header.
 
     Raises:
-        RefusedError: for any other form.
+        RefusedError: if the target has another form.
     """
     try:
         parsed = httptools.parse_url(target)

@@ -1,4 +1,4 @@
-"""The gRPC server: every protocol's service, health, reflection, limits."""
+"""Run the gRPC server: the services of all protocols, health, reflection and limits."""
 
 import asyncio
 import tempfile
@@ -16,6 +16,7 @@ from app.protocols.grpc_protocol import GrpcProtocol
 from app.server.access.calls import audited
 from app.server.grpc_connections import connection_options
 from app.server.grpc_door import Door
+from app.server.grpc_parsing import MessageParsing
 from app.server.health import HEALTH, Health
 from app.server.listening import ListenError, listener, shown
 from app.server.tls import Certificates
@@ -23,27 +24,27 @@ from app.settings.transport import TransportSettings
 
 __all__ = ("GrpcServer",)
 
-_LONGEST_SOCKET = 103
-"""Bytes of a socket's path that every system takes: `sun_path` has 104 on BSD, 108 on Linux."""
+_MAX_SOCKET_BYTES = 103
+"""Maximum bytes of a socket path on every system: `sun_path` has 104 on BSD, 108 on Linux."""
 
 
 class GrpcServer:
-    """Serves until stopped. Everything but its making happens in the event loop.
+    """Serve gRPC until stopped. All methods except the constructor run in the event loop.
 
     Args:
-        engine: answers the inferences.
+        engine: runs the inferences.
         protocols: whose services to serve.
         host: address to listen on.
         port: port to listen on; 0 for any free one.
-        max_request_bytes: gRPC refuses a larger message with RESOURCE_EXHAUSTED, compressed ones by their real size.
-        drain_timeout: seconds that calls in flight are given at the end.
-        interceptors: what calls go through first.
-        transport: what connections may cost.
-        certificates: what TLS is spoken with; None for no TLS.
+        max_request_bytes: larger messages get RESOURCE_EXHAUSTED; compressed ones count with their real size.
+        drain_timeout: seconds that calls in flight may take after the stop.
+        interceptors: run before each call.
+        transport: limits of connections.
+        certificates: certificates for TLS; None for no TLS.
 
     Attributes:
-        port: what it listens on, the real one once started.
-        failure: why it could not be started, if so.
+        port: the port it listens on; the actual one after the start.
+        failure: the reason why the start failed; None otherwise.
     """
 
     def __init__(
@@ -77,35 +78,35 @@ class GrpcServer:
 
     @property
     def inside(self) -> str:
-        """Where this process itself finds it, without a certificate."""
+        """Return the address for calls from this process, which needs no certificate."""
         return f"{shown(self._host)}:{self.port}" if self._private is None else f"unix:{self._private.name}/grpc"
 
     def check(self) -> None:
-        """See whether the address is free, before anything is started.
+        """Check that the address is free, before anything starts.
 
         Raises:
-            ListenError: when it is not.
+            ListenError: if it is in use.
         """
         listener(self._host, self.port).close()
 
     async def start(self) -> None:
-        """Listen and answer.
+        """Start to listen and serve.
 
         Raises:
-            ListenError: when the address cannot be listened on.
+            ListenError: if the address cannot be bound.
         """
         self._stopping = stopping = asyncio.Event()
         server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", self._max_request_bytes),
                 ("grpc.max_send_message_length", -1),
-                # Two servers on one port would share the calls between them, unnoticed.
+                # Otherwise two servers on one port would silently share the calls.
                 ("grpc.so_reuseport", 0),
                 *connection_options(self._transport),
             ],
-            interceptors=[self._door, *self._interceptors],
+            interceptors=[self._door, *self._interceptors, MessageParsing()],
         )
-        names = [each.service.full_name for each in self._protocols]
+        names = [protocol.service.full_name for protocol in self._protocols]
         for protocol in self._protocols:
             methods = audited(protocol, protocol.handlers(self._engine, stopping))
             server.add_generic_rpc_handlers(
@@ -119,7 +120,7 @@ class GrpcServer:
         self._server = server
 
     async def stop(self) -> None:
-        """Take no more calls, let those in flight finish within the drain timeout, and cut off the rest."""
+        """Reject new calls, let calls in flight finish within the drain timeout, and cancel the rest."""
         self.begin_to_stop()
         if self._stopped is not None:
             await self._stopped
@@ -127,7 +128,7 @@ class GrpcServer:
             self._private.cleanup()
 
     def begin_to_stop(self) -> None:
-        """As `stop`, which then waits for less: whatever else stops meanwhile need not come after it."""
+        """Start the stop without waiting for it, so that other parts can stop in parallel."""
         if self._server is None or self._stopping is None or self._stopped is not None:
             return
         self._stopping.set()
@@ -153,13 +154,13 @@ class GrpcServer:
 
 
 def _private_port(server: grpc.aio.Server) -> tempfile.TemporaryDirectory[str] | None:
-    """A folder that nobody else may enter, with a socket in it; None where its name is too long for one.
+    """Bind a socket in a private folder; return None if its path is too long for a socket.
 
     Raises:
-        OSError: where nothing can be written. The page does without gRPC then.
+        OSError: if no folder can be written; the page then has no gRPC.
     """
     folder = tempfile.TemporaryDirectory(prefix="charioteer-", ignore_cleanup_errors=True)
-    if len(f"{folder.name}/grpc".encode()) > _LONGEST_SOCKET:
+    if len(f"{folder.name}/grpc".encode()) > _MAX_SOCKET_BYTES:
         folder.cleanup()
         return None
     server.add_insecure_port(f"unix:{folder.name}/grpc")
@@ -167,7 +168,7 @@ def _private_port(server: grpc.aio.Server) -> tempfile.TemporaryDirectory[str] |
 
 
 def _described(protocols: Sequence[GrpcProtocol]) -> DescriptorPool:
-    """Everything that reflection tells of, from whatever pools the protocols keep it in."""
+    """Collect the descriptors for reflection from the pools of all protocols."""
     pool = DescriptorPool()
     added: set[str] = set()
 
@@ -175,10 +176,10 @@ def _described(protocols: Sequence[GrpcProtocol]) -> DescriptorPool:
         if file.name in added:
             return
         added.add(file.name)
-        for each in file.dependencies:
-            add(each)
+        for dependency in file.dependencies:
+            add(dependency)
         pool.AddSerializedFile(file.serialized_pb)
 
-    for file in (*(each.service.file for each in protocols), health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR):
+    for file in (*(protocol.service.file for protocol in protocols), health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR):
         add(file)
     return pool

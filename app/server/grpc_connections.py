@@ -1,4 +1,4 @@
-"""What connections of gRPC may cost: options of its core, which counts and waits by itself."""
+"""Limit gRPC connections with channel options of gRPC's core."""
 
 from app.settings.transport import TransportSettings
 
@@ -6,27 +6,27 @@ __all__ = ("connection_options",)
 
 _KEEPALIVE_SECONDS = 60
 _KEEPALIVE_TIMEOUT_SECONDS = 20
-"""A client that vanished is noticed by now; the default would take two hours."""
+"""A vanished client is detected after this time; the default would be two hours."""
 
 _IDLE_SECONDS = 300
-"""A connection without a call ends then, as one over HTTP does. Clients make another when they need it."""
+"""Connections without a call close after this time, as over HTTP. Clients reconnect when needed."""
 
 _PING_SECONDS = 10
-"""Clients may ping as often, which keeps a connection through most networks; two more than that, and it ends."""
+"""Minimum interval of client pings, which keeps a connection through most networks."""
 
 _PING_STRIKES = 2
 
-_LONGEST_SECONDS = 24 * 3600
-"""Its core counts milliseconds in 32 bits."""
+_MAX_SECONDS = 24 * 3600
+"""gRPC's core counts milliseconds in 32 bits."""
 
 
 def connection_options(settings: TransportSettings) -> list[tuple[str, int]]:
-    """Options of a server. Ages are left without bound: a connection that works is worth keeping."""
+    """Return the options of a server. Connections have no maximum age: a working one is kept."""
     return [
         ("grpc.max_concurrent_streams", settings.max_grpc_streams),
-        # It refuses calls of honest clients, because it counts those that are over until Python has let go of them.
+        # It rejects valid calls, because it counts completed ones until Python releases them.
         ("grpc.http.overload_protection", 0),
-        # Above the first a call is refused at random, above the second always. Nobody is served by chance here.
+        # Between the two limits gRPC rejects calls at random, so both are equal.
         ("grpc.max_metadata_size", settings.max_header_bytes),
         ("grpc.absolute_max_metadata_size", settings.max_header_bytes),
         ("grpc.server_handshake_timeout_ms", _milliseconds(settings.handshake_timeout)),
@@ -40,4 +40,4 @@ def connection_options(settings: TransportSettings) -> list[tuple[str, int]]:
 
 
 def _milliseconds(seconds: float) -> int:
-    return max(1, round(min(seconds, _LONGEST_SECONDS) * 1000))
+    return max(1, round(min(seconds, _MAX_SECONDS) * 1000))

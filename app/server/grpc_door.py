@@ -1,4 +1,4 @@
-"""Calls that come while the gRPC server begins to stop."""
+"""Reject calls that arrive while the gRPC server begins to stop."""
 
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable
@@ -11,17 +11,17 @@ from app.server.health import HEALTH
 
 __all__ = ("Door",)
 
-_LULL_SECONDS = 0.05
-_LONGEST_SECONDS = 2.0
-_PATIENCE_SECONDS = 0.2
+_QUIET_SECONDS = 0.05
+_MAX_CLOSE_SECONDS = 2.0
+_FIRST_MESSAGE_SECONDS = 0.2
 
 
 class Door(grpc.aio.ServerInterceptor):
-    """Lets calls in, until it is closed.
+    """Accept calls until closed, then reject them with UNAVAILABLE.
 
-    When a server stops, gRPC's core cancels the calls that Python has not taken from it yet, of which senders hear
-    CANCELLED, as if they had given up (grpc/grpc, issue 41785). So they are taken first, and told UNAVAILABLE, upon
-    which clients try again elsewhere.
+    When a server stops, gRPC's core cancels calls that Python has not accepted yet. Clients then get CANCELLED, as if
+    they had cancelled the call themselves (grpc/grpc, issue 41785). This interceptor accepts these calls first and
+    rejects them with UNAVAILABLE, so that clients retry elsewhere.
     """
 
     def __init__(self) -> None:
@@ -37,26 +37,26 @@ class Door(grpc.aio.ServerInterceptor):
         return _REFUSAL
 
     async def close(self, most: float) -> None:
-        """Refuse calls from now on; done when no more of them come, or after `most` seconds at the latest."""
+        """Reject all calls from now on. Return when no more arrive, or after `most` seconds."""
         self._closed = True
         loop = asyncio.get_running_loop()
-        latest = loop.time() + min(most, _LONGEST_SECONDS)
-        while (began := loop.time()) < latest:
+        deadline = loop.time() + min(most, _MAX_CLOSE_SECONDS)
+        while (started := loop.time()) < deadline:
             refused = self._refused
-            await asyncio.sleep(_LULL_SECONDS)
-            # A loop that comes round late has not seen what waits.
-            if refused == self._refused and loop.time() - began < 2 * _LULL_SECONDS:
+            await asyncio.sleep(_QUIET_SECONDS)
+            # If the event loop is late, it may not have seen all pending calls.
+            if refused == self._refused and loop.time() - started < 2 * _QUIET_SECONDS:
                 return
 
 
 async def _refuse(requests: AsyncIterable[bytes], context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
-    # Who is refused before anything was sent hears of a fault of the sending library instead.
+    # Read one message first: some client libraries report an internal error if the call ends before they send one.
     with suppress(TimeoutError):
-        async with asyncio.timeout(_PATIENCE_SECONDS):
+        async with asyncio.timeout(_FIRST_MESSAGE_SECONDS):
             async for _ in requests:
                 break
     await context.abort(grpc.StatusCode.UNAVAILABLE, "The server stops")
 
 
 _REFUSAL = cast("object", grpc.stream_stream_rpc_method_handler(cast("Any", _refuse)))
-"""Of calls of every kind."""
+"""Handler for calls of every kind."""

@@ -1,30 +1,63 @@
-"""HEAD, which load balancers probe with, wherever there is an answer to GET that costs little."""
+"""Support HEAD, which load balancers use for probes, on every GET route with a cheap response."""
 
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from litestar import Litestar
+from litestar.routes import HTTPRoute
 from litestar.types import Message, Scope, Send
 
 __all__ = ("AnsweringHead",)
 
 _COSTLY = ("/inferences", "/page")
-"""Where GET may be a long export, or never end."""
+"""Path prefixes where GET may return a long export, or a stream without an end."""
+_ALLOWING = (204, 405)
+"""Status codes of responses with the header Allow."""
 
 
 class AnsweringHead(Litestar):
-    """Litestar, whose routes for GET answer HEAD too: with the same status and headers, and without a body."""
+    """Extend Litestar so that GET routes handle HEAD with the same status and headers, without a body."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer one request, or live through the application's life."""
-        if _asks_for_head(scope):
-            scope, send = {**scope, "method": "GET"}, _without_body(send)
+        """Handle one request, or the lifespan of the application."""
+        if scope["type"] == "http":
+            has_head = _has_head(scope)
+            if scope["method"] == "HEAD" and has_head:
+                scope, send = {**scope, "method": "GET"}, _without_body(send)
+            send = self._with_methods(scope, send, has_head)
         await super().__call__(scope, receive, send)
 
+    @cached_property
+    def _methods_of_paths(self) -> Mapping[str, set[str]]:
+        return {route.path_format: set(route.methods) for route in self.routes if isinstance(route, HTTPRoute)}
 
-def _asks_for_head(scope: Scope) -> bool:
-    if scope["type"] != "http" or scope["method"] != "HEAD":
-        return False
-    # The routes take several slashes for one.
+    def _with_methods(self, scope: Any, send: Send, has_head: bool) -> Send:
+        """Wrap `send` so that Allow lists all methods of the path in responses to OPTIONS and in 405."""
+
+        async def send_methods(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] in _ALLOWING:
+                headers = [
+                    (name, self._methods(scope, value, has_head) if name.lower() == b"allow" else value)
+                    for name, value in message["headers"]
+                ]
+                message = {**message, "headers": headers}
+            await send(message)
+
+        return send_methods
+
+    def _methods(self, scope: Any, value: bytes, has_head: bool) -> bytes:
+        methods = {method.strip() for method in value.decode("ascii").split(",")}
+        if scope["method"] == "OPTIONS":
+            # Litestar's response lists only the methods of the first handler on the path.
+            methods |= self._methods_of_paths.get(scope.get("path_template"), set())
+        if has_head and "GET" in methods:
+            methods.add("HEAD")
+        return ", ".join(sorted(methods)).encode("ascii")
+
+
+def _has_head(scope: Scope) -> bool:
+    # The router treats several slashes as one.
     return not f"/{scope['path'].lstrip('/')}".startswith(_COSTLY)
 
 

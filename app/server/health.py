@@ -1,4 +1,4 @@
-"""The standard health service (grpc.health.v1), told from the engine at the moment of asking."""
+"""Serve the standard health service (grpc.health.v1) from the current state of the engine."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection
@@ -13,19 +13,19 @@ from app.engine.engine import Engine
 __all__ = ("HEALTH", "Health")
 
 HEALTH = "grpc.health.v1.Health"
-"""The service's name."""
+"""Full name of the service."""
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[HealthCheckRequest, HealthCheckResponse]"
 
 
 class Health:
-    """Serving while every model can answer, and the server is not stopping.
+    """Report SERVING while every model is ready and the server is not stopping.
 
     Args:
-        engine: has the models.
-        services: the names that may be asked after, beside the empty one for the whole server.
+        engine: holds the models.
+        services: known service names, besides the empty one for the whole server.
         stopping: set when the server stops, which ends every watch.
-        interval: seconds between two looks of a watch.
+        interval: seconds between two polls of a watch.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Health:
 
     @property
     def handler(self) -> grpc.GenericRpcHandler:
-        """The service."""
+        """Return the handler of the service."""
         read, write = HealthCheckRequest.FromString, HealthCheckResponse.SerializeToString
         methods = {
             "Check": grpc.unary_unary_rpc_method_handler(cast("Any", self._check), read, write),
@@ -53,11 +53,11 @@ class Health:
 
     async def _watch(self, request: HealthCheckRequest, context: _Context) -> AsyncGenerator[HealthCheckResponse]:
         del context
-        told = None
+        reported = None
         while True:
             ending, status = self._stopping.is_set(), self._status(request.service)
-            if status != told:
-                told = status
+            if status != reported:
+                reported = status
                 yield HealthCheckResponse(status=status)
             if ending:
                 return

@@ -1,5 +1,6 @@
-"""Recorded inferences over HTTP: pages of them, one, and its picture."""
+"""Serve recorded inferences over HTTP: pages, single inferences and their images."""
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -8,10 +9,13 @@ import msgspec
 from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
 
+from app.engine.admission import RETRY_AFTER
 from app.protocols.protocol import HttpRequest, Operation, QueryParameter
 from app.protocols.status import http_status
 from app.recording.query import QueryText, read_cursor, read_query
 from app.server.access.http import needs
+from app.server.load_shedding import Route
+from app.server.query_pool import QueryPool
 from tasks.exchange.error import InferenceError, brief, invalid
 
 if TYPE_CHECKING:
@@ -20,47 +24,51 @@ if TYPE_CHECKING:
 
 __all__ = ("Inferences",)
 
+_logger = logging.getLogger(__name__)
 _PATH = "/inferences"
-_MOST = 500
-_USUAL = 50
-_TEXTS = {
-    "since": "from this moment on: 2026-11-05, 2026-11-05T12:30:00Z, or how long ago, such as 2h or 7d",
-    "until": "before this moment",
+_TOO_MANY_REQUESTS = 429
+_MAX_LIMIT = 500
+_DEFAULT_LIMIT = 50
+_TEXT_FILTERS = {
+    "since": "from this time on: 2026-11-05, 2026-11-05T12:30:00Z, or an age such as 2h or 7d",
+    "until": "before this time",
     "model": "of this model",
     "protocol": "over this protocol",
     "task-type": "of models of this task type",
     "request-id": "of this request",
-    "base-id": "of this base id of Chariot's",
+    "base-id": "with this Chariot base id",
     "label": "in which this label was found",
-    "error": "that failed so; any for whatever failed, none for what did not",
-    "digest": "of the picture with this SHA-256",
+    "error": "that failed with this error; any for every failure, none for successes",
+    "digest": "of the image with this SHA-256",
     "near": "taken near: latitude,longitude,kilometres",
     "box": "taken within: south,west,north,east",
     "polygon": "taken within: lat,lon lat,lon ..., or GeoJSON",
 }
-_SCORES = {"min-score": "found with this score or a better one", "max-score": "found with this score or none better"}
+_SCORE_FILTERS = {"min-score": "with a score of at least this", "max-score": "whose best score is at most this"}
 _PAGING = ("limit", "after")
 _PARAMETERS = (
-    *(QueryParameter(name=name, summary=f"Those {summary}") for name, summary in _TEXTS.items()),
+    *(QueryParameter(name=name, summary=f"Inferences {summary}") for name, summary in _TEXT_FILTERS.items()),
     *(
-        QueryParameter(name=name, summary=f"Those {summary}", schema={"type": "number", "minimum": 0, "maximum": 1})
-        for name, summary in _SCORES.items()
+        QueryParameter(
+            name=name, summary=f"Inferences {summary}", schema={"type": "number", "minimum": 0, "maximum": 1}
+        )
+        for name, summary in _SCORE_FILTERS.items()
     ),
     QueryParameter(
         name="where",
-        summary='Those whose metadata are so, such as camera = "north" and altitude > 100',
+        summary='Inferences whose metadata match, such as camera = "north" and altitude > 100',
         schema={"type": "array", "items": {"type": "string"}},
     ),
     QueryParameter(
         name="limit",
-        summary="So many at most",
-        schema={"type": "integer", "minimum": 1, "maximum": _MOST, "default": _USUAL},
+        summary="Maximum number of inferences on a page",
+        schema={"type": "integer", "minimum": 1, "maximum": _MAX_LIMIT, "default": _DEFAULT_LIMIT},
     ),
-    QueryParameter(name="after", summary="Those behind this place: what next was in the page before"),
+    QueryParameter(name="after", summary="Inferences after this cursor: the value of next in the previous page"),
 )
 
-# What a sender sent is shown as a picture, and as nothing else.
-_PICTURE_HEADERS = {
+# Browsers must treat data from clients as an image and nothing else.
+_IMAGE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; sandbox",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -74,85 +82,117 @@ _DATA_HEADERS = {
 
 
 class Inferences:
-    """The routes below ``/inferences``; they answer 404 with a sentence where there is nothing to read.
+    """Provide the routes under ``/inferences``; they answer 404 with a reason if recordings cannot be read.
 
     Args:
-        open_reader: opens the store when it is first asked for; None where nothing may be read.
-        reason: why nothing may be read.
+        open_reader: opens the store at the first request; None if recordings cannot be read.
+        reason: why recordings cannot be read.
+        queries: runs the queries; None for a pool of its own.
     """
 
-    def __init__(self, open_reader: "Callable[[], Reader] | None", reason: str = "") -> None:
+    def __init__(
+        self, open_reader: "Callable[[], Reader] | None", reason: str = "", queries: QueryPool | None = None
+    ) -> None:
         self._open = open_reader
         self._reason = reason
+        self._queries = queries or QueryPool()
         self._reader: Reader | None = None
         self._opening = threading.Lock()
 
     @property
     def offered(self) -> bool:
-        """Whether there is anything to read."""
+        """Return whether recordings can be read."""
         return self._open is not None
 
     @property
     def handlers(self) -> list[HTTPRouteHandler]:
-        """``GET /inferences``, ``/inferences/<id>`` and ``/inferences/<id>/image``."""
+        """Return the handlers of ``GET /inferences``, ``/inferences/<id>`` and ``/inferences/<id>/image``."""
 
-        @get(_PATH, sync_to_thread=True, opt=needs("read"))
-        def show_page(request: HttpRequest) -> Response[bytes]:
-            return self._answer(lambda reader: _page(reader, list(request.query_params.multi_items())))
+        @get(_PATH, opt=needs("read"))
+        async def show_page(request: HttpRequest) -> Response[bytes]:
+            return await self._answer(lambda reader: _page(reader, list(request.query_params.multi_items())))
 
-        @get(f"{_PATH}/{{id:str}}", sync_to_thread=True, opt=needs("read"))
-        def show_one(request: HttpRequest) -> Response[bytes]:
+        @get(f"{_PATH}/{{id:str}}", opt=needs("read"))
+        async def show_one(request: HttpRequest) -> Response[bytes]:
             name = request.path_params["id"]
-            return self._answer(lambda reader: _json(found) if (found := reader.one(name)) else _missing(name))
+            return await self._answer(lambda reader: _json(found) if (found := reader.one(name)) else _missing(name))
 
-        @get(f"{_PATH}/{{id:str}}/image", sync_to_thread=True, opt=needs("read"))
-        def show_picture(request: HttpRequest) -> Response[bytes]:
-            return self._answer(lambda reader: _picture(reader, request.path_params["id"]))
+        @get(f"{_PATH}/{{id:str}}/image", opt=needs("read"))
+        async def show_image(request: HttpRequest) -> Response[bytes]:
+            name = request.path_params["id"]
+            return await self._answer(lambda reader: _image_response(reader, name))
 
-        return [show_page, show_one, show_picture]
+        return [show_page, show_one, show_image]
 
     @property
     def operations(self) -> Sequence[Operation]:
-        """The same, described."""
+        """Return the OpenAPI operations of the handlers."""
         from app.recording.inference import RecordedInference
 
         page = msgspec.defstruct("InferencePage", [("inferences", list[RecordedInference]), ("next", str | None)])
-        one, both = f"{_PATH}/{{id:str}}", (400, 404)
+        one, failures = f"{_PATH}/{{id:str}}", (400, 404, 429)
         summary = "Recorded inferences, the newest first"
         return (
-            _operation(path=_PATH, summary=summary, query=_PARAMETERS, answer=page, failures=both),
-            _operation(path=one, summary="One recorded inference", answer=RecordedInference, failures=both),
+            _operation(path=_PATH, summary=summary, query=_PARAMETERS, answer=page, failures=failures),
+            _operation(path=one, summary="One recorded inference", answer=RecordedInference, failures=failures),
             _operation(
                 path=f"{one}/image",
-                summary="The picture of one recorded inference",
+                summary="The image of one recorded inference",
                 answer=bytes,
                 media_types=_MEDIA_TYPES,
-                failures=both,
+                failures=failures,
             ),
         )
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
+        self._queries.close()
         with self._opening:
             if self._reader is not None:
                 self._reader.close()
                 self._reader = None
 
-    def _answer(self, made: "Callable[[Reader], Response[bytes]]") -> Response[bytes]:
-        if self._open is None:
+    @property
+    def shed_routes(self) -> Sequence[Route]:
+        """Return the routes of queries, which are rejected by their headers while too many are in flight."""
+        if not self.offered:
+            return ()
+
+        def report(message: str, _: str, request_id: str, count: int) -> None:
+            self._queries.count_refused(count)
+            about = {"requests": count, "request_id": request_id, "error": message}
+            _logger.warning("queries of recordings refused", extra=about)
+
+        return [
+            Route(
+                method=b"GET",
+                pattern=f"{_PATH}(?:/[^/%]+(?:/image)?)?()",
+                excess=lambda _: self._queries.excess(),
+                body=_error_body,
+                report=report,
+            )
+        ]
+
+    async def _answer(self, respond: "Callable[[Reader], Response[bytes]]") -> Response[bytes]:
+        open_reader = self._open
+        if open_reader is None:
             return _error(404, self._reason)
-        try:
+
+        def query() -> Response[bytes]:
             with self._opening:
                 if self._reader is None:
-                    self._reader = self._open()
+                    self._reader = open_reader()
                 reader = self._reader
-            return made(reader)
+            return respond(reader)
+
+        try:
+            return await self._queries.run(query)
         except InferenceError as error:
             return _error(http_status(error.kind), str(error))
 
 
 def _page(reader: "Reader", given: list[tuple[str, Any]]) -> Response[bytes]:
-    known = (*_TEXTS, *_SCORES, *_PAGING, "where")
+    known = (*_TEXT_FILTERS, *_SCORE_FILTERS, *_PAGING, "where")
     values: dict[str, str] = {}
     where: list[str] = []
     for written, value in given:
@@ -165,8 +205,8 @@ def _page(reader: "Reader", given: list[tuple[str, Any]]) -> Response[bytes]:
             raise invalid("Expected it once; only where may be repeated", name)
         else:
             values[name] = str(value)
-    fields: dict[str, Any] = {name.replace("-", "_"): values.get(name) for name in _TEXTS}
-    fields |= {name.replace("-", "_"): _score(values.get(name), name) for name in _SCORES}
+    fields: dict[str, Any] = {name.replace("-", "_"): values.get(name) for name in _TEXT_FILTERS}
+    fields |= {name.replace("-", "_"): _score(values.get(name), name) for name in _SCORE_FILTERS}
     query = read_query(QueryText(where=where, **fields))
     after = values.get("after")
     page = reader.page(query, _limit(values.get("limit")), None if after is None else read_cursor(after))
@@ -175,9 +215,9 @@ def _page(reader: "Reader", given: list[tuple[str, Any]]) -> Response[bytes]:
 
 def _limit(text: str | None) -> int:
     if text is None:
-        return _USUAL
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= _MOST):
-        raise invalid(f"Expected a whole number from 1 to {_MOST}, got {brief(text)}", "limit")
+        return _DEFAULT_LIMIT
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= _MAX_LIMIT):
+        raise invalid(f"Expected a whole number from 1 to {_MAX_LIMIT}, got {brief(text)}", "limit")
     return int(text)
 
 
@@ -190,23 +230,23 @@ def _score(text: str | None, name: str) -> float | None:
         raise invalid(f"Expected a score within 0..1, got {brief(text)}", name) from None
 
 
-def _picture(reader: "Reader", name: str) -> Response[bytes]:
+def _image_response(reader: "Reader", name: str) -> Response[bytes]:
     found = reader.one(name)
     if found is None:
         return _missing(name)
     data = reader.picture(found)
     if data is None:
-        return _error(404, f"The picture of {brief(name)} is not kept")
+        return _error(404, f"The image of {brief(name)} is not stored")
     media_type = _media_type(data)
-    headers = dict(_PICTURE_HEADERS)
+    headers = dict(_IMAGE_HEADERS)
     if media_type is None:
         headers["Content-Disposition"] = "attachment"
     return Response(data, media_type=media_type or "application/octet-stream", headers=headers)
 
 
 def _media_type(data: bytes) -> str | None:
-    """By the first bytes; None for what browsers do not show."""
-    for start, media_type in _STARTS.items():
+    """Return the media type by the first bytes; None for a format that browsers do not show."""
+    for start, media_type in _MAGIC_BYTES.items():
         if data.startswith(start):
             return media_type
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
@@ -214,7 +254,7 @@ def _media_type(data: bytes) -> str | None:
     return "image/avif" if data[4:12] in (b"ftypavif", b"ftypavis") else None
 
 
-_STARTS = {
+_MAGIC_BYTES = {
     b"\xff\xd8\xff": "image/jpeg",
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"GIF8": "image/gif",
@@ -222,11 +262,11 @@ _STARTS = {
 }
 
 
-_MEDIA_TYPES = (*_STARTS.values(), "image/webp", "image/avif", "application/octet-stream")
+_MEDIA_TYPES = (*_MAGIC_BYTES.values(), "image/webp", "image/avif", "application/octet-stream")
 
 
-def _operation(**said: Any) -> Operation:
-    return Operation(method="GET", permission="read", **said)
+def _operation(**fields: Any) -> Operation:
+    return Operation(method="GET", permission="read", **fields)
 
 
 def _missing(name: str) -> Response[bytes]:
@@ -238,5 +278,9 @@ def _json(content: "dict[str, Any] | RecordedInference") -> Response[bytes]:
 
 
 def _error(status: int, message: str) -> Response[bytes]:
-    body = msgspec.json.encode({"error": message})
-    return Response(body, status_code=status, media_type="application/json", headers=_DATA_HEADERS)
+    headers = {**_DATA_HEADERS, RETRY_AFTER: "1"} if status == _TOO_MANY_REQUESTS else _DATA_HEADERS
+    return Response(_error_body(message), status_code=status, media_type="application/json", headers=headers)
+
+
+def _error_body(message: str) -> bytes:
+    return msgspec.json.encode({"error": message})

@@ -1,4 +1,4 @@
-"""Addresses that the server listens on."""
+"""Open listening sockets."""
 
 import socket
 
@@ -6,21 +6,21 @@ __all__ = ("ListenError", "listener", "shown")
 
 
 class ListenError(Exception):
-    """An address that the server was told to listen on, and cannot."""
+    """The server cannot listen on the configured address."""
 
 
 def listener(host: str, port: int) -> socket.socket:
-    """A socket that listens on an address.
+    """Return a socket that listens on an address.
 
     Raises:
-        ListenError: when it cannot.
+        ListenError: if the address cannot be bound.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
-        # Now, because two sockets may be bound to one address until one of them listens.
+        # Listen now: several sockets can be bound to one address until one of them listens.
         bound.listen()
     except OSError as error:
         bound.close()
@@ -29,7 +29,7 @@ def listener(host: str, port: int) -> socket.socket:
 
 
 def shown(host: str) -> str:
-    """The host in a form that a client on this machine can use."""
+    """Return the host in a form that a client on this machine can use."""
     if host in ("0.0.0.0", "::"):  # noqa: S104  compared with, not bound to
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host

@@ -1,4 +1,4 @@
-"""Loading models while the server already answers."""
+"""Load models while the server already answers."""
 
 import asyncio
 import logging
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from app.engine.daemon import in_daemon_thread
-from app.engine.registry import ModelState, Registry
+from app.engine.registry import ModelState, Registry, hidden_name
 from app.engine.servable import Servable
 from app.server.tuning import freeze_garbage
 from app.settings.model import ModelSource
@@ -17,14 +17,14 @@ _logger = logging.getLogger(__name__)
 
 
 class ModelLoading:
-    """Loads every model of a registry once, in threads, so that health checks are answered meanwhile.
+    """Load every model of a registry once, in threads, so that health checks are answered meanwhile.
 
     Args:
-        registry: whose models.
-        load: how.
+        registry: holds the models.
+        load: loads one model.
 
     Attributes:
-        when_finished: called once in the event loop, told whether any model can answer.
+        when_finished: called once in the event loop, with whether any model is ready.
     """
 
     def __init__(self, registry: Registry, load: Callable[[ModelSource], Servable]) -> None:
@@ -35,24 +35,27 @@ class ModelLoading:
 
     @property
     def busy(self) -> bool:
-        """Whether a model is being loaded, which may outlast the server's end."""
-        return any(each.state is ModelState.LOADING for each in self._registry.registrations)
+        """Return whether a model is loading, which can outlast the shutdown."""
+        return any(registration.state is ModelState.LOADING for registration in self._registry.registrations)
 
     def start(self) -> None:
-        """Begin, in the running event loop."""
+        """Start to load, in the running event loop."""
         self._task = asyncio.create_task(self._load_all())
 
     async def stop(self) -> None:
-        """Begin no more; what is being loaded is left to finish."""
+        """Start no further loads; loads in progress continue."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _load_all(self) -> None:
         sources = [registration.source for registration in self._registry.registrations]
+        for name in dict.fromkeys(source.name for source in sources):
+            if reason := hidden_name(name):
+                _logger.warning("model name hidden", extra={"model": name, "reason": reason})
         await asyncio.gather(*(in_daemon_thread(partial(self._load_one, source)) for source in sources))
         freeze_garbage()
-        self.when_finished(any(each.servable is not None for each in self._registry.registrations))
+        self.when_finished(any(registration.servable is not None for registration in self._registry.registrations))
 
     def _load_one(self, source: ModelSource) -> None:
         registration = self._registry.load(source, self._load)

@@ -1,8 +1,7 @@
-"""Log lines that are written several at a time.
+"""Write log lines in batches.
 
-A line for each request costs a system call and a change of threads for each request. What is collected for some
-milliseconds costs that once. Nobody but the thread that writes ever waits for whoever reads the log: a full pipe that
-nobody reads is to stop no worker, and no event loop.
+A write for each line would cost a system call and a thread switch for each request. Only the writer thread waits for
+the reader of the log: a full pipe must not block workers or the event loop.
 """
 
 import logging
@@ -14,28 +13,28 @@ from typing import Any, BinaryIO, cast
 __all__ = ("MOST", "AtTheEnd", "Handed", "LogLines")
 
 _DELAY = 0.02
-_PATIENCE = 1.0
+_FLUSH_TIMEOUT = 1.0
 MOST = 10_000
-"""Lines that wait at most: a reader that is stuck is to fill no memory, and to keep nobody from answering."""
+"""Maximum number of queued lines: a blocked log reader must not fill the memory or delay responses."""
 
 
 class LogLines:
-    """A logger for structlog, of lines that are bytes. Lines keep their order; warnings and worse wait for no others.
+    """Log lines of bytes for structlog. The order is kept; warnings and errors are written without delay.
 
     Args:
-        file: where they go, better without a buffer. When it cannot be written to, they are lost.
+        file: the destination, preferably unbuffered. If it cannot be written, lines are lost.
         delay: seconds that a line may wait for others.
-        patience: seconds that `flush` waits for whoever reads them.
+        patience: seconds that `flush` waits for the reader.
     """
 
-    def __init__(self, file: BinaryIO, delay: float = _DELAY, patience: float = _PATIENCE) -> None:
+    def __init__(self, file: BinaryIO, delay: float = _DELAY, patience: float = _FLUSH_TIMEOUT) -> None:
         self._file = file
         self._delay = delay
-        self._patience = patience
+        self._flush_timeout = patience
         self._lock = threading.Lock()
-        self._waiting: list[bytes] = []
+        self._queued: list[bytes] = []
         self._lost = 0
-        self._wanted = threading.Event()
+        self._pending = threading.Event()
         self._urgent = threading.Event()
         self._written = threading.Condition(self._lock)
         self._writing = False
@@ -44,53 +43,53 @@ class LogLines:
         self._end = AtTheEnd(self.flush)
 
     def info(self, line: bytes) -> None:
-        """A line that may wait a moment."""
+        """Queue a line that may be delayed."""
         with self._lock:
-            if len(self._waiting) >= MOST:
+            if len(self._queued) >= MOST:
                 self._lost += 1
                 return
-            self._waiting.append(line)
-            if len(self._waiting) > 1 and self._thread is not None:
+            self._queued.append(line)
+            if len(self._queued) > 1 and self._thread is not None:
                 return
-        self._go()
+        self._wake_writer()
 
     msg = debug = info
 
     def warning(self, line: bytes) -> None:
-        """A line that is to be seen at once."""
+        """Queue a line and write it without delay."""
         self._urgent.set()
         self.info(line)
 
     error = critical = exception = fatal = failure = err = warn = warning
 
     def flush(self) -> None:
-        """Have what waits written, and wait for that, but not for a reader who does not read."""
+        """Write all queued lines and wait for that, at most for the flush timeout."""
         self._urgent.set()
-        self._go()
+        self._wake_writer()
         with self._written:
-            self._written.wait_for(lambda: not (self._waiting or self._writing), self._patience)
+            self._written.wait_for(lambda: not (self._queued or self._writing), self._flush_timeout)
 
-    def _go(self) -> None:
-        """Have the thread write."""
+    def _wake_writer(self) -> None:
+        """Start the writer thread if needed, and wake it."""
         with self._lock:
             if self._thread is None:
-                thread = threading.Thread(target=self._write_in_turns, name="log", daemon=True)
+                thread = threading.Thread(target=self._write_batches, name="log", daemon=True)
                 try:
                     thread.start()
                 except RuntimeError:
-                    # The system has no thread to give now. The next line asks again.
+                    # The system cannot start a thread now; the next line tries again.
                     return
                 self._thread = thread
-        self._wanted.set()
+        self._pending.set()
 
-    def _write_in_turns(self) -> None:
+    def _write_batches(self) -> None:
         while True:
-            self._wanted.wait()
-            self._wanted.clear()
+            self._pending.wait()
+            self._pending.clear()
             self._urgent.wait(self._delay)
             self._urgent.clear()
             with self._lock:
-                lines, self._waiting = self._waiting, []
+                lines, self._queued = self._queued, []
                 lost, self._lost = self._lost, 0
                 self._writing = True
             if lost:
@@ -104,22 +103,22 @@ class LogLines:
     def _write(self, lines: memoryview) -> None:
         try:
             while lines:
-                # None where somebody made the pipe one that does not block, and it is full.
+                # The result is None if the pipe is non-blocking and full.
                 written = cast("int | None", self._file.write(lines))
                 if written is None:
                     time.sleep(self._delay)
                 lines = lines[written or 0 :]
             self._file.flush()
         except (OSError, ValueError):
-            # Whoever read the log is gone, which is no reason not to answer.
+            # The log reader has closed the pipe; the server continues without a log.
             return
 
 
 class Handed(logging.Handler):
-    """Hands the lines of the standard library's loggers over.
+    """Forward lines of the standard library's loggers.
 
     Args:
-        lines: to these.
+        lines: the destination.
     """
 
     def __init__(self, lines: LogLines) -> None:
@@ -132,7 +131,7 @@ class Handed(logging.Handler):
 
 
 class AtTheEnd(logging.Handler):
-    """Has `logging.shutdown` call a function: at the interpreter's end, or before it is left in a hurry.
+    """Call a function in `logging.shutdown`: when the interpreter exits, or before a forced exit.
 
     Args:
         call: the function.
@@ -143,7 +142,7 @@ class AtTheEnd(logging.Handler):
         self._call = call
 
     def emit(self, record: Any) -> None:
-        """Nothing is written through it."""
+        """Ignore the record: this handler only hooks into the shutdown."""
 
     def flush(self) -> None:
         self._call()

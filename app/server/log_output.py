@@ -1,4 +1,4 @@
-"""How log lines look, and where they go."""
+"""Configure the format and the destination of log lines."""
 
 import logging
 import sys
@@ -10,16 +10,18 @@ import msgspec
 import structlog
 
 from app.server.log_lines import Handed, LogLines
-from app.server.standard_files import log_file, never_wait, occupy
+from app.server.standard_files import forward_native_messages, log_file, never_wait, occupy
 
 __all__ = ("configure_logging",)
 
+_logger = logging.getLogger(__name__)
+
 
 def configure_logging(log_format: Literal["console", "json"] | None) -> None:
-    """Write every log line, the libraries' included, to standard error: for people, or as JSON objects.
+    """Write all log lines, including those of libraries, to standard error, as text or as JSON objects.
 
     Args:
-        log_format: None means for people when standard error is a terminal.
+        log_format: None means text if standard error is a terminal, JSON otherwise.
     """
     occupy()
     lines = LogLines(log_file())
@@ -31,14 +33,14 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> None:
         structlog.processors.TimeStamper(fmt="iso"),
     ]
     if chosen == "console":
-        final: list[Any] = [_printable, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        final: list[Any] = [_escape_control_characters, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
         ours: list[Any] = [structlog.stdlib.ProcessorFormatter.wrap_for_formatter]
         factory: Any = structlog.stdlib.LoggerFactory()
     else:
         final = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_as_json)]
-        # Lines of our own are many: they go out as bytes, past the standard library's records.
+        # Our own lines are frequent, so they skip the records of the standard library and are encoded directly.
         ours = [structlog.processors.format_exc_info, _as_bytes]
-        factory = partial(_given, lines)
+        factory = partial(_use_log_lines, lines)
     handler = Handed(lines)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -46,7 +48,7 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *final],
         )
     )
-    handler.addFilter(_is_news)
+    handler.addFilter(_is_not_disconnect)
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
     logging.captureWarnings(True)
     structlog.configure(
@@ -55,20 +57,25 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> None:
         logger_factory=factory,
         cache_logger_on_first_use=True,
     )
+    forward_native_messages(_log_native)
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """Not what gRPC raises where the sender left while an answer was written: the request's own line says so."""
+def _log_native(line: str) -> None:
+    _logger.info("native library message", extra={"text": line})
+
+
+def _is_not_disconnect(record: logging.LogRecord) -> bool:
+    """Return False for the error of gRPC when a client disconnects: the log line of the request reports it."""
     raised = record.exc_info[1] if record.exc_info else None
     return type(raised).__name__ != "ExecuteBatchError"
 
 
-def _given(logger: LogLines, *_: object) -> LogLines:
+def _use_log_lines(logger: LogLines, *_: object) -> LogLines:
     return logger
 
 
-def _printable(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """What senders wrote, without the control characters that would steer the reader's terminal."""
+def _escape_control_characters(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Escape control characters from clients, which could control the reader's terminal."""
     for name, value in event.items():
         if isinstance(value, str) and name != "exception" and not value.isprintable():
             event[name] = repr(value)

@@ -1,4 +1,4 @@
-"""Whether a name is this machine's own."""
+"""Recognise loopback host names."""
 
 import ipaddress
 from urllib.parse import urlsplit
@@ -7,7 +7,7 @@ __all__ = ("hostname_of", "names_loopback")
 
 
 def names_loopback(host: str) -> bool:
-    """Whether a host, without its port, is this machine's own: ``localhost``, or an address of the loopback range."""
+    """Return whether a host, without its port, is loopback: ``localhost``, or an address of the loopback range."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -15,7 +15,7 @@ def names_loopback(host: str) -> bool:
 
 
 def hostname_of(url: str) -> str:
-    """The host that a URL names, without its port; empty where it names none."""
+    """Return the host of a URL without its port; empty if it has none."""
     try:
         return urlsplit(url).hostname or ""
     except ValueError:

@@ -1,4 +1,4 @@
-"""The service's description of itself, OpenAPI 3.1, made from what the protocols say of their endpoints."""
+"""Describe the service in OpenAPI 3.1, from the endpoints of its protocols."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,26 +15,32 @@ _JSON = "application/json"
 _PARAMETER = re.compile(r"\{(?P<name>\w+):\w+\}")
 _REFERENCE = "#/components/schemas/{name}"
 _REFUSED = (401, 403, 429)
-"""What those are told who may not ask, or not so often."""
+"""Status codes for missing or insufficient permissions, and for exceeded rates."""
 
 
 class _Refusal(msgspec.Struct, frozen=True):
-    """What was expected, and what came."""
+    """The expected and the received value."""
 
     error: str
 
 
 class _Alive(msgspec.Struct, frozen=True):
-    """What the server says of itself: the rest only to those who may infer."""
+    """The state of the server; models and protocols only for clients with the permission infer."""
 
     status: str
     models: list[str] = []
     protocols: list[str] = []
 
 
+class _Healthy(msgspec.Struct, frozen=True):
+    """The liveness of the process."""
+
+    status: str
+
+
 OWN_OPERATIONS = (
     Operation(
-        method="GET", path="/", summary="That the server lives, and what it serves", answer=_Alive, permission="open"
+        method="GET", path="/", summary="Liveness, models and protocols of the server", answer=_Alive, permission="open"
     ),
     Operation(
         method="GET",
@@ -44,26 +50,48 @@ OWN_OPERATIONS = (
         media_types=("text/plain",),
         permission="read",
     ),
+    Operation(method="GET", path="/healthz", summary="Liveness of the server", answer=_Healthy, permission="open"),
+    Operation(
+        method="GET",
+        path="/docs",
+        summary="This document as a page",
+        answer=bytes,
+        media_types=("text/html",),
+        permission="read",
+    ),
     Operation(method="GET", path="/schema", summary="This document", permission="read"),
     Operation(method="GET", path="/schema/openapi.json", summary="This document", permission="read"),
 )
-"""What the server does beside its protocols and its page."""
+"""Operations of the server besides its protocols and its page."""
 
 _SCHEMES = {
-    "bearer": {"type": "http", "scheme": "bearer", "description": "A key, or a JSON Web Token where those are taken"},
-    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same; goes before the others"},
-    "basic": {"type": "http", "scheme": "basic", "description": "The same as the password, with any name"},
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API key, or a JSON Web Token if the server accepts them",
+    },
+    "key": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-API-Key",
+        "description": "The same credential; overrides the other headers",
+    },
+    "basic": {
+        "type": "http",
+        "scheme": "basic",
+        "description": "The same credential as the password, with any user name",
+    },
 }
 
 _REASONS = {
-    400: "The request cannot be used; the sentence names the field",
-    401: "No key was shown, or none that is known here",
-    403: "The key is not for this; the sentence says what it needs",
-    404: "There is no such model, or version",
-    413: "The request is larger than a limit",
-    429: "As many requests wait as may, or the key has had its share",
-    500: "The model, or the server, failed",
-    501: "Numbers of this type have no form in JSON, or the model cannot be explained",
+    400: "The request is invalid; the message names the field",
+    401: "The request has no credential, or an unknown one",
+    403: "The credential lacks a permission; the message names it",
+    404: "The model or version does not exist",
+    413: "The request exceeds a size limit",
+    429: "Too many requests are queued, or the client exceeded its rate",
+    500: "The model or the server failed",
+    501: "JSON cannot represent numbers of this type, or the model does not support explanations",
     503: "The model is not ready",
 }
 
@@ -74,15 +102,15 @@ def describe_service(
     *,
     secured: bool = False,
 ) -> dict[str, Any]:
-    """The OpenAPI document of every operation. A path on which protocols meet takes and gives what any of them does.
+    """Return the OpenAPI document of all operations. A path that protocols share accepts and returns all their shapes.
 
     Args:
-        operations: what each protocol serves, by its name.
-        listeners: those among them that have a port of their own, of which the document's tags say so.
-        secured: whether callers have to show who they are.
+        operations: operations by the name of their protocol.
+        listeners: protocols with a port of their own, which the tags of the document mention.
+        secured: whether clients must authenticate.
     """
-    every = [each for served in operations.values() for each in served]
-    given = (kind for each in every for kind in (each.body, each.answer, each.refusal))
+    every = [operation for served in operations.values() for operation in served]
+    given = (kind for operation in every for kind in (operation.body, operation.answer, operation.refusal))
     kinds = list(dict.fromkeys(kind for kind in given if kind not in (None, bytes)))
     schemas, components = msgspec.json.schema_components(
         [*kinds, _Refusal], schema_hook=_any_object, ref_template=_REFERENCE
@@ -90,57 +118,57 @@ def describe_service(
     known = dict(zip([*kinds, _Refusal], schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for tag, served in operations.items():
-        for each in served:
-            path = _PARAMETER.sub(r"{\g<name>}", each.path) + (f":{each.verb}" if each.verb else "")
+        for operation in served:
+            path = _PARAMETER.sub(r"{\g<name>}", operation.path) + (f":{operation.verb}" if operation.verb else "")
             methods = paths.setdefault(path, {})
-            described = _operation(tag, each, known, secured)
-            method = each.method.lower()
+            described = _operation(tag, operation, known, secured)
+            method = operation.method.lower()
             methods[method] = _merged(methods[method], described) if method in methods else described
     return {
         "openapi": "3.1.0",
         "info": {"title": "Charioteer", "version": __version__},
         "tags": [
-            {"name": each.name, "description": f"{each.title}, on a port of its own: not served on this one"}
-            for each in listeners
+            {"name": listener.name, "description": f"{listener.title}, on a port of its own: not served on this one"}
+            for listener in listeners
         ],
         "paths": dict(sorted(paths.items())),
         "components": {"schemas": components, **({"securitySchemes": _SCHEMES} if secured else {})},
     }
 
 
-def _operation(tag: str, said: Operation, known: Mapping[Any, Any], secured: bool) -> dict[str, Any]:
-    asks = secured and said.permission != "open"
-    responses: dict[str, Any] = {"200": {"description": said.summary, "content": _content(said, known)}}
-    for status in sorted({*said.failures, *(_REFUSED if asks else ())}):
+def _operation(tag: str, endpoint: Operation, known: Mapping[Any, Any], secured: bool) -> dict[str, Any]:
+    needs_credential = secured and endpoint.permission != "open"
+    responses: dict[str, Any] = {"200": {"description": endpoint.summary, "content": _content(endpoint, known)}}
+    for status in sorted({*endpoint.failures, *(_REFUSED if needs_credential else ())}):
         responses[str(status)] = {
             "description": _REASONS[status],
-            "content": {_JSON: {"schema": known[said.refusal or _Refusal]}},
+            "content": {_JSON: {"schema": known[endpoint.refusal or _Refusal]}},
         }
     operation: dict[str, Any] = {
         "tags": [tag],
-        "summary": said.summary,
+        "summary": endpoint.summary,
         "parameters": [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-            for name in _PARAMETER.findall(said.path)
+            for name in _PARAMETER.findall(endpoint.path)
         ]
-        + [_in_query(each) for each in said.query],
+        + [_in_query(parameter) for parameter in endpoint.query],
         "responses": responses,
     }
     if secured:
-        # With any of them; what has to be allowed stands where OAuth has its scopes.
-        operation["security"] = [{name: [said.permission]} for name in _SCHEMES] if asks else []
-    if said.body is not None:
-        bodies: dict[str, Any] = {_JSON: {"schema": known[said.body]}}
-        bodies |= {media_type: {} for media_type in said.media_types}
+        # Any of the schemes is sufficient; the permission stands in the place of OAuth scopes.
+        operation["security"] = [{name: [endpoint.permission]} for name in _SCHEMES] if needs_credential else []
+    if endpoint.body is not None:
+        bodies: dict[str, Any] = {_JSON: {"schema": known[endpoint.body]}}
+        bodies |= {media_type: {} for media_type in endpoint.media_types}
         operation["requestBody"] = {"content": bodies}
     return operation
 
 
-def _content(said: Operation, known: Mapping[Any, Any]) -> dict[str, Any]:
-    told: dict[str, Any] = {media_type: {} for media_type in said.media_types if "*" not in media_type}
-    if said.answer is bytes:
-        return told
-    return {_JSON: {"schema": {} if said.answer is None else known[said.answer]}, **told}
+def _content(endpoint: Operation, known: Mapping[Any, Any]) -> dict[str, Any]:
+    content: dict[str, Any] = {media_type: {} for media_type in endpoint.media_types if "*" not in media_type}
+    if endpoint.answer is bytes:
+        return content
+    return {_JSON: {"schema": {} if endpoint.answer is None else known[endpoint.answer]}, **content}
 
 
 def _in_query(parameter: QueryParameter) -> dict[str, Any]:
@@ -153,7 +181,7 @@ def _in_query(parameter: QueryParameter) -> dict[str, Any]:
 
 
 def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """One operation that two protocols serve for different targets."""
+    """Merge an operation that two protocols serve for different targets."""
     merged = {**first, "tags": first["tags"] + second["tags"], "summary": f"{first['summary']}; {second['summary']}"}
     merged["responses"] = {**first["responses"], **second["responses"]}
     merged["responses"]["200"] = {
@@ -172,5 +200,5 @@ def _either(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 
 def _any_object(kind: type) -> dict[str, Any]:
-    """The schema of a type that msgspec has none for: records of any task, and values of any kind."""
+    """Return the schema of a type that msgspec has none for: records of any task, and values of any type."""
     return {"description": "any value"} if kind is object else {"type": "object"}

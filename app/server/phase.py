@@ -1,4 +1,4 @@
-"""How long a connection may stay in each phase, found out by looking now and then."""
+"""Check how long a connection stays in each phase, by periodic sampling."""
 
 from collections.abc import Callable
 
@@ -11,12 +11,12 @@ _CLOSE_SECONDS = 1.0
 
 
 class Phase:
-    """Where a connection was when it was last looked at, and since when.
+    """Track the phase of a connection at the last check, and its start.
 
-    Nothing is noted while requests go by: who looks compares what there is with what there was.
+    The request path records nothing: each check compares the current state with the last one.
 
     Args:
-        settings: how long each phase may last.
+        settings: timeouts of the phases.
     """
 
     def __init__(self, settings: TransportSettings) -> None:
@@ -26,43 +26,44 @@ class Phase:
         self._base = 0
 
     def late(self, now: float, where: str, messages: int, moved: Callable[[str], int]) -> str | None:
-        """The phase, if it has lasted for too long; else None.
+        """Return the phase if it has exceeded its timeout, otherwise None.
 
         Args:
-            now: seconds of a clock that only goes forward.
-            where: the phase: silent, headers, body, unread (an answered request whose body still comes), answer (what
+            now: seconds of a monotonic clock.
+            where: the phase: silent, headers, body, unread (the body of an answered request still arrives), answer (the
+                client does not read the response), idle, lingering, closing; empty while the server works.
                 is written is not taken), idle, lingering, closing; empty when it is the server's turn.
-            messages: requests that have begun on the connection.
-            moved: bytes that have gone by in the phase given.
+            messages: number of requests started on the connection.
+            moved: returns the number of transferred bytes in the given phase.
         """
         seen = (where, messages)
-        bytes_count = where in ("body", "unread", "answer")
+        has_progress = where in ("body", "unread", "answer")
         if seen != self._seen:
             self._seen, self._since = seen, now
-            self._base = moved(where) if bytes_count else 0
+            self._base = moved(where) if has_progress else 0
             return None
-        most = self._most(where)
-        if most is None or now - self._since < most:
+        limit = self._timeout(where)
+        if limit is None or now - self._since < limit:
             return None
-        if bytes_count:
-            went = moved(where)
-            if went - self._base >= max(1, self._settings.lowest_rate * most):
-                self._since, self._base = now, went
+        if has_progress:
+            transferred = moved(where)
+            if transferred - self._base >= max(1, self._settings.lowest_rate * limit):
+                self._since, self._base = now, transferred
                 return None
         return where
 
-    def _most(self, where: str) -> float | None:
+    def _timeout(self, where: str) -> float | None:
         settings = self._settings
         match where:
             case "headers":
                 return settings.header_timeout
             case "body" | "unread":
-                # Most clients look for an answer when they have sent everything, also where it refuses that.
+                # Most clients read the response only after they have sent everything, even if it rejects the body.
                 return settings.body_timeout
             case "answer":
                 return settings.write_timeout
             case "silent" | "idle":
-                # Pools of proxies and browsers connect before they have something to ask.
+                # Proxies and browsers open connections before they have a request.
                 return settings.keep_alive_timeout
             case "lingering":
                 return _LINGER_SECONDS

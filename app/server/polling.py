@@ -1,4 +1,4 @@
-"""Looking for changes in the model repository, again and again."""
+"""Poll the model repository for changes."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ _logger = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def polling(repository: Repository, seconds: float | None) -> AsyncGenerator[None]:
-    """While entered, bring what is served in line with what lies on disk every so many seconds; None for never."""
+    """While entered, reload the changes of the model repository every `seconds`; never if None."""
     if seconds is None:
         yield
         return

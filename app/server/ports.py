@@ -1,4 +1,4 @@
-"""Several applications on several ports of one server, which drains and stops them together."""
+"""Serve several applications on several ports of one server, which drains and stops them together."""
 
 from collections.abc import Mapping
 
@@ -10,21 +10,23 @@ __all__ = ("Beside", "by_port")
 
 
 class Beside(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """An application that listens beside the main one.
+    """An application that listens on a port besides the main one.
 
     Attributes:
-        name: what the announcement at the start calls it.
-        app: what answers there.
-        port: to listen on; 0 for any free one.
+        name: its name in the start message.
+        app: the application.
+        guarded: the application behind the checks of `cross_site`; this one is served.
+        port: the port to listen on; 0 for any free one.
     """
 
     name: str
     app: Litestar
+    guarded: ASGIApp
     port: int
 
 
 def by_port(main: ASGIApp, others: Mapping[int, ASGIApp]) -> ASGIApp:
-    """An application that hands each request to the one of `others` whose port it came to, and all else to `main`."""
+    """Return an application that routes each request by its port: to one of `others`, or to `main`."""
 
     async def choose(scope: Scope, receive: Receive, send: Send) -> None:
         app = main

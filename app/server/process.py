@@ -1,12 +1,10 @@
-"""The server process: listener, models, signals, exit."""
+"""Run the server process: listeners, models, signals and exit."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
-from litestar import Litestar
+from litestar.types import ASGIApp
 
-from app.server.access.exposure import cors_origins
-from app.server.cross_site import only_for_this_machine, without_cross_site
 from app.server.grpc import GrpcServer
 from app.server.listening import ListenError, listener, shown
 from app.server.loading import ModelLoading
@@ -19,7 +17,7 @@ __all__ = ("run",)
 
 
 def run(
-    app: Litestar,
+    app: ASGIApp,
     settings: ServerSettings,
     loading: ModelLoading,
     grpc: GrpcServer | None,
@@ -28,24 +26,24 @@ def run(
     announce: Callable[[str, Mapping[str, str]], None],
     ending: Ending,
 ) -> bool:
-    """Serve until told to stop. SIGTERM and SIGINT let requests in flight finish, within the drain timeout.
+    """Serve until a stop signal. After SIGTERM or SIGINT, requests in flight may finish within the drain timeout.
 
     Args:
-        app: what to serve.
-        settings: where to listen.
+        app: the application of the main port.
+        settings: define the addresses.
         loading: loads the models of `app`.
-        grpc: what `app` starts beside itself, if anything.
-        beside: what listens on ports of its own.
-        transport: what connections are made of.
-        announce: told the server's address, and those of whatever else listens by their names, once there are models
-            behind them.
-        ending: called when the server stops.
+        grpc: the gRPC server, if there is one; `app` starts it.
+        beside: applications on ports of their own.
+        transport: shared state of connections.
+        announce: called with the address of the server and the named addresses of other listeners, once models are
+            ready.
+        ending: callbacks for the shutdown.
 
     Returns:
-        Whether there was anything to serve: False when not one model could be loaded, which ends the server.
+        Whether any model was loaded. If not one loads, the server stops and the result is False.
 
     Raises:
-        ListenError: when the address cannot be listened on.
+        ListenError: if an address cannot be bound.
     """
     usable = True
     ports: list[int] = []
@@ -58,21 +56,20 @@ def run(
             return
         host = shown(settings.host)
         address, *others = (f"{transport.scheme}://{host}:{port}" for port in ports)
-        named = {each.name: other for each, other in zip(beside, others, strict=True)}
+        named = {secondary.name: url for secondary, url in zip(beside, others, strict=True)}
         announce(address, named if grpc is None else {"gRPC": f"{host}:{grpc.port}", **named})
 
     loading.when_finished = loaded
     with ExitStack() as stack:
-        wanted = [settings.port, *(each.port for each in beside)]
+        wanted = [settings.port, *(secondary.port for secondary in beside)]
         bound = [stack.enter_context(listener(settings.host, port)) for port in wanted]
-        ports += [each.getsockname()[1] for each in bound]
+        ports += [listening.getsockname()[1] for listening in bound]
         if grpc is not None:
             if grpc.port in ports:
                 raise ListenError(f"Cannot listen on port {grpc.port} for both HTTP and gRPC; give --grpc-port another")
             grpc.check()
-        others = {port: each.app for port, each in zip(ports[1:], beside, strict=True)}
-        guarded = without_cross_site(app, local=only_for_this_machine(settings), origins=cors_origins(settings))
-        server = http_server(by_port(guarded, others), transport, ending)
+        others = {port: secondary.guarded for port, secondary in zip(ports[1:], beside, strict=True)}
+        server = http_server(by_port(app, others), transport, ending)
         server.run(sockets=bound)
     if grpc is not None and grpc.failure is not None:
         raise grpc.failure

@@ -1,18 +1,32 @@
-"""Standard input, output and error of a server, which are not always there, or are not always read."""
+"""Prepare standard input, output and error of a server, which can be closed or unread."""
 
+import ctypes
 import io
 import os
 import stat
 import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, BinaryIO, cast
 
-__all__ = ("log_file", "never_wait", "occupy")
+from app.server.log_lines import AtTheEnd
+
+__all__ = ("forward_native_messages", "log_file", "never_wait", "occupy")
+
+_IOLBF = 1
+"""Line buffering, in setvbuf(3) of glibc's stdio.h."""
+_FILENO_OFFSET = 112
+"""Offset of `_fileno` in glibc's `FILE`, on every 64-bit machine (bits/types/struct_FILE.h)."""
+_FATAL_PREFIXES = (b"terminate called", b"  what():")
+_MAX_LINE = 4096
+_DRAIN_SECONDS = 1.0
 
 
 def occupy() -> None:
-    """Open whatever of standard input, output and error is closed, on nothing.
+    """Open closed standard input, output and error on ``/dev/null``.
 
-    Otherwise the next file or connection takes their place, and gets what libraries write to standard error.
+    Otherwise the next file or connection gets their descriptor, and receives what libraries write to standard error.
     """
     for number in range(3):
         try:
@@ -20,60 +34,60 @@ def occupy() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)
     if cast("Any", sys.stderr) is None:
-        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115  a descriptor, open as long as the process is
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115  open until the process exits
 
 
 def log_file() -> BinaryIO:
-    """Standard error for one who can wait, and without a buffer, whose lock somebody might hold when the end comes."""
+    """Return standard error, unbuffered: another thread could hold the buffer's lock at exit. Writes may block."""
     number = _number(sys.stderr)
     return sys.stderr.buffer if number is None else open(os.dup(number), "wb", buffering=0, closefd=False)
 
 
 def never_wait() -> None:
-    """Have nobody wait for whoever reads standard output and error through pipes: what these do not take is lost.
+    """Make pipes at standard output and error non-blocking: data that does not fit is lost.
 
-    libjpeg says something of each damaged picture, ONNX Runtime of each call that fails, and models print; a full pipe
-    that nobody reads would stop one worker after the other. Where there is no /proc, all stays as it is.
+    libjpeg reports each damaged image, ONNX Runtime each failed call, and models print. A full pipe without a reader
+    would block one worker after the other. Without /proc nothing changes.
     """
     for name, number in (("stdout", 1), ("stderr", 2)):
         stream: Any = getattr(sys, name)
         ours = isinstance(stream, io.TextIOWrapper) and _number(stream) == number
-        if _opened_anew(number) and ours:
-            setattr(sys, name, _losing(stream, number))
+        if _reopen_nonblocking(number) and ours:
+            setattr(sys, name, _lossy_stream(stream, number))
 
 
 def _number(stream: Any) -> int | None:
-    """Of the file that is written to, None where it is none of the system's."""
+    """Return the file descriptor of a stream; None if it has none."""
     try:
         return stream.fileno()
     except (OSError, ValueError):
         return None
 
 
-def _opened_anew(number: int) -> bool:
-    """Put the same pipe in its own place, as one that does not block; those who share it with us see no change."""
+def _reopen_nonblocking(number: int) -> bool:
+    """Reopen a pipe as non-blocking under its own descriptor; other processes that share it are not affected."""
     try:
         if not stat.S_ISFIFO(os.fstat(number).st_mode):
             return False
-        anew = os.open(f"/proc/self/fd/{number}", os.O_WRONLY | os.O_NONBLOCK)
+        reopened = os.open(f"/proc/self/fd/{number}", os.O_WRONLY | os.O_NONBLOCK)
     except OSError:
-        # Nobody reads it any more, and so nobody waits; or it is somebody else's.
+        # The pipe has no reader, so no write blocks; or another user owns it.
         return False
-    os.dup2(anew, number)
-    os.close(anew)
+    os.dup2(reopened, number)
+    os.close(reopened)
     return True
 
 
-class _Losing(io.FileIO):
+class _LossyFile(io.FileIO):
     def write(self, data: Any, /) -> int:
         written = cast("int | None", super().write(data))
         return memoryview(data).nbytes if written is None else written
 
 
-def _losing(stream: Any, number: int) -> io.TextIOWrapper:
-    """The same, to which a model can print without an error while the pipe is full."""
+def _lossy_stream(stream: Any, number: int) -> io.TextIOWrapper:
+    """Return a stream that drops data without an error while the pipe is full, so that models can print."""
     stream.flush()
-    file = _Losing(number, "w", closefd=False)
+    file = _LossyFile(number, "w", closefd=False)
     unbuffered = isinstance(stream.buffer, io.RawIOBase)  # as `python -u` has it
     return io.TextIOWrapper(
         cast("BinaryIO", file) if unbuffered else io.BufferedWriter(file),
@@ -82,3 +96,91 @@ def _losing(stream: Any, number: int) -> io.TextIOWrapper:
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )
+
+
+def forward_native_messages(forward: Callable[[str], None]) -> None:
+    """Pass each line that C code prints to its `stderr` stream to `forward`, from a thread.
+
+    libpng and libjpeg report damaged images there, and OpenCV has no option to redirect them. Only the stream of the C
+    library changes, not descriptor 2: tracebacks, faulthandler and fatal messages of glibc still go straight to that
+    descriptor. The pipe never blocks: messages that do not fit are lost. Without glibc nothing changes.
+
+    Args:
+        forward: takes a line without its end.
+    """
+    library = ctypes.CDLL(None)
+    try:
+        stream = ctypes.c_void_p.in_dll(library, "stderr")
+        library.fopencookie.restype = ctypes.c_void_p
+        write = ctypes.cast(library.write, ctypes.c_void_p)
+    except (AttributeError, ValueError):
+        return
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    try:
+        _NativeMessages(reading, writing, forward).start()
+    except RuntimeError:
+        # The system cannot start a thread now.
+        os.close(reading)
+        os.close(writing)
+        return
+    # write(2) takes the descriptor where a stream function takes its cookie. The stream is never closed because other
+    # threads may write to it.
+    piped = library.fopencookie(ctypes.c_void_p(writing), b"w", _CookieFunctions(write=write))
+    if piped is None:
+        return
+    library.setvbuf(ctypes.c_void_p(piped), None, _IOLBF, ctypes.c_size_t(0))
+    if stream.value and ctypes.c_int.from_address(stream.value + _FILENO_OFFSET).value == 2:
+        # Python writes fatal errors to the descriptor of this stream when no thread runs any more.
+        ctypes.c_int.from_address(piped + _FILENO_OFFSET).value = 2
+    stream.value = piped
+
+
+class _CookieFunctions(ctypes.Structure):
+    """`cookie_io_functions_t` of fopencookie(3)."""
+
+    _fields_ = [(name, ctypes.c_void_p) for name in ("read", "write", "seek", "close")]
+
+
+class _NativeMessages(threading.Thread):
+    """Read lines from a pipe and forward them.
+
+    Args:
+        reading: descriptor of the read end.
+        writing: descriptor of the write end, for the marker that everything was read.
+        forward: takes a line without its end.
+    """
+
+    def __init__(self, reading: int, writing: int, forward: Callable[[str], None]) -> None:
+        super().__init__(name="native messages", daemon=True)
+        self._reading = reading
+        self._writing = writing
+        self._forward = forward
+        self._drained = threading.Event()
+        # The standard library keeps weak references only.
+        self._end = AtTheEnd(self._drain)
+
+    def run(self) -> None:
+        rest = b""
+        while data := os.read(self._reading, _MAX_LINE):
+            *lines, rest = (rest + data.replace(b"\0", b"")).split(b"\n")
+            if len(rest) > _MAX_LINE:
+                lines, rest = [*lines, rest], b""
+            for line in lines:
+                if line.startswith(_FATAL_PREFIXES):
+                    # The process is about to abort because of an uncaught C++ exception.
+                    with suppress(OSError):
+                        os.write(2, line + b"\n")
+                elif line:
+                    self._forward(line[:_MAX_LINE].decode(errors="backslashreplace"))
+            if b"\0" in data:
+                self._drained.set()
+
+    def _drain(self) -> None:
+        """Wait until all written lines are forwarded."""
+        self._drained.clear()
+        try:
+            os.write(self._writing, b"\0")
+        except BlockingIOError:
+            return
+        self._drained.wait(_DRAIN_SECONDS)

@@ -1,4 +1,4 @@
-"""How the server comes to its end: told once it stops in good order, told twice at once."""
+"""Stop the server: the first signal starts a graceful shutdown, the second one exits without delay."""
 
 import asyncio
 import logging
@@ -16,24 +16,24 @@ import uvicorn
 
 __all__ = ("Ending", "StoppingServer")
 
-_SAME = 0.2
-"""Seconds within which a second signal is the first one again: a terminal and a wrapper may both pass it on."""
+_SAME_SIGNAL_SECONDS = 0.2
+"""Seconds in which a second signal counts as the first: a terminal and a wrapper can both forward it."""
 
-_LAST_WORDS = 0.5
+_LOG_SECONDS = 0.5
 _GRACE = 5.0
-"""Seconds behind the drain timeout in which all else has to be closed."""
+"""Seconds after the drain timeout in which everything else must close."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What is called in the event loop when the server stops.
+    """Callbacks of the shutdown, called in the event loop.
 
     Attributes:
-        retire: at once: load balancers are to be told to send nothing more.
-        end: when the server takes no more connections, before it waits for requests in flight.
+        retire: called first: makes the server report not ready, so that load balancers send no more requests.
+        end: called when the server stops accepting connections, before it waits for requests in flight.
         delay: seconds between the two.
-        timeout: seconds that requests in flight are waited for.
+        timeout: seconds that requests in flight may take.
     """
 
     retire: Callable[[], None]
@@ -43,22 +43,22 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class StoppingServer(uvicorn.Server):
-    """uvicorn's, which is not ready any more before it stops listening, and which a second signal ends.
+    """Extend uvicorn's server: report not ready before it stops listening, and exit after a second signal.
 
     Args:
-        config: uvicorn's.
-        ending: called on the way.
+        config: the configuration of uvicorn.
+        ending: callbacks of the shutdown.
     """
 
     def __init__(self, config: uvicorn.Config, ending: Ending) -> None:
         super().__init__(config)
         self._ending = ending
-        self._told: float | None = None
+        self._signalled_at: float | None = None
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         ending = self._ending
         ending.retire()
-        if self._told is not None:
+        if self._signalled_at is not None:
             _logger.info("stopping", extra={"drain_delay": ending.delay, "drain_timeout": ending.timeout})
             await asyncio.sleep(ending.delay)
             _end_after(ending.timeout + _GRACE)
@@ -67,24 +67,24 @@ class StoppingServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Hear signals from here on until the process has ended: none is raised again, the drain is all there is."""
+        """Handle signals until the process exits. Unlike uvicorn, never raise them again: the drain handles them."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, self.handle_exit)
         yield
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal has come."""
+        """Start the shutdown after the first signal, and exit after the second."""
         now = time.monotonic()
-        if self._told is None:
-            self._told = now
+        if self._signalled_at is None:
+            self._signalled_at = now
             super().handle_exit(sig, frame)
-        elif now - self._told >= _SAME:
+        elif now - self._signalled_at >= _SAME_SIGNAL_SECONDS:
             _end_now(128 + sig, "told to stop again", signal=signal.Signals(sig).name)
 
 
 def _end_after(seconds: float) -> None:
-    """End the process if it is still there then, whatever it waits for: a disk, a collector of traces, a thread."""
+    """Exit the process after `seconds`, even if a disk, a trace collector or a thread blocks the shutdown."""
 
     def wait() -> None:
         time.sleep(seconds)
@@ -95,13 +95,13 @@ def _end_after(seconds: float) -> None:
 
 
 def _end_now(status: int, event: str, **fields: object) -> None:
-    def last_words() -> None:
+    def log_exit() -> None:
         _logger.warning(event, extra=fields)
         logging.shutdown()
 
-    # In a thread, because the one that was interrupted may hold any lock there is.
-    thread = threading.Thread(target=last_words, daemon=True)
+    # Log in another thread: the interrupted one may hold any lock.
+    thread = threading.Thread(target=log_exit, daemon=True)
     with suppress(RuntimeError):
         thread.start()
-        thread.join(_LAST_WORDS)
+        thread.join(_LOG_SECONDS)
     os._exit(status)

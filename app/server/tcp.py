@@ -1,4 +1,4 @@
-"""What the kernel knows of a connection, and is told to look after by itself."""
+"""Query and configure TCP connections in the kernel."""
 
 import fcntl
 import socket
@@ -25,15 +25,15 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 
 
 def watch(listening: socket.socket, write_timeout: float) -> None:
-    """Let the kernel notice clients that vanished; what `listening` accepts inherits it.
+    """Configure keep-alive and timeouts of `listening`, which accepted sockets inherit, to detect vanished clients.
 
-    An idle one is probed after a minute and given up after another; what was sent and nobody acknowledges ends the
-    connection after two minutes, where it would take the kernel a quarter of an hour.
+    The kernel probes an idle connection after one minute and closes it after another. Unacknowledged data closes a
+    connection after two minutes; the default would be a quarter of an hour.
 
     Args:
-        listening: where they connect to.
-        write_timeout: seconds for which a reader may take nothing. The kernel counts them too, so that it has to wait
-            for as long.
+        listening: the listening socket.
+        write_timeout: seconds for which a client may stop reading. The timeout of the kernel counts them too, so it is
+            at least twice as long.
     """
     unacknowledged = min(max(_UNACKNOWLEDGED_SECONDS, 2 * write_timeout), _DAY)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -50,25 +50,25 @@ def watch(listening: socket.socket, write_timeout: float) -> None:
 
 
 def acknowledged(connection: socket.socket) -> int | None:
-    """Bytes that the other side has taken since the connection was made; None where the kernel does not say."""
+    """Return how many bytes the client has acknowledged in total; None if the kernel does not report it."""
     found = _information(connection)
     return _BYTES_ACKED.unpack_from(found)[0] if len(found) >= _BYTES_ACKED.size else None
 
 
 def unacknowledged(connection: socket.socket) -> int:
-    """Segments on their way to the other side."""
+    """Return the number of sent segments without acknowledgement."""
     found = _information(connection)
     return _UNACKED.unpack_from(found)[0] if len(found) >= _UNACKED.size else 0
 
 
 def unsent(connection: socket.socket) -> int:
-    """Bytes that the kernel keeps until the other side takes more."""
+    """Return the number of bytes in the kernel's send buffer that are not sent."""
     found = _information(connection)
     return _NOT_SENT.unpack_from(found)[0] if len(found) >= _NOT_SENT.size else 0
 
 
 def unread(connection: socket.socket) -> int:
-    """Bytes that have come and wait to be read."""
+    """Return the number of received bytes that are not read."""
     found = array("i", [0])
     try:
         fcntl.ioctl(connection, termios.FIONREAD, found)
@@ -78,13 +78,13 @@ def unread(connection: socket.socket) -> int:
 
 
 def is_reset(connection: socket.socket) -> bool:
-    """Whether the other side takes nothing any more. True as well where the kernel does not say."""
+    """Return whether the connection was reset; also True if the kernel does not report the state."""
     found = _information(connection)
     return not found or found[0] == _CLOSED
 
 
 def reset_when_closed(connection: socket.socket) -> None:
-    """Let the kernel forget what it has yet to send, which it would keep for minutes otherwise."""
+    """Discard unsent data at the close; otherwise the kernel keeps it for minutes."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
 
 

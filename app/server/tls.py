@@ -1,4 +1,4 @@
-"""The server's certificate: read, held against what it has to be, and read again when it is renewed."""
+"""Load the server's certificate, validate it, and reload it when the files change."""
 
 import logging
 import ssl
@@ -16,7 +16,7 @@ from app.settings.server import ServerSettings, SettingsError
 __all__ = ("LOOK_SECONDS", "Certificates", "certificates")
 
 LOOK_SECONDS = 5.0
-"""How often to look whether the files have changed."""
+"""Seconds between two checks of the files."""
 
 _logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ Signature = tuple[Stamp, ...]
 
 
 class _Loaded(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What the files held at one time."""
+    """The content of the files at one time."""
 
     context: ssl.SSLContext
     grpc: grpc.ServerCertificateConfiguration
@@ -33,15 +33,15 @@ class _Loaded(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Certificates:
-    """A certificate, its key, and the authorities of clients, as the files have them now.
+    """Hold the current certificate, its key, and the certificate authorities of clients.
 
     Args:
         cert: the certificate and its chain, PEM.
         key: its private key, PEM.
-        client_ca: whoever connects has to show a certificate of one of these authorities, PEM; None for anybody.
+        client_ca: authorities that must have signed the certificates of clients, PEM; None accepts any client.
 
     Raises:
-        SettingsError: when the files cannot be used.
+        SettingsError: if the files are not usable.
     """
 
     def __init__(self, cert: Path, key: Path, client_ca: Path | None = None) -> None:
@@ -53,18 +53,18 @@ class Certificates:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """For the next handshake. What was agreed on with another one lives on."""
+        """Return the context for the next handshake; existing connections keep theirs."""
         return self._current.context
 
     @property
     def expiry(self) -> float:
-        """Seconds since the epoch at which the certificate ends."""
+        """Return the end of the certificate's validity, in seconds since the epoch."""
         return self._current.expiry
 
     def look(self) -> bool:
-        """Take the files as they are now if they have changed: whether they were taken.
+        """Reload the files if they have changed. Return whether the certificate was replaced.
 
-        Files that cannot be used leave everything as it was, and are told of in the log once.
+        Files that are not usable are logged once, and the current certificate is kept.
         """
         signature = self._signature()
         if signature == self._seen:
@@ -76,45 +76,45 @@ class Certificates:
             self._seen = signature
             return False
         if self._signature() != signature:
-            # Renewed while it was read: the parts may not belong together. The next look finds it at rest.
+            # The files changed during the read, so the parts may not match. The next check reads them again.
             return False
         self._current, self._seen = loaded, signature
         _logger.info("took a renewed certificate", extra={"expiry": loaded.expiry})
         return True
 
     def for_grpc(self) -> grpc.ServerCredentials:
-        """Credentials of a gRPC server that follow the files as well."""
-        first = told = self._current.grpc
+        """Return credentials of a gRPC server, which also follow the files."""
+        first = last = self._current.grpc
 
-        def changed() -> Any:
-            # Asked before each handshake, by a thread of gRPC's.
-            nonlocal told
-            now = self._current.grpc
-            if now is told:
+        def fetch_changed() -> Any:
+            # A thread of gRPC calls this before each handshake.
+            nonlocal last
+            current = self._current.grpc
+            if current is last:
                 return None
-            told = now
-            return now
+            last = current
+            return current
 
-        return grpc.dynamic_ssl_server_credentials(first, changed, self._client_ca is not None)
+        return grpc.dynamic_ssl_server_credentials(first, fetch_changed, self._client_ca is not None)
 
     def show(self, metrics: CollectorRegistry) -> None:
-        """Let metrics tell when the certificate ends."""
+        """Export the end of the certificate's validity as a metric."""
         name = "charioteer_certificate_expiry_timestamp_seconds"
         gauge = Gauge(name, "When the certificate of the server ends, in seconds since the epoch.", registry=metrics)
         gauge.set_function(lambda: self.expiry)
 
     def _load(self) -> _Loaded:
-        cert, key = (_read(each, option) for each, option in ((self._cert, "--tls-cert"), (self._key, "--tls-key")))
+        cert, key = (_read(path, option) for path, option in ((self._cert, "--tls-cert"), (self._key, "--tls-key")))
         authorities = _read(self._client_ca, "--tls-client-ca") if self._client_ca is not None else None
         try:
             expiry = not_after(cert.decode("latin-1"))
         except ValueError as error:
             raise SettingsError(f"Expected a certificate (PEM) in {self._cert} of --tls-cert, got {error}") from None
-        # What TLS 1.2 and 1.3 may agree on is left to Python's and OpenSSL's defaults.
+        # The cipher suites of TLS 1.2 and 1.3 are the defaults of Python and OpenSSL.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
-        # Only its server may ask for anything anew: each time costs it more than the client.
+        # A renegotiation costs the server more than the client, so clients must not request one.
         context.options |= ssl.OP_NO_RENEGOTIATION
         try:
             context.load_cert_chain(self._cert, self._key, password=self._encrypted)
@@ -138,15 +138,15 @@ class Certificates:
         raise SettingsError(f"Expected a key that is not encrypted in {self._key} of --tls-key")
 
     def _signature(self) -> Signature:
-        """Changes with the files, also where they are links that are turned to others, as Kubernetes does."""
-        return tuple(_stamp(each) for each in (self._cert, self._key, self._client_ca) if each is not None)
+        """Return a value that changes with the files, also when symbolic links change, as in Kubernetes."""
+        return tuple(_stamp(path) for path in (self._cert, self._key, self._client_ca) if path is not None)
 
 
 def certificates(settings: ServerSettings) -> Certificates | None:
-    """Those of the settings; None where the server speaks no TLS.
+    """Load the certificates of the settings; return None without TLS.
 
     Raises:
-        SettingsError: when the settings contradict each other, or the files cannot be used.
+        SettingsError: if the settings contradict each other, or the files are not usable.
     """
     if settings.tls_cert is None and settings.tls_key is None:
         if settings.tls_client_ca is not None:

@@ -1,4 +1,4 @@
-"""The HTTP server below the applications: connections, certificates, and the clock of both."""
+"""Run the HTTP server below the applications: connections, certificates and their periodic checks."""
 
 import asyncio
 import logging
@@ -22,19 +22,19 @@ from app.settings.server import ServerSettings
 
 __all__ = ("Transport", "http_server", "open_transport")
 
-_CUT_SECONDS = 4.0
-"""Before the drain is over, requests that have not arrived in full are given up: each connection is seen once a second,
-and lingers for two behind its refusal."""
+_ABORT_SECONDS = 4.0
+"""Seconds before the end of the drain at which incomplete requests are rejected. Each connection is checked once a
+second and lingers for two seconds after its rejection."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Transport(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What connections are made of.
+    """Shared state of all connections.
 
     Attributes:
-        connections: the book of those over HTTP.
-        certificates: what every port speaks TLS with; None for no TLS.
+        connections: the table of HTTP connections.
+        certificates: certificates for TLS on every port; None for no TLS.
     """
 
     connections: Connections
@@ -42,15 +42,15 @@ class Transport(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def scheme(self) -> str:
-        """Of HTTP addresses."""
+        """Return the URL scheme of HTTP addresses."""
         return "http" if self.certificates is None else "https"
 
 
 def open_transport(settings: ServerSettings, metrics: CollectorRegistry) -> Transport:
-    """What the settings want; the process may have more files open from then on.
+    """Create the transport from the settings, and raise the limit of open files.
 
     Raises:
-        SettingsError: when certificates cannot be used, or there cannot be as many connections.
+        SettingsError: if the certificates are not usable, or the connection limit is too high.
     """
     found = certificates(settings)
     if found is not None:
@@ -59,12 +59,12 @@ def open_transport(settings: ServerSettings, metrics: CollectorRegistry) -> Tran
 
 
 def http_server(app: ASGIApp, transport: Transport, ending: Ending) -> uvicorn.Server:
-    """A server of `app` that is yet to be run over sockets.
+    """Return a server of `app` that is not started.
 
     Args:
-        app: answers everything.
-        transport: what its connections are made of.
-        ending: called when the server stops.
+        app: handles all requests.
+        transport: shared state of its connections.
+        ending: callbacks for the shutdown.
     """
     config = uvicorn.Config(
         cast("Any", app),
@@ -80,13 +80,13 @@ def http_server(app: ASGIApp, transport: Transport, ending: Ending) -> uvicorn.S
 
 
 class _Server(StoppingServer):
-    """uvicorn's, with connections of its own and a clock for them."""
+    """Extend uvicorn's server with our connections and their periodic checks."""
 
     def __init__(self, config: uvicorn.Config, ending: Ending, transport: Transport) -> None:
         super().__init__(config, msgspec.structs.replace(ending, end=self._end))
         self._transport = transport
         self._end_others = ending.end
-        self._clocks: list[asyncio.Task[None]] = []
+        self._periodic_tasks: list[asyncio.Task[None]] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self.lifespan.startup()
@@ -102,15 +102,15 @@ class _Server(StoppingServer):
                 "_loop": asyncio.get_running_loop(),
             },
         )
-        self._clocks.append(asyncio.create_task(_tick(connections)))
+        self._periodic_tasks.append(asyncio.create_task(_tick(connections)))
         if found is not None:
-            self._clocks.append(asyncio.create_task(_look(found)))
-        acceptors = [Acceptor(each, connections, protocol, found) for each in sockets or ()]
+            self._periodic_tasks.append(asyncio.create_task(_reload_periodically(found)))
+        acceptors = [Acceptor(listening, connections, protocol, found) for listening in sockets or ()]
         self.servers = cast("list[asyncio.base_events.Server]", acceptors)
         self.started = True
 
     def _end(self) -> None:
-        left = max(0.0, self._ending.timeout - _CUT_SECONDS)
+        left = max(0.0, self._ending.timeout - _ABORT_SECONDS)
         self._transport.connections.until = asyncio.get_running_loop().time() + left
         self._end_others()
 
@@ -118,24 +118,24 @@ class _Server(StoppingServer):
         try:
             await super().shutdown(sockets)
         finally:
-            for each in self._clocks:
-                each.cancel()
+            for task in self._periodic_tasks:
+                task.cancel()
 
 
 async def _tick(connections: Connections) -> None:
-    """Let time pass for connections, also while the server waits for the last of them."""
+    """Check timeouts of connections periodically, also while the server drains."""
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(TICK_SECONDS)
         try:
             connections.tick(loop.time())
         except Exception:
-            # One connection must not keep the others from being looked at for ever.
+            # A failure of one connection must not stop the checks of the others.
             _logger.exception("a connection could not be looked at")
 
 
-async def _look(certificates: Certificates) -> None:
-    """Take renewed certificates. Files may be slow, and are read by another thread."""
+async def _reload_periodically(certificates: Certificates) -> None:
+    """Reload renewed certificates. Read the files in a thread because they can be slow."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         await asyncio.to_thread(certificates.look)

@@ -1,4 +1,4 @@
-"""When a certificate ends, read from its bytes (X.509, RFC 5280, in DER)."""
+"""Read the end of a certificate's validity from its DER encoding (X.509, RFC 5280)."""
 
 import ssl
 from datetime import UTC, datetime
@@ -18,10 +18,10 @@ class _Part(NamedTuple):
 
 
 def not_after(pem: str) -> float:
-    """Seconds since the epoch at which the first certificate of `pem` is no longer valid.
+    """Return the end of validity of the first certificate in `pem`, in seconds since the epoch.
 
     Raises:
-        ValueError: when there is none.
+        ValueError: if there is none, or it is truncated.
     """
     begin, end = pem.find(_BEGIN), pem.find(_END)
     if begin < 0 or end < begin:
@@ -31,7 +31,7 @@ def not_after(pem: str) -> float:
         certificate = _part(der, 0)
         fields = _part(der, certificate.start)
         first = _part(der, fields.start)
-        # A version, which the oldest leave out; a serial number, an algorithm and an issuer; then the two dates.
+        # The fields are an optional version, serial number, algorithm and issuer, followed by the validity.
         at = first.end if first.tag == _VERSION else fields.start
         for _ in range(3):
             at = _part(der, at).end
@@ -43,7 +43,7 @@ def not_after(pem: str) -> float:
 
 
 def _part(der: bytes, at: int) -> _Part:
-    """The value that begins at a byte: its tag, and where its content lies."""
+    """Return the tag and the content range of the value that begins at byte `at`."""
     length = der[at + 1]
     start = at + 2
     if length & 0x80:
@@ -54,7 +54,7 @@ def _part(der: bytes, at: int) -> _Part:
 
 
 def _seconds(tag: int, written: str) -> float:
-    """Of a time in UTC, with two digits of the year or four; two of them mean a year from 1950 to 2049."""
+    """Convert a UTC time to seconds since the epoch; years of two digits mean 1950 to 2049."""
     if tag == _UTC_TIME:
         written = ("19" if written[:2] >= "50" else "20") + written
     return datetime.strptime(written, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()

@@ -1,1 +1,1 @@
-"""Who may ask: keys, tokens, permissions, rates, and what is written down of it."""
+"""Authenticate and authorize clients: keys, tokens, permissions, rate limits and the audit log."""

@@ -1,4 +1,4 @@
-"""One answer to who may do what, for every surface."""
+"""Authorize requests in one place for all protocols."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,31 +14,32 @@ from app.server.access.rates import Rates
 from app.server.access.refusals import Refusals
 from app.server.access.watched_file import WatchedFile
 from app.settings.access import AccessSettings
+from app.settings.extras import missing_extra
 from app.settings.server import SettingsError
 from tasks.exchange.error import ErrorKind
 
 __all__ = ("Access", "Identifies", "open_access")
 
 _CHARGED = frozenset({"infer", "admin"})
-"""What reads is not counted: opening the page asks for forty files."""
+"""Permissions whose requests count against the rate. Reading does not: the page alone loads forty files."""
 
-_DOTS_OF_A_TOKEN = 2
+_TOKEN_DOTS = 2
 
 
 class Identifies(Protocol):
-    """Knows who shows what."""
+    """Finds the identity behind a credential."""
 
     def identify(self, credential: str) -> Identity: ...
 
 
 class Access:
-    """Who may do what.
+    """Authenticate and authorize requests.
 
     Args:
-        keys: None where there are none.
-        tokens: None where there are none.
-        rates: how often.
-        refusals: are told.
+        keys: the API keys; None without a key file.
+        tokens: reads JSON Web Tokens; None without a key set.
+        rates: limits the rate of each client.
+        refusals: counts and logs rejections.
     """
 
     def __init__(
@@ -62,17 +63,17 @@ class Access:
         address: str = "",
         charged: bool = True,
     ) -> Identity:
-        """Let somebody in who may have `permission`.
+        """Return the identity of a request that may have `permission`; otherwise count and log the rejection.
 
         Args:
-            headers: or gRPC's metadata, with names in lower case.
-            permission: any but ``open``.
-            what: is asked for, for the log.
-            address: where it comes from, for the log.
-            charged: whether it counts among what the caller may ask in a second.
+            headers: headers or gRPC metadata, names in lower case.
+            permission: the required permission, not ``open``.
+            what: the requested operation, for the log.
+            address: IP address of the client, for the log.
+            charged: whether the request counts against the client's rate.
 
         Raises:
-            AccessError: UNAUTHENTICATED, PERMISSION_DENIED, or OVERLOADED. It has been counted and logged.
+            AccessError: UNAUTHENTICATED, PERMISSION_DENIED or OVERLOADED; it is already counted and logged.
         """
         try:
             return self.judge(headers, permission, charged=charged)
@@ -81,7 +82,7 @@ class Access:
             raise
 
     def judge(self, headers: Sequence[tuple[str, str]], permission: Permission, *, charged: bool = True) -> Identity:
-        """As `admit`, but what is refused is neither counted nor logged: `tell` has to follow.
+        """Authorize as `admit` does, but neither count nor log a rejection: call `tell` after it.
 
         Raises:
             AccessError: UNAUTHENTICATED, PERMISSION_DENIED, or OVERLOADED.
@@ -89,7 +90,7 @@ class Access:
         identity = self.identify(headers)
         try:
             if permission not in identity.permissions:
-                has = ", ".join(each for each in PERMISSIONS if each in identity.permissions) or "none"
+                has = ", ".join(known for known in PERMISSIONS if known in identity.permissions) or "none"
                 message = f"This needs the permission {permission}; {identity.name} has {has}"
                 raise AccessError(ErrorKind.PERMISSION_DENIED, "permission", message)
             if charged and permission in _CHARGED:
@@ -100,25 +101,25 @@ class Access:
         return identity
 
     def tell(self, error: AccessError, headers: Sequence[tuple[str, str]], *, what: str, address: str) -> None:
-        """Count and log a refusal.
+        """Count and log a rejection.
 
         Args:
-            error: why; it knows afterwards whether it was logged.
-            headers: of the request, or gRPC's metadata.
-            what: was asked for.
-            address: where it came from.
+            error: the rejection; its `logged` is updated.
+            headers: headers of the request, or gRPC metadata.
+            what: the requested operation.
+            address: IP address of the client.
         """
         request_id = given_id(dict(headers).get(REQUEST_ID_HEADER)) or ""
         self._refusals.tell(error, what=what, address=address, request_id=request_id)
 
     def identify(self, headers: Sequence[tuple[str, str]]) -> Identity:
-        """Who sends `headers`.
+        """Return the identity of the client that sent `headers`.
 
         Raises:
             AccessError: UNAUTHENTICATED; neither counted nor logged.
         """
         credential = credential_of(headers)
-        if self._tokens is not None and credential.count(".") == _DOTS_OF_A_TOKEN:
+        if self._tokens is not None and credential.count(".") == _TOKEN_DOTS:
             return self._tokens.value.identify(credential)
         if self._keys is None:
             raise unauthenticated("malformed", "Expected a JSON Web Token, got something else")
@@ -126,34 +127,34 @@ class Access:
 
 
 def open_access(settings: AccessSettings, metrics: CollectorRegistry) -> Access | None:
-    """Who may do what by `settings`; None where everybody may do everything.
+    """Create the authorization from `settings`; return None if no authentication is configured.
 
     Raises:
-        SettingsError: for what cannot be read, or does not fit together.
+        SettingsError: if files are not readable, or options contradict each other.
     """
     if settings.api_keys is None and settings.jwks is None:
-        _none_wanted(settings)
+        _reject_dependent_options(settings)
         return None
-    everybody = None
+    default_rate = None
     if settings.requests_per_second is not None:
         burst = settings.burst or max(1, round(settings.requests_per_second))
-        everybody = Rate(per_second=settings.requests_per_second, burst=burst)
+        default_rate = Rate(per_second=settings.requests_per_second, burst=burst)
     elif settings.burst is not None:
         raise SettingsError("--burst needs --requests-per-second")
     keys, tokens = None, _tokens(settings)
     if settings.api_keys is not None:
         keys = WatchedFile(settings.api_keys, lambda content: Keys(read_keys(content)))
-    return Access(keys, tokens, Rates(everybody), Refusals(metrics))
+    return Access(keys, tokens, Rates(default_rate), Refusals(metrics))
 
 
-def _none_wanted(settings: AccessSettings) -> None:
+def _reject_dependent_options(settings: AccessSettings) -> None:
     given: Sequence[tuple[str, object]] = (
         ("--requests-per-second", settings.requests_per_second),
         ("--burst", settings.burst),
     )
     for name, value in given:
         if value is not None:
-            raise SettingsError(f"{name} needs --api-keys or --jwks: without them callers cannot be told apart")
+            raise SettingsError(f"{name} needs --api-keys or --jwks: without them, clients cannot be distinguished")
     for name, value in (("--jwt-issuer", settings.jwt_issuer), ("--jwt-audience", settings.jwt_audience)):
         if value is not None:
             raise SettingsError(f"{name} needs --jwks")
@@ -172,7 +173,7 @@ def _tokens(settings: AccessSettings) -> "WatchedFile[Identifies] | None":
     try:
         from app.server.access.tokens import Tokens, read_key_set
     except ImportError as error:
-        raise SettingsError(f"--jwks needs the extra jwt, pip install charioteer[jwt] ({error})") from None
+        raise SettingsError(missing_extra("--jwks", "jwt", error)) from None
 
     def read(content: bytes) -> Identifies:
         return Tokens(read_key_set(content), issuer, audience)

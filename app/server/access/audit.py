@@ -1,4 +1,4 @@
-"""The audit log: a line for everything that changed what is served, or was meant to."""
+"""Write the audit log: one line for each attempt to change the served models."""
 
 from typing import Any
 
@@ -12,54 +12,54 @@ from tasks.exchange.error import shortened
 __all__ = ("ANONYMOUS", "audit", "audit_response", "is_administration", "is_one_of_too_many")
 
 ANONYMOUS = "anonymous"
-"""Somebody of whom it is not known who they are, or who was not asked."""
+"""Name of a client without authentication."""
 
 _MARK = "charioteer_administration"
 _REFUSED = frozenset({401, 403, 429})
-_LEAST_ERROR = 400
-_LONGEST = 200
-"""Characters of what a sender wrote: a path may be one long name."""
+_MIN_ERROR_STATUS = 400
+_MAX_CHARACTERS = 200
+"""Limit for text from clients: a path can be one long name."""
 
 
 def audit(
     action: str, *, model: str, outcome: str, status: str | int, client: str, address: str, request_id: str
 ) -> None:
-    """Write one line.
+    """Write one line of the audit log.
 
     Args:
         action: ``load``, ``unload``, ``online`` or ``offline``.
-        model: that it was about; empty where it was about none, or was refused before that was read.
+        model: name of the model; empty if there is none, or if the request was rejected before it was read.
         outcome: ``ok``, ``refused`` or ``failed``.
-        status: of HTTP, or the name of gRPC's.
-        client: who wanted it.
-        address: where they came from.
-        request_id: of the request, which other lines of the log have as well.
+        status: HTTP status, or name of the gRPC status.
+        client: name of the client.
+        address: IP address of the client.
+        request_id: id of the request, which other log lines also have.
     """
     log: Any = structlog.get_logger("charioteer.audit")
     log.info(
         "audit",
         action=action,
-        model=shortened(model, _LONGEST),
+        model=shortened(model, _MAX_CHARACTERS),
         outcome=outcome,
         status=status,
         client=client or ANONYMOUS,
         address=address,
-        request_id=shortened(request_id, _LONGEST),
+        request_id=shortened(request_id, _MAX_CHARACTERS),
     )
 
 
 def is_administration(scope: Scope) -> None:
-    """Have the response to a request written down."""
+    """Mark a request for the audit log."""
     scope["state"][_MARK] = True
 
 
 def is_one_of_too_many(scope: Scope) -> None:
-    """Write nothing down of a request after all. Whoever is not known is to fill no disk."""
+    """Remove the mark: unknown clients must not fill the disk with audit lines."""
     scope["state"].pop(_MARK, None)
 
 
 async def audit_response(message: Message, scope: Scope) -> None:
-    """Write down what became of a request that `is_administration`. A `before_send` hook of Litestar."""
+    """Audit the response to a marked request. This is a `before_send` hook of Litestar."""
     if message["type"] != "http.response.start" or _MARK not in scope["state"]:
         return
     request_id = given_request_id(scope) or returned_header(scope, REQUEST_ID_HEADER)
@@ -71,7 +71,7 @@ async def audit_response(message: Message, scope: Scope) -> None:
     audit(
         path.rstrip("/").rpartition("/")[2],
         model=str(parameters.get("target", parameters.get("name", ""))),
-        outcome="refused" if status in _REFUSED else "failed" if status >= _LEAST_ERROR else "ok",
+        outcome="refused" if status in _REFUSED else "failed" if status >= _MIN_ERROR_STATUS else "ok",
         status=status,
         client=CLIENT.get(),
         address=address_of(scope),

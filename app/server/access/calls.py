@@ -1,4 +1,4 @@
-"""Who may do what over gRPC."""
+"""Authorize gRPC calls."""
 
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -24,39 +24,43 @@ Continuation = Callable[[Details], Awaitable[Any]]
 
 
 def needed_by_calls(protocols: Sequence[GrpcProtocol]) -> Mapping[str, Permission]:
-    """What every method needs, by its full name as calls have it."""
+    """Return the required permission of every method, by its full name."""
     found: dict[str, Permission] = {
         f"/{HEALTH}/Check": "open",
         f"/{HEALTH}/Watch": "open",
         f"/{reflection.SERVICE_NAME}/ServerReflectionInfo": "read",
     }
-    for each in protocols:
-        for name in each.service.methods_by_name:
-            found[f"/{each.service.full_name}/{name}"] = each.permissions.get(name, "infer")
+    for protocol in protocols:
+        for name in protocol.service.methods_by_name:
+            found[f"/{protocol.service.full_name}/{name}"] = _needed(protocol, name)
     return found
 
 
 def audited(protocol: GrpcProtocol, methods: Mapping[str, Handler]) -> Mapping[str, Handler]:
-    """`methods`, of which those for ``admin`` are written down."""
+    """Return `methods`; the unary ones for ``admin`` write to the audit log."""
     found = dict(methods)
-    for name, permission in protocol.permissions.items():
-        if permission == "admin":
-            found[name] = _audited(protocol, name, methods[name])
+    for name, method in methods.items():
+        if _needed(protocol, name) == "admin" and method.unary_unary is not None:
+            found[name] = _audited(protocol, name, method)
     return found
 
 
+def _needed(protocol: GrpcProtocol, method: str) -> Permission:
+    return protocol.permissions.get(method, "admin")
+
+
 class CallAccess(grpc.aio.ServerInterceptor):
-    """Lets calls in, or does not. What is refused is refused before a message of it is read.
+    """Admit or reject calls, before any of their messages is read.
 
     Args:
-        access: who may do what.
-        protocols: whose methods there are.
+        access: authorization.
+        protocols: define the methods.
     """
 
     def __init__(self, access: Access, protocols: Sequence[GrpcProtocol]) -> None:
         self._access = access
         self._needed = needed_by_calls(protocols)
-        self._protocols = {each.service.full_name: each for each in protocols}
+        self._protocols = {protocol.service.full_name: protocol for protocol in protocols}
 
     async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
         method: str = handler_call_details.method
@@ -73,25 +77,25 @@ class CallAccess(grpc.aio.ServerInterceptor):
         return self._metered(handler, metadata, permission, method) if handler.request_streaming else handler
 
     def _metered(self, handler: Any, metadata: Sequence[tuple[str, str]], permission: Permission, method: str) -> Any:
-        """`handler`, for which each message after the first is a request like any: counted, and of a key still good."""
+        """Return `handler` with authorization and rate limit for each message after the first."""
         inner = handler.stream_stream
         if inner is None:
             return handler
 
         async def counted(requests: AsyncIterable[Any], address: str) -> AsyncGenerator[Any]:
             first = True
-            async for each in requests:
+            async for message in requests:
                 if not first:
                     self._access.admit(metadata, permission, what=method, address=address)
                 first = False
-                yield each
+                yield message
 
         async def answer(requests: AsyncIterable[Any], context: Call) -> AsyncGenerator[Any]:
             try:
                 address = address_of_call(context)
                 async with aclosing(counted(requests, address)) as read, aclosing(inner(read, context)) as answers:
-                    async for each in answers:
-                        yield each
+                    async for message in answers:
+                        yield message
             except AccessError as error:
                 failure = error
             else:
@@ -106,19 +110,21 @@ class CallAccess(grpc.aio.ServerInterceptor):
     def _refusing(
         self, method: str, permission: Permission, error: AccessError, metadata: Sequence[tuple[str, str]]
     ) -> Handler:
-        """Answers any call with `error`. Told apart from others by how it reads: only when it wants to."""
+        """Return a handler that rejects any call with `error`; it reads a message only for the audit log."""
 
         async def refuse(requests: AsyncIterable[bytes], context: Call) -> AsyncGenerator[bytes]:
-            # Not before: only here it is known where the call comes from.
+            # The address of the client is not known earlier.
             self._access.tell(error, metadata, what=method, address=address_of_call(context))
             if permission == "admin" and (error.client or error.logged):
-                await self._write_down(method, requests, context, error)
+                await self._audit_refusal(method, requests, context, error)
             await _abort(context, error)
             yield b""
 
         return cast("Handler", grpc.stream_stream_rpc_method_handler(cast("Any", refuse)))
 
-    async def _write_down(self, method: str, requests: AsyncIterable[bytes], context: Call, error: AccessError) -> None:
+    async def _audit_refusal(
+        self, method: str, requests: AsyncIterable[bytes], context: Call, error: AccessError
+    ) -> None:
         service, _, name = method.removeprefix("/").partition("/")
         protocol, model = self._protocols.get(service), ""
         if protocol is not None and error.client:
@@ -172,13 +178,13 @@ def _status_name(context: Any) -> str:
 
 
 def _request_id(context: Any) -> str:
-    """As the sender gave it, or as it was made: then it is in what goes back."""
+    """Return the request id from the response metadata, or from the client."""
     returned: dict[str, str] = dict(context.trailing_metadata() or ())
     return returned.get(REQUEST_ID_HEADER) or metadata_of(context).get(REQUEST_ID_HEADER, "")
 
 
 def _action(name: str) -> str:
-    """``load`` of RepositoryModelLoad."""
+    """Return the action of a method, such as ``load`` of RepositoryModelLoad."""
     return name.removeprefix("RepositoryModel").lower()
 
 

@@ -1,4 +1,4 @@
-"""What a caller shows: a key or a token, in one of the places where those are looked for."""
+"""Find the credential in a request: a key or a token in one of the supported headers."""
 
 import base64
 import binascii
@@ -11,20 +11,19 @@ __all__ = ("AUTHORIZATION", "KEY_HEADER", "credential_of", "unauthenticated")
 
 AUTHORIZATION = "authorization"
 KEY_HEADER = "x-api-key"
-"""Goes before the other: a gateway may need that one for itself."""
+"""Overrides the other header, which a gateway may need for itself."""
 
-_LONGEST = 16 * 1024
+_MAX_CHARACTERS = 16 * 1024
 
 
 def credential_of(headers: Iterable[tuple[str, str]]) -> str:
-    """The key or token that a request shows, as ``Bearer <it>``, as the password of ``Basic``, or in `KEY_HEADER`.
+    """Return the key or token of a request: ``Bearer <it>``, the password of ``Basic``, or `KEY_HEADER`.
 
     Args:
-        headers: or gRPC's metadata, with names in lower case.
+        headers: headers or gRPC metadata, names in lower case.
 
     Raises:
-        AccessError: UNAUTHENTICATED when there is none, when there is more than one of a kind, or when it cannot be
-            read.
+        AccessError: UNAUTHENTICATED if there is none, if a header appears twice, or if it is malformed.
     """
     shown: dict[str, list[str]] = {}
     for name, value in headers:
@@ -39,13 +38,15 @@ def credential_of(headers: Iterable[tuple[str, str]]) -> str:
     found = values[0].strip() if name == KEY_HEADER else _authorized(values[0])
     if not found:
         raise unauthenticated("malformed", f"Expected a key or a token in {name}, got none")
-    if len(found) > _LONGEST:
-        raise unauthenticated("malformed", f"Expected a key or a token of at most {_LONGEST:,} characters, got more")
+    if len(found) > _MAX_CHARACTERS:
+        raise unauthenticated(
+            "malformed", f"Expected a key or a token of at most {_MAX_CHARACTERS:,} characters, got more"
+        )
     return found
 
 
 def unauthenticated(reason: Reason, message: str) -> AccessError:
-    """The refusal of somebody of whom it is not known who they are."""
+    """Return the error for a client without a valid credential."""
     return AccessError(ErrorKind.UNAUTHENTICATED, reason, message)
 
 

@@ -1,4 +1,4 @@
-"""Whether a server may listen where it is told to."""
+"""Check that a server which others can reach authenticates its clients."""
 
 import logging
 
@@ -11,37 +11,37 @@ _logger = logging.getLogger(__name__)
 
 
 def check_exposure(settings: ServerSettings) -> None:
-    """See that a server that others reach asks them who they are, or was told not to.
+    """Check that a server which others can reach authenticates clients, or has `--insecure`.
 
     Raises:
-        SettingsError: with the ways out.
+        SettingsError: with the possible options.
     """
-    asked = settings.api_keys or settings.jwks or settings.tls_client_ca
-    if names_loopback(settings.host) or asked or settings.insecure:
+    authenticates = settings.api_keys or settings.jwks or settings.tls_client_ca
+    if names_loopback(settings.host) or authenticates or settings.insecure:
         return
     raise SettingsError(
-        f"Whoever reaches {settings.host} could use, load and unload every model. Give --api-keys or --jwks, so that "
-        "callers show a key or a token; --tls-client-ca, so that they show a certificate; or --insecure, where a proxy "
-        "or a mesh before this server asks them. On 127.0.0.1 nothing of that is needed"
+        f"Anyone who can reach {settings.host} could use, load and unload every model. Give --api-keys or --jwks to "
+        "require a key or a token; --tls-client-ca to require client certificates; or --insecure if a proxy or a "
+        "service mesh authenticates clients. On 127.0.0.1 no authentication is required"
     )
 
 
 def warn_of_clear_text(settings: ServerSettings) -> None:
-    """Log it when keys and tokens can be read on their way, unless something before the server speaks TLS."""
-    asked = settings.api_keys or settings.jwks
-    if asked and settings.tls_cert is None and not names_loopback(settings.host):
+    """Warn if keys and tokens are sent without TLS, unless a proxy before the server adds it."""
+    authenticates = settings.api_keys or settings.jwks
+    if authenticates and settings.tls_cert is None and not names_loopback(settings.host):
         _logger.warning("keys and tokens come in clear text, unless a proxy before this server speaks TLS; --tls-cert")
 
 
 def cors_origins(settings: ServerSettings) -> list[str]:
-    """The origins whose pages may read answers.
+    """Return the origins whose pages may read responses.
 
     Raises:
-        SettingsError: for what is no origin. All of them, ``*``, is none: the page of anybody could unload models.
+        SettingsError: if an origin is invalid. ``*`` is invalid: with it, pages of any site could unload models.
     """
-    found = [each.strip() for each in settings.cors_origins.split(",") if each.strip()]
-    for each in found:
-        scheme, _, rest = each.partition("://")
-        if scheme not in ("http", "https") or not rest or "/" in rest or each != each.lower():
-            raise SettingsError(f"--cors-origins: expected origins such as https://app.example, got {each!r}")
+    found = [origin.strip() for origin in settings.cors_origins.split(",") if origin.strip()]
+    for origin in found:
+        scheme, _, rest = origin.partition("://")
+        if scheme not in ("http", "https") or not rest or "/" in rest or origin != origin.lower():
+            raise SettingsError(f"--cors-origins: expected origins such as https://app.example, got {origin!r}")
     return found

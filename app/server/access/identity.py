@@ -1,4 +1,4 @@
-"""Who asks, once that is known, and why somebody may not."""
+"""Identities of clients, and errors of authentication and authorization."""
 
 from typing import Literal
 
@@ -10,15 +10,15 @@ from tasks.exchange.error import ErrorKind, InferenceError
 __all__ = ("AccessError", "Identity", "Rate", "Reason")
 
 Reason = Literal["missing", "malformed", "unknown", "expired", "token", "permission", "rate"]
-"""Why somebody was refused, as metrics and logs call it."""
+"""Reason of a rejection, as in metrics and logs."""
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
-    """How often somebody may ask.
+    """A rate limit.
 
     Attributes:
-        per_second: requests, in the long run.
-        burst: requests at once, after a pause.
+        per_second: sustained requests in a second.
+        burst: maximum number of requests at once after a pause.
     """
 
     per_second: float
@@ -26,12 +26,12 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody who asks.
+    """An authenticated client.
 
     Attributes:
-        name: of a key, or ``jwt:`` and the subject of a token. No key's name has a colon.
-        permissions: what they may do.
-        rate: how often; None for as often as everybody.
+        name: name of a key, or ``jwt:`` and the subject of a token. Names of keys have no colon.
+        permissions: its permissions.
+        rate: its rate limit; None for the default.
     """
 
     name: str
@@ -40,17 +40,17 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccessError(InferenceError):
-    """Somebody may not have what they ask for.
+    """A request was rejected by authentication, authorization or a rate limit.
 
     Args:
         kind: UNAUTHENTICATED, PERMISSION_DENIED or OVERLOADED.
-        reason: as metrics and logs call it.
-        message: for the sender. Never with anything of what was shown in it.
-        retry_after: seconds after which it may be tried again, None where that would not help.
+        reason: the reason, as in metrics and logs.
+        message: message for the client, without any part of the credential.
+        retry_after: seconds to wait before a retry; None if a retry does not help.
 
     Attributes:
-        client: who it was, empty where that is not known.
-        logged: False where it was one of too many.
+        client: name of the client; empty if unknown.
+        logged: False if the log line was dropped by the rate limit.
     """
 
     def __init__(self, kind: ErrorKind, reason: Reason, message: str, retry_after: int | None = None) -> None:

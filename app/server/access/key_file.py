@@ -1,4 +1,4 @@
-"""Changing a file of keys: nobody ever sees half of one, and two who change it take turns."""
+"""Change a file of keys atomically, with a lock against concurrent changes."""
 
 import contextlib
 import fcntl
@@ -24,15 +24,15 @@ _WRITABLE_BY_OTHERS = 0o022
 
 
 def new_key() -> str:
-    """A key of 256 random bits. What it begins with lets scanners find it where it should not be."""
+    """Return a key of 256 random bits. Its prefix lets secret scanners find leaked keys."""
     return f"{_PREFIX}{secrets.token_urlsafe(_BYTES)}"
 
 
 def keys_of(path: Path) -> Sequence[Key]:
-    """The keys in a file.
+    """Return the keys in a file.
 
     Raises:
-        SettingsError: when it is no such file, or cannot be read.
+        SettingsError: if the file is invalid or not readable.
     """
     try:
         return read_keys(path.read_bytes())
@@ -43,31 +43,31 @@ def keys_of(path: Path) -> Sequence[Key]:
 
 
 def add_key(path: Path, key: str, described: Key) -> None:
-    """Put a key into a file, which is made where there is none.
+    """Add a key to a file; create the file if it does not exist.
 
     Args:
         path: the file.
-        key: itself.
-        described: what the file is to say of it; its digest is filled in.
+        key: the secret key.
+        described: the entry for the file, without the digest.
 
     Raises:
-        SettingsError: when there is one of that name, the result would be no file of keys, or it cannot be written.
+        SettingsError: if the name is in use, or the result is invalid or not writable.
     """
     with _changing(path) as found:
-        if any(each.name == described.name for each in found):
+        if any(known.name == described.name for known in found):
             raise SettingsError(f"{path} has a key called {described.name}; remove it first, or choose another name")
         found.append(msgspec.structs.replace(described, sha256=digest_of(key).hex()))
 
 
 def remove_key(path: Path, name: str) -> None:
-    """Take a key out of a file.
+    """Remove a key from a file.
 
     Raises:
-        SettingsError: when there is none of that name, or it cannot be written.
+        SettingsError: if no key has that name, or the file is not writable.
     """
     with _changing(path) as found:
-        known = ", ".join(each.name for each in found) or "none"
-        left = [each for each in found if each.name != name]
+        known = ", ".join(key.name for key in found) or "none"
+        left = [key for key in found if key.name != name]
         if len(left) == len(found):
             raise SettingsError(f"{path} has no key called {name}; it has {known}")
         found[:] = left
@@ -75,8 +75,8 @@ def remove_key(path: Path, name: str) -> None:
 
 @contextmanager
 def _changing(path: Path) -> Generator[list[Key]]:
-    """The keys of a file, to be changed; at the end they are written."""
-    # Where a link leads, so that the link stays.
+    """Yield the keys of a file for changes, and write them at the end."""
+    # Replace the target of a symbolic link, so that the link stays.
     path = path.resolve()
     try:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -101,7 +101,7 @@ def _replace(path: Path, content: bytes) -> None:
         with os.fdopen(number, "wb") as file:
             file.write(content)
             if path.exists():
-                _take_over(path.stat(), number)
+                _copy_permissions(path.stat(), number)
             file.flush()
             os.fsync(number)
         written.replace(path)
@@ -110,8 +110,8 @@ def _replace(path: Path, content: bytes) -> None:
         raise
 
 
-def _take_over(status: os.stat_result, number: int) -> None:
-    """Let those read it who could, which a server of another user may have been given."""
+def _copy_permissions(status: os.stat_result, number: int) -> None:
+    """Keep the owner and the readers of the file: the server may run as another user."""
     with contextlib.suppress(PermissionError):
         os.fchown(number, status.st_uid, status.st_gid)
     os.fchmod(number, (stat.S_IMODE(status.st_mode) & ~_WRITABLE_BY_OTHERS) | _PRIVATE)

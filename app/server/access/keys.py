@@ -1,4 +1,4 @@
-"""Keys: a file of their digests, and looking one up."""
+"""Read a file of key digests, and look keys up."""
 
 import hmac
 from collections.abc import Callable, Mapping, Sequence
@@ -19,15 +19,15 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One key as the file has it. The key itself is nowhere but with its owner.
+    """One entry of the key file. The file never contains the key itself.
 
     Attributes:
-        name: whose it is, as logs call them.
-        sha256: of the key's UTF-8, in hexadecimal. A key is random, 256 bits, so that no slower digest is needed.
-        permissions: what it is good for.
-        requests_per_second: how often it may be used; None for as often as any.
-        burst: so many of them at once; as many as in a second when None.
-        not_after: until when it is good; for ever when None.
+        name: name of the client, as in logs.
+        sha256: digest of the key's UTF-8, hexadecimal. Keys are 256 random bits, so a slow digest is unnecessary.
+        permissions: permissions of the client.
+        requests_per_second: rate limit; None for the default.
+        burst: maximum number of requests at once; None for the number in one second.
+        not_after: time of expiry; None for a key that does not expire.
     """
 
     name: Annotated[str, msgspec.Meta(pattern=_NAME)]
@@ -39,55 +39,55 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 def digest_of(key: str) -> bytes:
-    """What is kept of a key in its place."""
+    """Return the SHA-256 digest of a key."""
     return sha256(key.encode(errors="surrogatepass")).digest()
 
 
 def read_keys(content: bytes) -> Sequence[Key]:
-    """The keys of a file, a JSON list.
+    """Parse the content of a key file, a JSON list.
 
     Raises:
-        SettingsError: for what is not one, and for two keys of one name, or of one digest.
+        SettingsError: if the content is invalid, or two keys share a name or a digest.
     """
     try:
         found = msgspec.json.decode(content, type=list[Key])
     except msgspec.DecodeError as error:
-        # Nothing of the file is in the message.
+        # The message of msgspec contains no content of the file.
         raise SettingsError(f"Expected a JSON list of keys, as `charioteer keys add` makes it: {error}") from None
     except (UnicodeDecodeError, RecursionError):
         raise SettingsError("Expected a JSON list of keys, as `charioteer keys add` makes it") from None
-    for what, values in (("name", [each.name for each in found]), ("sha256", [each.sha256 for each in found])):
+    for what, values in (("name", [key.name for key in found]), ("sha256", [key.sha256 for key in found])):
         if len(set(values)) < len(values):
             raise SettingsError(f"Expected every {what} once")
-    for each in found:
-        if "open" in each.permissions:
-            raise SettingsError(f"{each.name}: expected infer, read or admin, got open, which needs no key")
-        if each.burst is not None and each.requests_per_second is None:
-            raise SettingsError(f"{each.name}: burst needs requests_per_second")
+    for key in found:
+        if "open" in key.permissions:
+            raise SettingsError(f"{key.name}: expected infer, read or admin, got open, which needs no key")
+        if key.burst is not None and key.requests_per_second is None:
+            raise SettingsError(f"{key.name}: burst needs requests_per_second")
     return found
 
 
 class Keys:
-    """Keys by their digests.
+    """Look keys up by their digests.
 
     Args:
-        keys: as the file has them.
-        clock: tells the time.
+        keys: the entries of the key file.
+        clock: returns the current time.
     """
 
     def __init__(self, keys: Sequence[Key], clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._keys: Mapping[bytes, tuple[bytes, Key, Identity]] = {
-            digest: (digest, each, _identity(each)) for each in keys for digest in (bytes.fromhex(each.sha256),)
+            digest: (digest, key, _identity(key)) for key in keys for digest in (bytes.fromhex(key.sha256),)
         }
         self._clock = clock
 
     def identify(self, credential: str) -> Identity:
-        """Whose key `credential` is.
+        """Return the identity of a key.
 
         Raises:
-            AccessError: UNAUTHENTICATED when it is nobody's, or no longer good.
+            AccessError: UNAUTHENTICATED if the key is unknown or has expired.
         """
-        # What looking a digest up takes tells of the digest, from which no key follows.
+        # The timing of the lookup reveals only the digest, from which the key cannot be derived.
         shown = digest_of(credential)
         digest, key, identity = self._keys.get(shown, (b"", None, None))
         if key is None or identity is None or not hmac.compare_digest(digest, shown):

@@ -1,4 +1,4 @@
-"""How often each caller has asked of late: token buckets."""
+"""Limit the request rate of each client with token buckets."""
 
 import math
 import time
@@ -10,26 +10,26 @@ from tasks.exchange.error import ErrorKind
 
 __all__ = ("Rates",)
 
-_REMEMBERED = 10_000
+_MAX_BUCKETS = 10_000
 
 
 class Rates:
-    """A bucket for each caller who has a rate. Of one thread, the event loop's.
+    """Keep a token bucket for each client with a rate limit. Use it only from the event loop.
 
     Args:
-        everybody: the rate of callers who have none of their own; None for as often as they like.
-        remembered: so many callers at most; of more, the one who has not asked for longest begins anew.
-        clock: seconds since any moment.
+        everybody: rate of clients without a rate of their own; None for no limit.
+        remembered: maximum number of buckets; above it, the least recently used client starts with a full bucket.
+        clock: returns seconds of a monotonic clock.
     """
 
     def __init__(
         self,
         everybody: Rate | None = None,
         *,
-        remembered: int = _REMEMBERED,
+        remembered: int = _MAX_BUCKETS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._everybody = everybody
+        self._default_rate = everybody
         self._remembered = remembered
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
@@ -38,9 +38,9 @@ class Rates:
         """Count one request of `identity`.
 
         Raises:
-            AccessError: OVERLOADED when it has none left; it is not counted then.
+            AccessError: OVERLOADED if the bucket is empty; the request is not counted then.
         """
-        rate = identity.rate or self._everybody
+        rate = identity.rate or self._default_rate
         if rate is None:
             return
         now = self._clock()

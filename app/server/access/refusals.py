@@ -1,4 +1,4 @@
-"""What is told of refusals: a counter, and a log line where they are not too many."""
+"""Count and log rejections of requests."""
 
 import time
 from collections.abc import Callable
@@ -8,22 +8,20 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter
 
 from app.server.access.identity import AccessError
+from app.server.log_sampling import LogSampler
 from tasks.exchange.error import shortened
 
 __all__ = ("Refusals",)
 
-_PER_SECOND = 1.0
-_BURST = 10.0
-
 
 class Refusals:
-    """Counts every refusal by its reason, and logs ten of them at once, then one a second.
+    """Count every rejection by its reason, and log ten at once, then one a second.
 
-    Whoever tries keys is to fill no disk. Nothing of what was shown is told.
+    The limit keeps attackers from filling the disk. No part of a credential is logged.
 
     Args:
-        registry: of metrics.
-        clock: seconds since any moment.
+        registry: registry of the metrics.
+        clock: returns seconds of a monotonic clock.
     """
 
     def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = time.monotonic) -> None:
@@ -34,32 +32,26 @@ class Refusals:
             registry=registry,
         )
         self._log: Any = structlog.get_logger("charioteer.access")
-        self._clock = clock
-        self._left, self._since, self._unsaid = _BURST, clock(), 0
+        self._sampler = LogSampler(clock)
 
     def tell(self, error: AccessError, *, what: str, address: str, request_id: str = "") -> None:
-        """One refusal, which knows afterwards whether it was logged.
+        """Count and log one rejection, and set its `logged`.
 
         Args:
-            error: why.
-            what: was asked for: a method and path without its query, or a gRPC method.
-            address: where it came from.
-            request_id: as the sender gave it, empty where it gave none.
+            error: the rejection.
+            what: the operation: a method and path without its query, or a gRPC method.
+            address: IP address of the client.
+            request_id: request id from the client; empty without one.
         """
         self._counter.labels(error.reason).inc()
-        now = self._clock()
-        self._left = min(_BURST, self._left + (now - self._since) * _PER_SECOND)
-        self._since = now
-        if self._left < 1:
-            self._unsaid += 1
+        fields = self._sampler.sample()
+        if fields is None:
             error.logged = False
             return
-        self._left -= 1
-        fields: dict[str, object] = {"client": error.client} if error.client else {}
+        if error.client:
+            fields["client"] = error.client
         if request_id:
             fields["request_id"] = shortened(request_id, 200)
-        if self._unsaid:
-            fields["not_logged"], self._unsaid = self._unsaid, 0
         self._log.warning(
             "access refused",
             reason=error.reason,

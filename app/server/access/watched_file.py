@@ -1,4 +1,4 @@
-"""A file that is read again when it has changed."""
+"""Reload a file when it changes."""
 
 import logging
 import time
@@ -18,18 +18,18 @@ _Seen = tuple[int, int, int]
 
 
 class WatchedFile(Generic[T]):
-    """What a file says, as it says it now. Of one thread, the event loop's.
+    """Hold the current content of a file. Use it only from the event loop.
 
-    A change that cannot be read leaves what was read before in its place, and is logged once.
+    If a change is not readable, the old content stays, and the error is logged once.
 
     Args:
-        path: the file, or a link to it: Kubernetes changes links.
-        read: what its content means; raises a `SettingsError` for what it cannot read.
-        look_every: seconds between two looks at the file, at least.
-        clock: seconds since any moment.
+        path: the file, or a symbolic link to it: Kubernetes replaces links.
+        read: parses the content; raises `SettingsError` if it is invalid.
+        look_every: minimum number of seconds between two checks of the file.
+        clock: returns seconds of a monotonic clock.
 
     Raises:
-        SettingsError: when it cannot be read now.
+        SettingsError: if the file is not readable now.
     """
 
     def __init__(
@@ -42,22 +42,22 @@ class WatchedFile(Generic[T]):
     ) -> None:
         self._path = path
         self._read = read
-        self._look_every = look_every
+        self._check_seconds = look_every
         self._clock = clock
-        self._next_look = clock() + look_every
+        self._next_check = clock() + look_every
         self._seen: _Seen | None = None
         self._value = self._read_now()
 
     @property
     def value(self) -> T:
-        """What it says."""
+        """Return the current content; check the file first if the last check is old."""
         now = self._clock()
-        if now >= self._next_look:
-            self._next_look = now + self._look_every
-            self._look()
+        if now >= self._next_check:
+            self._next_check = now + self._check_seconds
+            self._reload_if_changed()
         return self._value
 
-    def _look(self) -> None:
+    def _reload_if_changed(self) -> None:
         try:
             seen = self._signature()
         except OSError:
@@ -74,7 +74,7 @@ class WatchedFile(Generic[T]):
 
     def _read_now(self) -> T:
         try:
-            # Before the content: what is written in between is read at the next look.
+            # Read the signature first: a change during the read is then found at the next check.
             seen, mode = self._signature(), self._path.stat().st_mode
             found = self._read(self._path.read_bytes())
         except OSError as error:

@@ -1,4 +1,4 @@
-"""What the page knows of the server: its models, what each takes and gives, and where else it listens."""
+"""Describe the server for the page: its models with their inputs and outputs, and its other ports."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from tasks.task import TaskType
 
 __all__ = ("Catalogue", "Entry", "TensorShape", "describe_models", "make_catalogue")
 
-# docs/explanations.md
+# Task types with explanations: see docs/explanations.md.
 _EXPLAINED = frozenset(
     {
         TaskType.IMAGE_CLASSIFICATION,
@@ -25,7 +25,7 @@ _EXPLAINED = frozenset(
 
 
 class TensorShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A tensor that a model takes or gives. A size of -1 is any."""
+    """An input or output tensor of a model. A size of -1 means any size."""
 
     name: str
     datatype: str
@@ -36,23 +36,23 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One version of one model.
 
     Attributes:
-        name: the model's.
+        name: name of the model.
         version: as text.
-        latest: whether it answers when no version is asked for.
+        latest: whether it answers requests without a version.
         state: a `ModelState`.
-        reason: why it cannot answer, empty when it can.
-        chariot_id: what Chariot's path calls the model, after ``m-``.
-        default: whether the bare ``/infer`` means it.
-        task_type: empty while it is not loaded, as all that follows.
+        reason: why it is not ready; empty if it is.
+        chariot_id: id of the model in Chariot's path, after ``m-``.
+        default: whether the bare ``/infer`` uses it.
+        task_type: task type; empty while the model is not loaded, as are all following fields.
         platform: the runtime's name for the model's format.
         layout: the name of its output layout.
         labels: class names by class number.
-        streams: whether its answers are texts, told while they are made.
-        explains: whether its answers can be explained.
-        inputs: what a protocol of tensors is told that it takes.
-        outputs: the tensors into which its predictions are stacked.
-        facts: what was understood of it, and from where.
-        parameters: JSON Schema of each, by name; the default is the model's own where its settings give one.
+        streams: whether it can stream generated text.
+        explains: whether it supports explanations.
+        inputs: input tensors, as tensor protocols report them.
+        outputs: output tensors, into which its predictions are stacked.
+        facts: detected properties of the model and their sources.
+        parameters: JSON Schema of each parameter by name; the default is the model's own if its settings define one.
     """
 
     name: str
@@ -75,15 +75,15 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything.
+    """The whole catalogue.
 
     Attributes:
-        version: of the server.
-        chariot_protocol: which of Chariot's protocols answers on its paths.
-        ports: of what listens beside the main port, by name; None for what does not.
-        samples: pictures to try a model with.
-        models: every version of every model, by name, the latest version first.
-        asks: whether callers have to show a key.
+        version: version of the server.
+        chariot_protocol: the Chariot protocol that is served on Chariot's paths.
+        ports: other ports by the name of their protocol; None if it is disabled.
+        samples: sample images.
+        models: every version of every model, by name, latest version first.
+        asks: whether clients must authenticate.
     """
 
     version: str
@@ -97,7 +97,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
 def make_catalogue(
     registry: Registry, chariot_protocol: str, ports: Mapping[str, int | None], *, asks: bool = False
 ) -> Catalogue:
-    """What is known now."""
+    """Return the current catalogue."""
     return Catalogue(
         version=__version__,
         asks=asks,
@@ -109,14 +109,16 @@ def make_catalogue(
 
 
 def describe_models(registry: Registry) -> Sequence[Entry]:
-    """Every version of every model, by name, the latest version first."""
-    names = dict.fromkeys(each.source.name for each in registry.registrations)
+    """Return every version of every model, by name, latest version first."""
+    names = dict.fromkeys(registration.source.name for registration in registry.registrations)
     return [entry for name in names for entry in _entries(registry.versions(name))]
 
 
 def _entries(versions: Sequence[Registration]) -> Sequence[Entry]:
-    answering = next((each for each in versions if each.servable is not None), versions[0] if versions else None)
-    return [_entry(each, latest=each is answering) for each in versions]
+    answering = next(
+        (version for version in versions if version.servable is not None), versions[0] if versions else None
+    )
+    return [_entry(version, latest=version is answering) for version in versions]
 
 
 def _entry(registration: Registration, *, latest: bool) -> Entry:
@@ -149,11 +151,11 @@ def _entry(registration: Registration, *, latest: bool) -> Entry:
 
 
 def _shapes(specs: Sequence[Any]) -> Sequence[TensorShape]:
-    return [TensorShape(name=each.name, datatype=each.datatype, shape=each.shape) for each in specs]
+    return [TensorShape(name=spec.name, datatype=spec.datatype, shape=spec.shape) for spec in specs]
 
 
 def _parameters(kind: type[msgspec.Struct], defaults: Mapping[str, object]) -> Mapping[str, Any]:
-    """The JSON Schema of every field of `kind`, with `defaults` over its own."""
+    """Return the JSON Schema of every field of `kind`, with `defaults` instead of its own."""
     (_,), components = msgspec.json.schema_components([kind])
     schema = components[kind.__name__]
     return {

@@ -1,8 +1,8 @@
-"""Loading and unloading models from the page, and who may.
+"""Load and unload models from the page, with authorization.
 
-Whether somebody may is asked in one place, `Control.refusal`. A page of another site must never get there by way of a
-browser that runs on this machine: such a page can send simple requests to any address, and can give its own name any
-address (DNS rebinding), but it can neither send a header of its own choice to another origin, nor choose `Host`.
+`Control.refusal` alone decides who may change models. A page of another site must not do so through a browser on this
+machine. Such a page can send simple requests to any address, and can give its own name any address (DNS rebinding).
+It can neither send a header of its own choice to another origin, nor choose `Host`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -25,21 +25,21 @@ __all__ = ("PAGE_HEADER", "REPOSITORY_PATH", "Control", "Version")
 REPOSITORY_PATH = "/page/repository"
 
 PAGE_HEADER = "charioteer-page"
-"""Carries the origin that the page was opened under. Browsers ask before they send it to another origin, and are
-told no, because nothing here answers that question."""
+"""Header with the origin under which the page was opened. Browsers ask with a preflight before they send it to another
+origin, and the server allows no such preflight."""
 
 _FORBIDDEN = 403
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of one model, loaded or only on disk.
+    """One version of a model, loaded or only on disk.
 
     Attributes:
-        name: the model's.
+        name: name of the model.
         version: as text.
         state: a `ModelState`.
-        reason: why it cannot answer, empty when it can.
-        wanted: False for what was unloaded on purpose, or never loaded.
+        reason: why it is not ready; empty if it is.
+        wanted: False if it was unloaded on purpose, or never loaded.
     """
 
     name: str
@@ -55,12 +55,12 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Control:
-    """What the page's view of models asks for.
+    """Serve the model view of the page.
 
     Args:
-        repository: whose models are loaded and unloaded.
-        admin: whether everybody who reaches the page may; None for only those who reach it under a loopback address.
-        access: who else has to allow it.
+        repository: loads and unloads the models.
+        admin: whether every user of the page may change models; None for users at a loopback address only.
+        access: authorization, which must also allow the change.
     """
 
     def __init__(self, repository: Repository, admin: bool | None = None, access: HttpAccess | None = None) -> None:
@@ -69,10 +69,10 @@ class Control:
         self._access = access or HttpAccess(None)
 
     def refusal(self, headers: Mapping[str, str]) -> str:
-        """Why a request with these headers may change nothing, as a sentence; empty when it may.
+        """Return why a request with these headers may not change models; empty if it may.
 
         Args:
-            headers: by lower-case name.
+            headers: headers by lower-case name.
         """
         if self._admin is False:
             return "Loading and unloading from the page is switched off here"
@@ -80,18 +80,18 @@ class Control:
         if not opened or not _same_site(headers):
             return "Only the page itself may load and unload models here"
         names = (hostname_of(f"//{headers.get('host', '')}"), hostname_of(opened))
-        if self._admin is None and not all(names_loopback(each) for each in names):
-            return "Only a browser on the server's own machine may load and unload models; --page-admin says otherwise"
+        if self._admin is None and not all(names_loopback(name) for name in names):
+            return "Only a browser on the server's own machine may load and unload models; --page-admin allows others"
         return ""
 
     @property
     def handlers(self) -> list[HTTPRouteHandler]:
-        """The state of every version, and what changes it."""
+        """Return the handlers that show the state of every version, and load and unload models."""
         repository = self._repository
 
         @get(REPOSITORY_PATH, opt=needs("read"))
         async def show_versions(request: HttpRequest) -> Response[bytes]:
-            found = [_version(each) for each in await repository.index()]
+            found = [_version(registration) for registration in await repository.index()]
             admin = not self.refusal(request.headers) and self._access.allows(request.scope, "admin")
             answer = _Answer(admin=admin, versions=found)
             return json_response(msgspec.json.encode(answer))
@@ -117,7 +117,7 @@ class Control:
 
 
 def _same_site(headers: Mapping[str, str]) -> bool:
-    """Whether a browser says that the request comes from a page of this very origin, or is silent about it."""
+    """Return whether the request comes from a page of this origin, or has no browser headers."""
     if site := headers.get("sec-fetch-site"):
         return site == "same-origin"
     origin = headers.get("origin")

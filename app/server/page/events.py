@@ -1,4 +1,4 @@
-"""Snapshots as server-sent events, one a second, for as long as somebody looks."""
+"""Stream snapshots as server-sent events, one a second."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,96 +17,97 @@ __all__ = ("MOST_LISTENERS", "Events")
 
 MOST_LISTENERS = 32
 
-# A little after the whole second, so that the second is among those that are over.
-_LATER = 0.02
+# Sample shortly after each second, so that this second is complete.
+_OFFSET_SECONDS = 0.02
 _EVENT_STREAM: Mapping[str, str] = {**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+_NO_HEADERS: Mapping[str, str] = {}
 _JSON: Mapping[str, str] = {**HEADERS, "Content-Type": "application/json"}
 
 
 class Events:
-    """An ASGI application. Query: `window`, a key of `WINDOWS`, and `model`, whose details to give.
+    """Serve the event stream as an ASGI application. Query: `window`, a key of `WINDOWS`, and `model`, for details.
 
     Args:
-        engine: whose snapshots.
-        most: so many may listen; the next one is refused with 503.
-        patience: seconds after which somebody who takes nothing is let go.
+        engine: source of the snapshots.
+        most: maximum number of streams; further ones are rejected with 503.
+        patience: seconds after which a client that does not read is disconnected.
     """
 
     def __init__(self, engine: Engine, most: int = MOST_LISTENERS, patience: float = 10.0) -> None:
         self.listening = 0
         self._engine = engine
-        self._most = most
-        self._patience = patience
+        self._max_streams = most
+        self._send_timeout = patience
         self._stopping = asyncio.Event()
-        # A thread of its own: the event loop only moves bytes, and the workers are for inferences.
+        # Use a separate thread: the event loop only moves bytes, and the workers run inferences.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="page")
-        self._taken: dict[str, Snapshot] = {}
-        self._taken_in = -1
+        self._snapshots: dict[str, Snapshot] = {}
+        self._snapshot_second = -1
 
     def stop(self) -> None:
-        """End every answer, and begin no more. To be called in the event loop."""
+        """End all streams and reject further ones. Call it in the event loop."""
         self._stopping.set()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         query = parse_qs(scope["query_string"].decode("latin-1"))
         window, model = query.get("window", ["60s"])[0], query.get("model", [""])[0]
         if scope["type"] != "http" or scope["method"] != "GET":
-            await _refuse(send, 405, "Only GET is served here")
+            await _refuse(send, 405, "Only GET is served here", {"Allow": "GET"})
         elif window not in WINDOWS:
             await _refuse(send, 400, f"Expected window to be one of {', '.join(WINDOWS)}")
         elif self._stopping.is_set():
             await _refuse(send, 503, "The server is stopping")
-        elif self.listening >= self._most:
-            await _refuse(send, 503, f"The page is open {self.listening} times already; close it somewhere")
+        elif self.listening >= self._max_streams:
+            await _refuse(send, 503, f"The page is already open {self.listening} times; close another tab")
         else:
             self.listening += 1
             try:
-                await self._listen(receive, send, window, model)
+                await self._stream(receive, send, window, model)
             finally:
                 self.listening -= 1
 
-    async def _listen(self, receive: Receive, send: Send, window: str, model: str) -> None:
+    async def _stream(self, receive: Receive, send: Send, window: str, model: str) -> None:
         await _start(send, 200, _EVENT_STREAM)
-        gone = asyncio.ensure_future(_gone(receive))
-        told = asyncio.ensure_future(self._tell(send, window, model))
+        disconnected = asyncio.ensure_future(_wait_for_disconnect(receive))
+        sent = asyncio.ensure_future(self._send_events(send, window, model))
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:
-            await asyncio.wait({gone, told, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({disconnected, sent, stopped}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in (gone, told, stopped):
-                each.cancel()
-            _, failure, _ = await asyncio.gather(gone, told, stopped, return_exceptions=True)
+            for task in (disconnected, sent, stopped):
+                task.cancel()
+            _, failure, _ = await asyncio.gather(disconnected, sent, stopped, return_exceptions=True)
         if isinstance(failure, Exception) and not isinstance(failure, (TimeoutError, RuntimeError)):
             raise failure
         with suppress(TimeoutError):
             await asyncio.wait_for(_end(send), 1)
 
-    async def _tell(self, send: Send, window: str, model: str) -> None:
+    async def _send_events(self, send: Send, window: str, model: str) -> None:
         loop = asyncio.get_running_loop()
         while True:
             event = await loop.run_in_executor(self._thread, self._event, window, model)
-            await asyncio.wait_for(_body(send, event), self._patience)
-            await asyncio.sleep(1 + _LATER - self._engine.trends.age % 1)
+            await asyncio.wait_for(_body(send, event), self._send_timeout)
+            await asyncio.sleep(1 + _OFFSET_SECONDS - self._engine.trends.age % 1)
 
     def _event(self, window: str, model: str) -> bytes:
-        """The event of this second. What all who listen have in common is made once."""
+        """Return the event of this second. The part that all clients share is made once."""
         second = int(self._engine.trends.age)
-        if second != self._taken_in:
-            self._taken, self._taken_in = {}, second
-        if window not in self._taken:
-            self._taken[window] = take_snapshot(self._engine, window)
-        return b"data: " + msgspec.json.encode(look_at(self._engine, self._taken[window], model)) + b"\n\n"
+        if second != self._snapshot_second:
+            self._snapshots, self._snapshot_second = {}, second
+        if window not in self._snapshots:
+            self._snapshots[window] = take_snapshot(self._engine, window)
+        return b"data: " + msgspec.json.encode(look_at(self._engine, self._snapshots[window], model)) + b"\n\n"
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _refuse(send: Send, status: int, message: str) -> None:
-    await _start(send, status, _JSON)
+async def _refuse(send: Send, status: int, message: str, headers: Mapping[str, str] = _NO_HEADERS) -> None:
+    await _start(send, status, {**_JSON, **headers})
     await _body(send, msgspec.json.encode({"error": message}))
     await _end(send)
 

@@ -1,6 +1,5 @@
-"""The page's files, read once, and the headers that they go out with."""
+"""Read the files of the page once, and send them with security headers."""
 
-import gzip
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,8 +11,8 @@ from app.protocols.protocol import HttpRequest
 
 __all__ = ("HEADERS", "PageFile", "picture_file", "read_files", "respond", "shell", "wants_html")
 
-# Everything comes from this server, nothing is inline, and nobody may frame the page. Pictures that the page made
-# itself, of what somebody dropped on it, are blobs.
+# Everything comes from this server, nothing is inline, and no site may frame the page. Images that the page creates
+# from dropped files are blobs.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -24,7 +23,7 @@ HEADERS: Mapping[str, str] = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
-    # The page may use the camera when its reader says so, and nothing else of the machine.
+    # The page may use the camera with the user's consent, and no other device.
     "Permissions-Policy": "camera=(self), microphone=(), geolocation=(), display-capture=(), usb=(), serial=()",
 }
 
@@ -34,43 +33,41 @@ _ROOT = b"{root}"
 _VIEWS = b"{views}"
 _OPENS = b"{opens}"
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-_PICTURE_TYPES = {".jpg": "image/jpeg", ".png": "image/png"}
+_IMAGE_TYPES = {".jpg": "image/jpeg", ".png": "image/png"}
 
 
 class PageFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file, ready to be sent.
+    """A file with its response headers.
 
     Attributes:
-        content: as it is.
-        packed: by gzip; None where that gains nothing.
-        media_type: of the content.
-        etag: of the content, without quotes.
+        content: its bytes; the application compresses them for clients that accept gzip.
+        media_type: media type of the content.
+        etag: entity tag of the content, without quotes.
     """
 
     content: bytes
-    packed: bytes | None
     media_type: str
     etag: str
 
 
 def read_files() -> Mapping[str, PageFile]:
-    """Every file of the page by its name, the shell aside."""
-    return {each.name: _read(each) for each in _FOLDER.iterdir() if each.suffix in _TYPES and each.name != _SHELL}
+    """Return every file of the page by its name, except the shell."""
+    return {path.name: _read(path) for path in _FOLDER.iterdir() if path.suffix in _TYPES and path.name != _SHELL}
 
 
 def picture_file(path: Path) -> PageFile:
-    """A JPEG or a PNG from elsewhere."""
+    """Read a JPEG or PNG image from any folder."""
     return _file(path.read_bytes(), path.suffix)
 
 
 def shell(root: str, views: Sequence[str] = ("all",), *, opens: str = "try") -> PageFile:
-    """The HTML in which everything else is shown.
+    """Return the HTML that holds all views.
 
     Args:
-        root: the way from its address to the server's root, empty or ending in a slash. Nothing in the page is
-            addressed from the root of the host, so that a proxy may serve it under any path.
-        views: the ids of those that are shown; "all" stands for every one but those of what may be switched off.
-        opens: the view that is shown when the address names none.
+        root: relative path from the address of the page to the server's root, empty or ending in a slash. The page uses
+            only relative addresses, so that a proxy can serve it under any path.
+        views: ids of the enabled views; "all" stands for every view except the optional ones.
+        opens: the view that opens when the address names none.
     """
     html = (_FOLDER / _SHELL).read_bytes().replace(_ROOT, root.encode())
     html = html.replace(_VIEWS, " ".join(views).encode()).replace(_OPENS, opens.encode())
@@ -78,26 +75,23 @@ def shell(root: str, views: Sequence[str] = ("all",), *, opens: str = "try") -> 
 
 
 def respond(file: PageFile, request: HttpRequest) -> Response[bytes]:
-    """`file`, or only that the sender has it already."""
-    packed = file.packed if "gzip" in request.headers.get("accept-encoding", "") else None
-    etag = f'"{file.etag}"' if packed is None else f'"{file.etag}-gzip"'
-    headers = {**HEADERS, "ETag": etag, "Vary": "Accept, Accept-Encoding"}
+    """Return a response with `file`, or 304 if the client has it already."""
+    etag = f'"{file.etag}"'
+    headers = {**HEADERS, "ETag": f"W/{etag}", "Vary": "Accept, Accept-Encoding"}
     if etag in request.headers.get("if-none-match", ""):
         return Response(b"", status_code=304, headers=headers, media_type=file.media_type)
-    if packed is None:
-        return Response(file.content, headers=headers, media_type=file.media_type)
-    return Response(packed, headers={**headers, "Content-Encoding": "gzip"}, media_type=file.media_type)
+    return Response(file.content, headers=headers, media_type=file.media_type)
 
 
 def wants_html(accept: str) -> bool:
-    """Whether an `Accept` header names HTML, and JSON less: what browsers send, and health checkers do not."""
-    wishes = dict(_wish(each) for each in accept.lower().split(","))
-    return wishes.get("text/html", 0) > wishes.get("application/json", 0)
+    """Return whether `Accept` prefers HTML to JSON, as browsers do and health checks do not."""
+    qualities = dict(_quality(part) for part in accept.lower().split(","))
+    return qualities.get("text/html", 0) > qualities.get("application/json", 0)
 
 
-def _wish(text: str) -> tuple[str, float]:
-    media_type, *parameters = (each.strip() for each in text.split(";"))
-    quality = next((each[2:] for each in parameters if each.startswith("q=")), "1")
+def _quality(text: str) -> tuple[str, float]:
+    media_type, *parameters = (part.strip() for part in text.split(";"))
+    quality = next((parameter[2:] for parameter in parameters if parameter.startswith("q=")), "1")
     try:
         return media_type, float(quality)
     except ValueError:
@@ -110,5 +104,4 @@ def _read(path: Path) -> PageFile:
 
 def _file(content: bytes, suffix: str) -> PageFile:
     etag = hashlib.sha256(content).hexdigest()[:20]
-    packed = None if suffix in _PICTURE_TYPES else gzip.compress(content, mtime=0)
-    return PageFile(content=content, packed=packed, media_type=(_TYPES | _PICTURE_TYPES)[suffix], etag=etag)
+    return PageFile(content=content, media_type=(_TYPES | _IMAGE_TYPES)[suffix], etag=etag)

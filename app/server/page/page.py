@@ -1,4 +1,4 @@
-"""The page as routes of the server."""
+"""Serve the page: its routes, and the collection of its metrics."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -32,17 +32,17 @@ EVENTS_PATH = "/page/events"
 
 
 class Page:
-    """The metrics page, and what GRPS serves under the same names.
+    """Provide the routes of the page, including the metrics under the paths of GRPS.
 
     Args:
-        engine: what it shows.
-        admin: whether models can be loaded and unloaded with it; None for by browsers on this machine (`Control`).
-        reach: ways to what listens beside the main port.
-        chariot_protocol: which of Chariot's protocols answers on its paths.
-        whole: False for the metrics alone, where GRPS has them.
-        recorded: whether there are recordings to show.
-        drift: the windows that were judged, None where no model is watched for drift.
-        access: who may do what; everybody everything when None.
+        engine: source of the metrics.
+        admin: whether the page can load and unload models; None for browsers on this machine only (`Control`).
+        reach: proxies to protocols on other ports.
+        chariot_protocol: the Chariot protocol that is served on Chariot's paths.
+        whole: False for only the metrics, under the paths of GRPS.
+        recorded: whether recordings can be shown.
+        drift: evaluated windows; None if no model is monitored for drift.
+        access: authorization; None allows everything.
     """
 
     def __init__(
@@ -66,26 +66,26 @@ class Page:
         self._control = Control(engine.repository, admin, access)
         self._files = read_files()
         self._drift = drift
-        optional = [name for name, there in (("recorded", recorded), ("drift", drift is not None)) if there]
+        optional = [name for name, enabled in (("recorded", recorded), ("drift", drift is not None)) if enabled]
         views = ["all", *optional] if whole else ["metrics"]
         self._shell = shell("", views)
         self._shell_of_grps = shell("../../../", views, opens="metrics")
 
     def answer(self, request: HttpRequest) -> Response[bytes] | None:
-        """The page, for a request to ``/`` from a browser; None for anybody else's."""
+        """Return the page if the request to ``/`` comes from a browser, otherwise None."""
         return respond(self._shell, request) if self.is_wanted(request) else None
 
     def is_wanted(self, request: HttpRequest) -> bool:
-        """Whether a request to ``/`` is a browser's, for the page."""
+        """Return whether a request to ``/`` comes from a browser that should get the page."""
         return self._whole and wants_html(request.headers.get("accept", ""))
 
     def stop(self) -> None:
-        """Let nobody's open page hold up the end of the server."""
+        """Close all event streams, so that open pages do not delay the shutdown."""
         self.events.stop()
 
     @property
     def handlers(self) -> list[HTTPRouteHandler | ASGIRouteHandler]:
-        """Everything but ``/``, which others than browsers ask for too."""
+        """Return the handlers of all paths except ``/``, which also serves other clients."""
         files, engine, grps_shell = self._files, self._engine, self._shell_of_grps
 
         @get("/page/{name:str}", sync_to_thread=False, opt=needs("read"))
@@ -112,7 +112,7 @@ class Page:
 
     @property
     def _views(self) -> list[HTTPRouteHandler]:
-        """What the views beside the metrics ask for."""
+        """Return the handlers for the views other than the metrics."""
 
         @get("/page/models.json", sync_to_thread=True, opt=needs("read"))
         def show_catalogue() -> Response[bytes]:
@@ -137,7 +137,7 @@ class Page:
 
     @asynccontextmanager
     async def lifespan(self, _: Litestar) -> AsyncGenerator[None]:
-        """While entered, measure the process once a second."""
+        """While entered, sample the process metrics once a second."""
         task = asyncio.create_task(self._measure())
         try:
             yield
@@ -156,5 +156,5 @@ class Page:
 
 
 def until_next_reading(age: float) -> float:
-    """Seconds to the middle of the next second, so that no second has two readings when a timer is early or late."""
+    """Return the seconds until the middle of the next second, so that timer jitter never samples a second twice."""
     return int(age) + 1.5 - age

@@ -1,7 +1,7 @@
-"""Protocols that a browser cannot speak to from the page: gRPC, and what listens on a port of its own.
+"""Proxy protocols that a browser cannot reach from the page: gRPC, and protocols on other ports.
 
-The page shows what goes over each wire, so both are reached by way of the main port, and answer as they would have
-there: the other application is the same one, and a gRPC call goes over a connection of its own.
+The page shows the messages of each protocol, so the main port forwards requests to both without changes. Requests go
+to the same application object, and gRPC calls use a connection of their own.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from litestar import Response, asgi, post
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from app.protocols.pb import message_class
+from app.proto import message_class
 from app.protocols.protocol import HttpRequest, json_response
 from app.server.access.credentials import AUTHORIZATION, KEY_HEADER
 from app.server.access.http import needs
@@ -27,16 +27,16 @@ __all__ = ("Reach",)
 
 _TENSORFLOW_SERVING = "/page/tensorflow-serving"
 _INFER = "inference.GRPCInferenceService/ModelInfer"
-_SECONDS = 120
-# The other application asks who sends it, and what for, by itself.
-_AS_THERE = needs("open")
-_ASGI = frozenset(
+_TIMEOUT_SECONDS = 120
+# The other application authorizes the request itself.
+_OPEN = needs("open")
+_FORWARDED_KEYS = frozenset(
     {"type", "asgi", "http_version", "method", "scheme", "query_string", "root_path", "client", "server", "extensions"}
 )
 _OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # The way to this very server is not by way of what the environment names for the way out.
+    # Ignore `HTTP_PROXY` for this connection within the server.
     ("grpc.enable_http_proxy", 0),
 )
 
@@ -44,12 +44,12 @@ Metadata = tuple[tuple[str, str], ...]
 
 
 class Reach:
-    """Ways to what listens beside the main port.
+    """Provide proxies to protocols on other ports.
 
     Args:
-        grpc_server: None where there is none.
-        tensorflow_serving: the application on that port; None where there is none.
-        tensorflow_serving_port: 0 while it is not known.
+        grpc_server: the gRPC server; None without one.
+        tensorflow_serving: the application on that port; None without one.
+        tensorflow_serving_port: the port; 0 until it is known.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Reach:
 
     @property
     def ports(self) -> Mapping[str, int | None]:
-        """The ports by what listens there, None for what does not."""
+        """Return the ports by protocol; None for a disabled protocol."""
         return {
             "grpc": self._grpc.port if self._grpc is not None else None,
             "tensorflow_serving": None if self._tensorflow_serving is None else self.tensorflow_serving_port,
@@ -72,12 +72,12 @@ class Reach:
 
     @property
     def handlers(self) -> list[HTTPRouteHandler | ASGIRouteHandler]:
-        """Only of what there is."""
+        """Return the handlers of the enabled protocols."""
         found: list[HTTPRouteHandler | ASGIRouteHandler] = []
         if self._tensorflow_serving is not None:
             found.append(
-                asgi(_TENSORFLOW_SERVING, is_mount=True, copy_scope=True, opt=_AS_THERE)(
-                    _moved(self._tensorflow_serving)
+                asgi(_TENSORFLOW_SERVING, is_mount=True, copy_scope=True, opt=_OPEN)(
+                    _strip_prefix(self._tensorflow_serving)
                 )
             )
         if self._grpc is not None:
@@ -88,28 +88,28 @@ class Reach:
         @post(f"/page/grpc/{_INFER}", status_code=200, opt=needs("infer", charged=False))
         async def call(request: HttpRequest) -> Response[Any]:
             body = await request.body()
-            # Reading is work for a thread; waiting is not, and there are few threads.
-            asked = await asyncio.to_thread(_read, body)
-            if isinstance(asked, Response):
-                return cast("Response[Any]", asked)
-            return await _call(server.inside, asked, _shown_by(request))
+            # Parse in a thread, but wait for the call in the event loop, because threads are few.
+            message = await asyncio.to_thread(_parse_request, body)
+            if isinstance(message, Response):
+                return cast("Response[Any]", message)
+            return await _call(server.inside, message, _credentials(request))
 
         return call
 
 
-def _read(body: bytes) -> Any:
-    """The ModelInferRequest that `body` describes in protobuf's JSON, or the refusal of one that describes none."""
+def _parse_request(body: bytes) -> Any:
+    """Parse a ModelInferRequest in protobuf's JSON; return an error response if it is invalid."""
     try:
         described = json.loads(body)
         if not isinstance(described, dict):
-            return _failed("Expected a ModelInferRequest in protobuf's JSON, got no object")
+            return _bad_request("Expected a ModelInferRequest in protobuf's JSON, got no object")
         return ParseDict(cast("dict[str, Any]", described), message_class("inference.ModelInferRequest")())
     except (ValueError, ParseError, RecursionError) as error:
-        return _failed(f"Expected a ModelInferRequest in protobuf's JSON: {error}")
+        return _bad_request(f"Expected a ModelInferRequest in protobuf's JSON: {error}")
 
 
-async def _call(target: str, asked: Any, credentials: Metadata) -> Response[Any]:
-    """Make the call; the answer in protobuf's JSON."""
+async def _call(target: str, message: Any, credentials: Metadata) -> Response[Any]:
+    """Make the call, and return its response in protobuf's JSON."""
     async with grpc.aio.insecure_channel(target, options=_OPTIONS) as channel:
         infer: Any = channel.unary_unary(
             f"/{_INFER}",
@@ -117,18 +117,18 @@ async def _call(target: str, asked: Any, credentials: Metadata) -> Response[Any]
             response_deserializer=message_class("inference.ModelInferResponse").FromString,
         )
         try:
-            answer = await infer(asked, timeout=_SECONDS, metadata=credentials)
+            answer = await infer(message, timeout=_TIMEOUT_SECONDS, metadata=credentials)
         except grpc.aio.AioRpcError as error:
-            return _failed(f"{error.code().name}: {error.details()}")
-    return json_response(await asyncio.to_thread(_written, answer))
+            return _bad_request(f"{error.code().name}: {error.details()}")
+    return json_response(await asyncio.to_thread(_to_json, answer))
 
 
-def _written(answer: Any) -> bytes:
+def _to_json(answer: Any) -> bytes:
     return json.dumps(MessageToDict(answer, preserving_proto_field_name=True)).encode()
 
 
-def _shown_by(request: HttpRequest) -> Metadata:
-    """What the sender shows, to be shown on: the other side asks for it as well, and counts the request."""
+def _credentials(request: HttpRequest) -> Metadata:
+    """Return the client's credentials as metadata: the gRPC server authorizes and counts the request."""
     found = ((name, request.headers.get(name)) for name in (AUTHORIZATION, KEY_HEADER))
     return tuple((name, value) for name, value in found if value and value.isascii() and value.isprintable())
 
@@ -137,19 +137,19 @@ def _serialized(message: Any) -> bytes:
     return message.SerializeToString()
 
 
-def _failed(message: str) -> Response[Any]:
+def _bad_request(message: str) -> Response[Any]:
     return json_response(json.dumps({"error": message}).encode(), 400)
 
 
-def _moved(app: ASGIApp) -> ASGIApp:
-    """`app` under another path, which it does not see."""
+def _strip_prefix(app: ASGIApp) -> ASGIApp:
+    """Return `app` mounted under a prefix that it does not see."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         raw = scope["raw_path"].partition(_TENSORFLOW_SERVING.encode())[2]
-        # What it answers goes through the compression of the main application, once.
-        headers = [each for each in scope["headers"] if each[0] != b"accept-encoding"]
-        # Without what the main application remembers of the request, its headers among it.
-        plain = {name: value for name, value in scope.items() if name in _ASGI}
+        # The main application already compresses the response.
+        headers = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]
+        # Drop the state of the main application, such as its response headers.
+        plain = {name: value for name, value in scope.items() if name in _FORWARDED_KEYS}
         moved: Any = {**plain, "path": raw.decode("latin-1"), "raw_path": raw, "headers": headers, "state": {}}
         await app(moved, receive, send)
 

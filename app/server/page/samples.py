@@ -1,4 +1,4 @@
-"""Pictures to try a model with, one click away: those of the fixtures, where the server runs from its repository."""
+"""Provide sample images for the page: those of the fixtures, if the server runs from its repository."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,11 +21,11 @@ _TASKS: Mapping[str, Sequence[TaskType]] = {
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """A picture.
+    """A sample image.
 
     Attributes:
-        name: of its file.
-        task_types: for which it is the one to begin with.
+        name: file name.
+        task_types: task types that show this image first.
     """
 
     name: str
@@ -33,12 +33,12 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def samples(folder: Path = SAMPLES) -> Sequence[Sample]:
-    """Those that there are."""
+    """Return the available samples."""
     return [Sample(name=name, task_types=tasks) for name, tasks in _TASKS.items() if (folder / name).is_file()]
 
 
 def read_sample(name: str, folder: Path = SAMPLES) -> PageFile | None:
-    """The picture called `name`; None when there is no such sample."""
+    """Return the sample image called `name`, or None if it does not exist."""
     if name not in _TASKS or not (folder / name).is_file():
         return None
     return picture_file(folder / name)

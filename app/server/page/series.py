@@ -1,8 +1,8 @@
-"""The metrics that GRPS shows, in the JSON that its page polls: ``/grps/v1/monitor/series?name=``.
+"""Return metrics in the JSON that the page of GRPS polls: ``/grps/v1/monitor/series?name=``.
 
-As its server does it (NetEase-Media/grps, server/py_server/grps_framework/monitor): a trend is 174 points, of 30 days,
-24 hours, 60 minutes and 60 seconds, the oldest first; a distribution is of the last second, its places 10 to 99 are
-percentiles, 100 means 99.9 % and 101 means 99.99 %. Values have two decimals.
+The format is that of the GRPS server (NetEase-Media/grps, server/py_server/grps_framework/monitor). A trend is 174
+points, of 30 days, 24 hours, 60 minutes and 60 seconds, oldest first. A distribution covers the last second: its
+places 10 to 99 are percentiles, 100 means 99.9 % and 101 means 99.99 %. Values have two decimals.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,34 +33,34 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     data: Sequence[tuple[int, float]]
 
 
-def _per_request(above: npt.NDArray[np.int64], below: npt.NDArray[np.int64]) -> Values:
-    return above / np.maximum(below, 1)
+def _ratio(numerator: npt.NDArray[np.int64], denominator: npt.NDArray[np.int64]) -> Values:
+    return numerator / np.maximum(denominator, 1)
 
 
-_OF_REQUESTS: Mapping[str, Callable[[Window], Values]] = {
-    "*qps": lambda window: _per_request(window.requests, window.covered),
-    "*fail_rate(%)": lambda window: _per_request(100 * window.failures, window.requests),
-    "*latency_avg(ms)": lambda window: _per_request(window.latency, window.requests - window.failures) / 1e6,
+_REQUEST_METRICS: Mapping[str, Callable[[Window], Values]] = {
+    "*qps": lambda window: _ratio(window.requests, window.covered),
+    "*fail_rate(%)": lambda window: _ratio(100 * window.failures, window.requests),
+    "*latency_avg(ms)": lambda window: _ratio(window.latency, window.requests - window.failures) / 1e6,
     "*latency_max(ms)": lambda window: window.slowest / 1e6,
 }
-_OF_PROCESS: Mapping[str, Callable[[Mapping[str, Values]], Values]] = {
+_PROCESS_METRICS: Mapping[str, Callable[[Mapping[str, Values]], Values]] = {
     "*cpu_usage(%)": lambda gauges: 100 * gauges["cpu"],
     "*mem_usage(%)": lambda gauges: 100 * gauges["memory"] / machine_memory(),
 }
 
-SERIES = (*_OF_REQUESTS, _CDF, *_OF_PROCESS)
-"""Their names."""
+SERIES = (*_REQUEST_METRICS, _CDF, *_PROCESS_METRICS)
+"""Names of the metrics."""
 
 
 def read_series(trends: Trends, name: str) -> Series | None:
-    """The metric called `name`, over all models; None for a name that is not in `SERIES`."""
+    """Return the metric called `name` over all models; None if it is not in `SERIES`."""
     if name == _CDF:
         latencies = trends.total(Resolution.SECONDS).latencies[-1]
         return Series(label="cdf", data=_points(_PLACES, quantiles(latencies, _FRACTIONS) / 1e6))
-    if name in _OF_REQUESTS:
-        values = [_OF_REQUESTS[name](trends.total(each)) for each in _COARSE_FIRST]
-    elif name in _OF_PROCESS:
-        values = [_OF_PROCESS[name](trends.gauges(each)) for each in _COARSE_FIRST]
+    if name in _REQUEST_METRICS:
+        values = [_REQUEST_METRICS[name](trends.total(resolution)) for resolution in _COARSE_FIRST]
+    elif name in _PROCESS_METRICS:
+        values = [_PROCESS_METRICS[name](trends.gauges(resolution)) for resolution in _COARSE_FIRST]
     else:
         return None
     joined = np.concatenate(values)

@@ -1,4 +1,4 @@
-"""Everything that the metrics page shows at a moment, as one JSON object."""
+"""Collect everything that the metrics page shows at one moment, as one JSON object."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,34 +22,34 @@ WINDOWS: Mapping[str, Resolution] = {
     "60m": Resolution.MINUTES,
     "24h": Resolution.HOURS,
 }
-"""What a window is called, and the grain of its trends."""
+"""Names of the windows, and the resolution of their trends."""
 
-_FRACTIONS = tuple(each / 100 for each in PERCENTILES)
-# The lines of the chart of latencies: the median, 90 % and 99 %.
+_FRACTIONS = tuple(percentile / 100 for percentile in PERCENTILES)
+# Quantiles in the latency chart.
 _CHARTED = (0.5, 0.9, 0.99)
 
-_BEST_FIRST = (ModelState.READY, ModelState.LOADING, ModelState.UNAVAILABLE)
+_STATES_BEST_FIRST = (ModelState.READY, ModelState.LOADING, ModelState.UNAVAILABLE)
 
-_LONGEST_REASON = 500
+_MAX_REASON_CHARACTERS = 500
 
 Number = float | None
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """One model, or all, in one window.
+    """Metrics of one model, or of all requests, in one window.
 
     Attributes:
-        name: the model's, empty for all requests.
-        state: whether it can answer: the best state of its versions, empty for all requests.
-        task: the type of its task, empty while it is not loaded, and for all requests.
-        requests: that came to their end.
-        failures: those of them that were not answered.
+        name: name of the model; empty for all requests.
+        state: best state of its versions; empty for all requests.
+        task: task type; empty while the model is not loaded, and for all requests.
+        requests: number of finished requests.
+        failures: number of those that failed.
         rate: requests a second.
-        mean: milliseconds that the answered ones took, None when there were none.
-        percentiles: of the same, by `PERCENTILES`.
-        slowest: of the same.
-        batch: images or texts in an answered one, the mean.
-        trend: requests a second in each grain, the oldest first; None before the start of the server.
+        mean: mean latency of successful requests in milliseconds; None without any.
+        percentiles: their latency percentiles by `PERCENTILES`, in milliseconds.
+        slowest: their maximum latency in milliseconds.
+        batch: mean number of images or texts in them.
+        trend: requests a second in each interval, oldest first; None before the start of the server.
     """
 
     name: str
@@ -66,16 +66,16 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
-    """What is charted of one model, or of all. Trends are as `Summary.trend`.
+    """Charts of one model, or of all requests. Trends are as in `Summary.trend`.
 
     Attributes:
-        name: the model's, empty for all requests.
-        errors: failures in a hundred requests.
-        mean: milliseconds.
-        p50: and the following: milliseconds, percentiles of each grain.
-        batch: images or texts in an answered request, the mean.
-        batches: pairs of a group of sizes, such as 3-4, and answered requests.
-        cdf: pairs of milliseconds and the share of answered requests that took no longer.
+        name: name of the model; empty for all requests.
+        errors: failures in percent of the requests.
+        mean: mean latency in milliseconds.
+        p50: this and the following: latency percentiles of each interval, in milliseconds.
+        batch: mean number of images or texts in a successful request.
+        batches: pairs of a range of sizes, such as 3-4, and the number of successful requests.
+        cdf: pairs of a latency in milliseconds and the share of successful requests up to it.
     """
 
     name: str
@@ -90,22 +90,22 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What the page shows.
+    """Everything that the metrics page shows.
 
     Attributes:
-        version: of the server.
+        version: version of the server.
         age: seconds since its start.
-        ever: requests since its start.
-        unready: why load balancers are told to send nothing, empty when they may send requests.
+        ever: number of requests since its start.
+        unready: why the server reports not ready; empty if it is ready.
         window: a key of `WINDOWS`.
-        interval: seconds that one grain of a trend lasts.
-        now: what was measured last; `in_flight` and `waiting` at this moment. CPU in cores, memory in bytes.
-        machine_memory: bytes.
-        process: the same as trends, by name.
+        interval: seconds in one interval of a trend.
+        now: last readings; `in_flight` and `waiting` are current. CPU in cores, memory in bytes.
+        machine_memory: memory of the machine in bytes.
+        process: trends of the readings, by name.
         percentiles: `PERCENTILES`.
-        total: all requests.
-        models: every model that is known, by name.
-        detail: of the model that was asked for.
+        total: metrics of all requests.
+        models: metrics of every known model, by name.
+        detail: charts of the selected model.
     """
 
     version: str
@@ -124,24 +124,24 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def take_snapshot(engine: Engine, window: str) -> Snapshot:
-    """What is known now, with the details of all requests.
+    """Return the current metrics, with the charts of all requests.
 
     Args:
-        engine: whose requests.
+        engine: source of the metrics.
         window: a key of `WINDOWS`.
     """
     trends, resolution = engine.trends, WINDOWS[window]
     total = trends.total(resolution)
     versions: dict[str, list[Registration]] = {}
-    for each in engine.registry.registrations:
-        versions.setdefault(each.source.name, []).append(each)
+    for registration in engine.registry.registrations:
+        versions.setdefault(registration.source.name, []).append(registration)
     gauges = trends.gauges(resolution)
     now = msgspec.structs.replace(trends.readings, in_flight=engine.in_flight, waiting=engine.waiting)
     return Snapshot(
         version=__version__,
         age=round(trends.age, 1),
         ever=trends.requests,
-        unready=engine.unready[:_LONGEST_REASON],
+        unready=engine.unready[:_MAX_REASON_CHARACTERS],
         window=window,
         interval=resolution.interval,
         now=now,
@@ -155,8 +155,8 @@ def take_snapshot(engine: Engine, window: str) -> Snapshot:
 
 
 def look_at(engine: Engine, snapshot: Snapshot, model: str) -> Snapshot:
-    """`snapshot` with the details of one model; as it is when there is no such model."""
-    if not any(each.name == model for each in snapshot.models):
+    """Return `snapshot` with the charts of one model; unchanged if the model does not exist."""
+    if not any(summary.name == model for summary in snapshot.models):
         return snapshot
     window = engine.trends.of(model, WINDOWS[snapshot.window])
     return msgspec.structs.replace(snapshot, detail=_detail(model, window))
@@ -166,11 +166,11 @@ def _summary(name: str, versions: Sequence[Registration], window: Window) -> Sum
     requests, failures = int(window.requests.sum()), int(window.failures.sum())
     answered = requests - failures
     slowest = float(window.slowest.max())
-    states = [each.state for each in versions]
-    tasks = [each.servable.description.task_type for each in versions if each.servable is not None]
+    states = [registration.state for registration in versions]
+    tasks = [version.servable.description.task_type for version in versions if version.servable is not None]
     return Summary(
         name=name,
-        state=next((each for each in _BEST_FIRST if each in states), ""),
+        state=next((state for state in _STATES_BEST_FIRST if state in states), ""),
         task=tasks[0] if tasks else "",
         requests=requests,
         failures=failures,
@@ -196,7 +196,7 @@ def _detail(name: str, window: Window) -> Detail:
         p90=_numbers(charted[:, 1]),
         p99=_numbers(charted[:, 2]),
         batch=_numbers(_ratio(window.items, answered)),
-        batches=[each for each in batches if each[1]],
+        batches=[(size, count) for size, count in batches if count],
         cdf=[
             (_number(min(nanoseconds / 1e6, slowest)), round(share, 6))
             for nanoseconds, share in cumulative(window.latencies.sum(axis=0))
@@ -204,14 +204,14 @@ def _detail(name: str, window: Window) -> Detail:
     )
 
 
-def _ratio(above: npt.NDArray[np.int64], below: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    return above / np.where(below > 0, below, np.nan)
+def _ratio(numerator: npt.NDArray[np.int64], denominator: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    return numerator / np.where(denominator > 0, denominator, np.nan)
 
 
 def _numbers(values: npt.NDArray[np.float64]) -> Sequence[Number]:
-    return [_number(each) for each in values.tolist()]
+    return [_number(value) for value in values.tolist()]
 
 
 def _number(value: float) -> Number:
-    """Five digits are more than any chart shows, and keep the object small."""
+    """Round to five significant digits, which is enough for charts and keeps the object small; None for NaN."""
     return None if value != value else float(f"{value:.5g}")

@@ -226,14 +226,17 @@ function pretty(value) {
   return read.length > LONGEST ? `${read.slice(0, LONGEST)}\n…` : read;
 }
 
-// The elements of BYTES in an answer over gRPC: four bytes of length, little end first, before each.
+// The elements of BYTES in an answer over gRPC: typed, or raw with four bytes of length, little end first, before each.
 function elementsOf(answer) {
   const found = [];
   try {
     const { outputs, raw_output_contents: raw } = JSON.parse(answer);
-    outputs.forEach(({ datatype }, place) => {
+    const bytes = (base64) => Uint8Array.from(atob(base64), (each) => each.charCodeAt(0));
+    outputs.forEach(({ datatype, contents }, place) => {
       if (datatype !== "BYTES") return;
-      const all = Uint8Array.from(atob(raw[place]), (each) => each.charCodeAt(0));
+      found.push(...(contents?.bytes_contents ?? []).map((element) => new TextDecoder().decode(bytes(element))));
+      if (!raw) return;
+      const all = bytes(raw[place]);
       const view = new DataView(all.buffer);
       for (let at = 0; at + 4 <= all.length; at += 4 + view.getUint32(at, true)) {
         found.push(new TextDecoder().decode(all.subarray(at + 4, at + 4 + view.getUint32(at, true))));

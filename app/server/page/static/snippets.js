@@ -86,7 +86,8 @@ function pythonGrpc(written, { root, catalogue, data }) {
     "stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)",
     `answer = stub.ModelInfer(ParseDict(body, service_pb2.ModelInferRequest())${shown})`,
     "for output in answer.outputs:",
-    "    print(output.name, InferResult(answer).as_numpy(output.name))",
+    "    values = [value for _, field in output.contents.ListFields() for value in field]",
+    "    print(output.name, values or InferResult(answer).as_numpy(output.name))",
   ].join("\n");
 }
 

@@ -1,0 +1,253 @@
+"""Reject requests by their headers while the server is overloaded, before the body and the framework.
+
+Such a rejection costs a twentieth of one in the framework. Connections with rejected requests are read again in turn,
+at a limited rate: a client that ignores `Retry-After` waits in its own socket buffer, so the server keeps its time for
+responses.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from re import Pattern
+from typing import Generic, TypeVar
+
+import msgspec
+
+from app.engine.admission import RETRY_AFTER, Excess
+from app.engine.engine import Engine
+from app.engine.events import RequestInfo
+from app.engine.ids import request_id as made_request_id
+from app.protocols.caller import BASE_ID_HEADER, REQUEST_ID_HEADER, given_id
+from app.protocols.protocol import Endpoint, HttpProtocol
+from tasks.exchange.error import ErrorKind, InferenceError
+
+__all__ = ("OVERLOADED", "LoadShedder", "RefusalCounts", "Route", "inference_routes")
+
+_PER_SECOND = 250
+"""Number of connections with rejected requests that are read again each second."""
+
+_MAX_PAUSE_SECONDS = 1.0
+"""Seconds after which every connection is read again: the smallest value of `Retry-After`."""
+
+_MIN_PAUSE_SECONDS = 0.02
+_REPORT_SECONDS = 0.5
+_MAX_KEYS = 64
+_RETRY_AFTER_HEADER = RETRY_AFTER.encode()
+
+OVERLOADED = "The server has reached its limit of requests in flight; try again later"
+"""Message for clients before authentication: it must not reveal anything about models."""
+_STATUS_LINE = b"HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\n"
+_ECHOED = {header.encode(): header for header in (REQUEST_ID_HEADER, BASE_ID_HEADER)}
+_UNPRINTABLE = re.compile(rb"[^\t\x20-\x7e\x80-\xff]")
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A route whose requests can be rejected early.
+
+    Attributes:
+        method: HTTP method.
+        pattern: regular expression of the path with one group, the target.
+        excess: returns why a request for a target is rejected now; None otherwise.
+        body: builds the body of a rejection from a message.
+        report: counts and logs rejections, given a message, a target, the first request id, and the number.
+        expect: counts a request whose body is arriving, until its result is called.
+        claims: returns whether the route handles a target, for a path that several routes share.
+    """
+
+    method: bytes
+    pattern: str
+    excess: Callable[[str], Excess | None]
+    body: Callable[[str], bytes]
+    report: Callable[[str, str, str, int], None]
+    expect: Callable[[], Callable[[], object]] | None = None
+    claims: Callable[[str], bool] | None = None
+
+
+KeyT = TypeVar("KeyT")
+
+
+class RefusalCounts(Generic[KeyT]):
+    """Count rejections and report them twice a second: a report for each would cost more than the rejection.
+
+    Args:
+        report: called with a key, the request id of its first rejection, and the number.
+    """
+
+    def __init__(self, report: Callable[[KeyT, str, int], None]) -> None:
+        self._report = report
+        self._counts: dict[KeyT, tuple[str, int]] = {}
+
+    def add(self, key: KeyT, request_id: str, otherwise: KeyT | None = None) -> None:
+        """Count one rejection for `key`, or for `otherwise` if there are too many keys, which clients can invent."""
+        if not self._counts:
+            asyncio.get_running_loop().call_later(_REPORT_SECONDS, self._flush)
+        if otherwise is not None and key not in self._counts and len(self._counts) >= _MAX_KEYS:
+            key = otherwise
+        first, count = self._counts.get(key, (request_id, 0))
+        self._counts[key] = (first, count + 1)
+
+    def _flush(self) -> None:
+        counts, self._counts = self._counts, {}
+        for key, (request_id, count) in counts.items():
+            self._report(key, request_id, count)
+
+
+def _report(key: tuple[Route, str, str], request_id: str, count: int) -> None:
+    route, target, message = key
+    route.report(message, target, request_id, count)
+
+
+class LoadShedder:
+    """Decide which requests to reject by method, port and path. All methods run in the event loop.
+
+    Args:
+        routes: routes of the main port.
+        others: routes of other ports, by the name of their listener.
+    """
+
+    def __init__(self, routes: Sequence[Route], others: Mapping[str, Sequence[Route]] | None = None) -> None:
+        self._main = _Table(routes)
+        self._others = {name: _Table(listed) for name, listed in (others or {}).items()}
+        self._ports: dict[int | None, _Table] = {}
+        self._next = 0.0
+        self._counts = RefusalCounts[tuple[Route, str, str]](_report)
+
+    def name_port(self, port: int, name: str) -> None:
+        """Assign `port` to the listener called `name`."""
+        self._ports[port] = self._others.get(name, _NO_ROUTES)
+
+    def find(self, method: bytes, port: int | None, path: bytes) -> tuple[Route, str] | None:
+        """Return the route and the target of a request; None if it is never rejected early."""
+        return self._ports.get(port, self._main).find(method, path)
+
+    def refusal(self, route: Route, target: str, headers: Headers, *, close: bool) -> bytes | None:
+        """Return the complete response if the request is rejected, otherwise None.
+
+        Args:
+            route: route of the request.
+            target: target of the request.
+            headers: headers of the request, names in lower case.
+            close: whether the connection closes after the response.
+        """
+        excess = route.excess(target)
+        if excess is None:
+            return None
+        echoed = {_ECHOED[name]: value for name, value in headers if name in _ECHOED and _is_echoed(value)}
+        request_id = echoed.setdefault(REQUEST_ID_HEADER, made_request_id().encode())
+        self._counts.add((route, target, excess.message), request_id.decode("latin-1"), (route, "", excess.message))
+        body = _body(route, excess.message)
+        fields = [
+            _STATUS_LINE,
+            b"content-length: %d\r\n%s: %d\r\n" % (len(body), _RETRY_AFTER_HEADER, excess.retry_after),
+        ]
+        fields += [b"%s: %s\r\n" % (name.encode(), value) for name, value in echoed.items()]
+        fields.append(b"connection: close\r\n\r\n" if close else b"\r\n")
+        return b"".join([*fields, body])
+
+    def pause(self) -> float:
+        """Return how many seconds to pause reading on a connection after a rejection."""
+        now = time.monotonic()
+        self._next = min(max(self._next, now) + 1 / _PER_SECOND, now + _MAX_PAUSE_SECONDS)
+        pause = self._next - now
+        return pause if pause >= _MIN_PAUSE_SECONDS else 0.0
+
+
+def inference_routes(engine: Engine, protocols: Sequence[HttpProtocol], *, secured: bool) -> Sequence[Route]:
+    """Return the routes of all inferences in `protocols`.
+
+    Args:
+        engine: runs the inferences.
+        protocols: protocols of one port.
+        secured: whether clients must authenticate. A rejection then reveals nothing that needs authentication, such as
+            which model is busy.
+    """
+    found: dict[str, list[tuple[HttpProtocol, Endpoint]]] = {}
+    for protocol in protocols:
+        for endpoint in protocol.endpoints(engine):
+            if endpoint.queue is not None:
+                found.setdefault(_pattern(endpoint), []).append((protocol, endpoint))
+    routes: list[Route] = []
+    for pattern, served in found.items():
+        # Use the order of the dispatcher: endpoints that claim some targets come first.
+        for protocol, endpoint in sorted(served, key=lambda pair: pair[1].claims is None):
+            routes.append(_inference_route(engine, protocol, endpoint, pattern, secured=secured))
+    return routes
+
+
+def _inference_route(
+    engine: Engine, protocol: HttpProtocol, endpoint: Endpoint, pattern: str, *, secured: bool
+) -> Route:
+    def excess(target: str) -> Excess | None:
+        if not secured:
+            return engine.excess(model_of(target))
+        found = engine.excess(None)
+        return found and Excess(message=OVERLOADED, retry_after=found.retry_after)
+
+    def model_of(target: str) -> str | None:
+        with suppress(InferenceError):
+            return endpoint.queue(target) if endpoint.queue is not None else None
+        return None
+
+    def report(message: str, target: str, request_id: str, count: int) -> None:
+        caller = RequestInfo(protocol=protocol.name, request_id=request_id)
+        engine.refused_unread(caller, InferenceError(ErrorKind.OVERLOADED, message), model_of(target) or "", count)
+
+    return Route(
+        method=endpoint.method.encode(),
+        pattern=pattern,
+        claims=endpoint.claims,
+        excess=excess,
+        body=lambda message: protocol.error_body(InferenceError(ErrorKind.OVERLOADED, message)),
+        report=report,
+        expect=engine.expect,
+    )
+
+
+def _pattern(endpoint: Endpoint) -> str:
+    """Return a regular expression of the path with one group for the target."""
+    path = re.sub(r"\{(\w+):\w+\}", lambda found: "([^/%:]+)" if found[1] == "target" else "[^/%:]+", endpoint.path)
+    verb = "" if endpoint.verb is None else f":{endpoint.verb}"
+    return f"{path}{verb}" if "(" in path else f"{path}{verb}()"
+
+
+class _Table:
+    """Find routes by method and path, with one regular expression for each method."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        methods = {route.method for route in routes}
+        self._methods: dict[bytes, tuple[Pattern[bytes], Sequence[Sequence[Route]]]] = {}
+        for method in methods:
+            by_pattern: dict[str, list[Route]] = {}
+            for route in routes:
+                if route.method == method:
+                    by_pattern.setdefault(route.pattern, []).append(route)
+            pattern = re.compile(f"(?:{'|'.join(by_pattern)})/?".encode())
+            self._methods[method] = pattern, list(by_pattern.values())
+
+    def find(self, method: bytes, path: bytes) -> tuple[Route, str] | None:
+        pattern, routes = self._methods.get(method, (None, ()))
+        found = pattern.fullmatch(path) if pattern is not None else None
+        if found is None or found.lastindex is None:
+            return None
+        target = found[found.lastindex].decode("latin-1")
+        for route in routes[found.lastindex - 1]:
+            if route.claims is None or route.claims(target):
+                return route, target
+        return None
+
+
+_NO_ROUTES = _Table(())
+
+
+@lru_cache(maxsize=256)
+def _body(route: Route, message: str) -> bytes:
+    return route.body(message)
+
+
+def _is_echoed(value: bytes) -> bool:
+    return given_id(value.decode("latin-1")) is not None and not _UNPRINTABLE.search(value)
