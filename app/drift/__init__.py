@@ -1,1 +1,1 @@
-"""Whether what a model sees and says has changed: baselines, tests, a monitor."""
+"""Detect drift of a model's inputs and predictions: baselines, tests, a monitor."""

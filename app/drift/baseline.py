@@ -1,4 +1,4 @@
-"""The file of a baseline: what was measured of the images of a time when all was well.
+"""The file of a baseline: measurements of reference images.
 
 A NumPy archive (npz) of arrays alone, read without pickle: ``numbers`` float64 [n, f], ``embeddings`` float32 [n, d],
 ``counts`` int64 [n, labels], and ``header``, UTF-8 JSON as uint8.
@@ -19,10 +19,10 @@ from app.drift.sample import LEAST_IMAGES, DriftError, Sample, check_finite
 __all__ = ("FILE_NAME", "FORMAT", "Baseline", "read_baseline", "write_baseline")
 
 FILE_NAME = "drift-baseline.npz"
-"""What it is called in a model's folder."""
+"""Name of the file in a model folder."""
 
 FORMAT = 1
-_MOST_BYTES = 1 << 30
+_MAX_BYTES = 1 << 30
 _ARRAYS: Mapping[str, tuple[str, int]] = {
     "numbers": ("f8", 2),
     "embeddings": ("f4", 2),
@@ -32,14 +32,14 @@ _ARRAYS: Mapping[str, tuple[str, int]] = {
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A sample and where it comes from.
+    """A sample and its origin.
 
     Attributes:
-        sample: what was measured.
-        embedder: the name of the graph that made the embeddings, empty without.
+        sample: the measurements.
+        embedder: the name of the graph that computed the embeddings, empty without.
         embedder_digest: SHA-256 of that graph.
-        model: the model that looked at the images, empty when none did.
-        source: what was measured, for people.
+        model: the model that predicted on the images, empty when none did.
+        source: a readable description of the images.
         created: ISO 8601, UTC.
     """
 
@@ -70,7 +70,7 @@ class _Format(msgspec.Struct):
 
 
 def write_baseline(path: Path, baseline: Baseline) -> None:
-    """Write the file, whole or not at all.
+    """Write the file atomically.
 
     Raises:
         OSError: when it cannot be written.
@@ -109,7 +109,7 @@ def read_baseline(path: Path) -> Baseline:
     """Read the file and check all of it.
 
     Raises:
-        DriftError: naming the file, when it is none, or of another version, or its parts do not fit.
+        DriftError: naming the file, when it is not a baseline, has another version, or is inconsistent.
     """
     try:
         arrays = _arrays(path)
@@ -163,7 +163,7 @@ def read_baseline(path: Path) -> Baseline:
 
 def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
     with zipfile.ZipFile(path) as archive:
-        if sum(each.file_size for each in archive.infolist()) > _MOST_BYTES:
+        if sum(entry.file_size for entry in archive.infolist()) > _MAX_BYTES:
             raise ValueError("it unfolds to more than 1 GiB")
     found: dict[str, NDArray[Any]] = {}
     with np.load(path, allow_pickle=False) as archive:

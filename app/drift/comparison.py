@@ -1,4 +1,4 @@
-"""A baseline and production held against each other: every test, and one verdict."""
+"""Compare a baseline with production: all tests, and one verdict."""
 
 import math
 from collections import Counter
@@ -20,17 +20,17 @@ from app.drift.two_sample import cramer_von_mises, kolmogorov_smirnov
 __all__ = ("ALPHA", "compared")
 
 ALPHA = 0.01
-"""The chance of a verdict of drift where there is none."""
+"""The probability of a false verdict of drift."""
 
 _SEED = 0
 _TESTS = 8
-"""Of the verdict, at most."""
+"""Maximum number of tests in the verdict."""
 
 _SLICE_TESTS = 6
-_MOST_PERMUTATIONS = 20_000
+_MAX_PERMUTATIONS = 20_000
 _COMPONENTS = 8
-_MOST_SLICES = 200
-_MOST_LABELS = 1000
+_MAX_SLICES = 200
+_MAX_LABELS = 1000
 _OUTLIERS = 12
 
 
@@ -42,21 +42,21 @@ def compared(
     slices: Sequence[str] = (),
     neighbourhood: Neighbourhood | None = None,
 ) -> Comparison:
-    """Hold production against a baseline.
+    """Compare production with a baseline.
 
-    Every test gets a p-value that is right by itself: a test of many numbers is corrected for their count. Holm's
-    correction of these makes the verdict, so that its chance of a false alarm is at most `alpha` however many tests
-    there are. Images count as independent: frames of one film are not.
+    Every test has a valid p-value: a test of several numbers is corrected for their count. Holm's correction of these
+    gives the verdict, so that its false alarm probability is at most `alpha` for any number of tests. The tests assume
+    independent images; frames of one video are not independent.
 
     Args:
-        baseline: of the time when all was well.
-        production: of now.
-        alpha: that chance.
+        baseline: the reference images.
+        production: the current images.
+        alpha: the maximum probability of a false alarm.
         slices: keys of metadata.
-        neighbourhood: of the baseline's shared columns, when that is at hand.
+        neighbourhood: a precomputed neighbourhood of the baseline's shared columns, if there is one.
 
     Raises:
-        DriftError: when the two have nothing to compare, or too few images.
+        DriftError: when the samples have no common columns, or too few images.
     """
     notes: list[str] = []
     baseline, production = _shared(baseline, production, notes)
@@ -73,7 +73,7 @@ def compared(
     )
     found.append(("similarity tail", "images unlike any of the baseline", tail[1], ""))
     sliced = _sliced(slices, baseline, production, alpha, rng, notes)
-    if tested := [each for each in sliced if each.q is not None]:
+    if tested := [part for part in sliced if part.q is not None]:
         least = min(tested, key=_q)
         found.append(("slices", "metadata: " + ", ".join(slices), _q(least), f"{least.key} = {least.value}"))
     adjusted = holm([p for _, _, p, _ in found])
@@ -84,7 +84,7 @@ def compared(
     similarity = near.similarity(distances)
     strangest: list[int] = np.argsort(similarity, kind="stable")[:_OUTLIERS].tolist()
     return Comparison(
-        drifted=any(each.drifted for each in tests),
+        drifted=any(test.drifted for test in tests),
         alpha=alpha,
         baseline=len(baseline),
         production=len(production),
@@ -103,20 +103,20 @@ _Found = tuple[str, str, float, str]
 
 
 def _shared(baseline: Sample, production: Sample, notes: list[str]) -> tuple[Sample, Sample]:
-    """Both with the same columns."""
-    for each, what in ((baseline, "the baseline"), (production, "production")):
-        if len(each) < LEAST_IMAGES:
-            raise DriftError(f"Expected {LEAST_IMAGES} images at least to measure drift, got {len(each)} in {what}")
+    """Reduce both samples to their common columns."""
+    for sample, what in ((baseline, "the baseline"), (production, "production")):
+        if len(sample) < LEAST_IMAGES:
+            raise DriftError(f"Expected {LEAST_IMAGES} images at least to measure drift, got {len(sample)} in {what}")
     if baseline.task_type and production.task_type and baseline.task_type != production.task_type:
         raise DriftError(
             f"The baseline is of {baseline.task_type}, production of {production.task_type}: compare one task"
         )
-    features = [each for each in baseline.features if each in production.features]
+    features = [feature for feature in baseline.features if feature in production.features]
     if not features:
         raise DriftError(
             "The baseline and production have no number in common: one has no pixels, the other no answers"
         )
-    if left := [each for each in (*baseline.features, *production.features) if each not in features]:
+    if left := [feature for feature in (*baseline.features, *production.features) if feature not in features]:
         notes.append(f"Only one of both has {', '.join(dict.fromkeys(left))}; not compared")
     lengths = baseline.embeddings.shape[1], production.embeddings.shape[1]
     if all(lengths) and lengths[0] != lengths[1]:
@@ -133,11 +133,11 @@ def _columns(sample: Sample, features: Sequence[str], embedded: bool, labels: Se
     counts = np.zeros((len(sample), len(labels)), np.int64)
     if sample.labels:
         places = {label: place for place, label in enumerate(labels)}
-        counts[:, [places[each] for each in sample.labels]] = sample.counts
+        counts[:, [places[label] for label in sample.labels]] = sample.counts
     return msgspec.structs.replace(
         sample,
         features=features,
-        numbers=sample.numbers[:, [list(sample.features).index(each) for each in features]],
+        numbers=sample.numbers[:, [list(sample.features).index(feature) for feature in features]],
         embeddings=sample.embeddings if embedded else sample.embeddings[:, :0],
         labels=labels,
         counts=counts,
@@ -173,10 +173,10 @@ def _number(name: str, mine: NDArray[np.float64], other: NDArray[np.float64], le
 
 
 def _of_numbers(numbers: Sequence[NumberDrift]) -> list[_Found]:
-    """Two tests of each number, corrected for how many numbers there are."""
+    """Run two tests on each number, corrected for the count of numbers."""
     return [
-        _least("Kolmogorov-Smirnov", "each number", [(each.kolmogorov_smirnov_p, each.feature) for each in numbers]),
-        _least("Cramér-von Mises", "each number", [(each.cramer_von_mises_p, each.feature) for each in numbers]),
+        _least("Kolmogorov-Smirnov", "each number", [(item.kolmogorov_smirnov_p, item.feature) for item in numbers]),
+        _least("Cramér-von Mises", "each number", [(item.cramer_von_mises_p, item.feature) for item in numbers]),
     ]
 
 
@@ -186,7 +186,7 @@ def _least(name: str, about: str, found: Sequence[tuple[float, str]]) -> _Found:
 
 
 def _space(baseline: Sample, production: Sample) -> Space:
-    """Made of both samples, which keeps permutations exact."""
+    """Fit a space to both samples together, which keeps permutation tests exact."""
     return Space(
         np.concatenate([baseline.numbers, production.numbers]),
         np.concatenate([baseline.embeddings, production.embeddings]),
@@ -196,8 +196,8 @@ def _space(baseline: Sample, production: Sample) -> Space:
 def _of_samples(
     baseline: Sample, production: Sample, space: Space, rng: np.random.Generator, most: float, notes: list[str] | None
 ) -> list[_Found]:
-    """The tests that look at all numbers at once, by `most` permutations where few would not tell."""
-    count, permutations = len(baseline), min(_MOST_PERMUTATIONS, math.ceil(most))
+    """Run the tests of all numbers together, with up to `most` permutations."""
+    count, permutations = len(baseline), min(_MAX_PERMUTATIONS, math.ceil(most))
     found = [_tails(baseline, production, space, rng, permutations)]
     spaces = [("numbers", space.numbers(baseline.numbers), space.numbers(production.numbers))]
     if baseline.embeddings.shape[1]:
@@ -216,16 +216,16 @@ def _of_samples(
 
 
 def _common(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The columns of the most common labels of both samples, and the others as one."""
-    if counts.shape[1] <= _MOST_LABELS:
+    """Return the columns of the most common labels, and the sum of the others as one column."""
+    if counts.shape[1] <= _MAX_LABELS:
         return counts
     order = np.argsort(-counts.sum(axis=0), kind="stable")
-    rest = counts[:, order[_MOST_LABELS:]].sum(axis=1, keepdims=True)
-    return np.concatenate([counts[:, order[:_MOST_LABELS]], rest], axis=1)
+    rest = counts[:, order[_MAX_LABELS:]].sum(axis=1, keepdims=True)
+    return np.concatenate([counts[:, order[:_MAX_LABELS]], rest], axis=1)
 
 
 def _tails(baseline: Sample, production: Sample, space: Space, rng: np.random.Generator, permutations: int) -> _Found:
-    """A few images far out, of all images or of those of their kind: a camera's dark image is another's usual one."""
+    """Test for a few outliers among all images or within their cluster: dark images may be usual for one camera."""
     numbers = np.concatenate([baseline.numbers, production.numbers])
     kind = kinds(space.widest(np.concatenate([baseline.embeddings, production.embeddings]), _COMPONENTS))
     columns = np.concatenate([numbers, within_kinds(numbers, kind)], axis=1) if kind.any() else numbers
@@ -236,39 +236,39 @@ def _tails(baseline: Sample, production: Sample, space: Space, rng: np.random.Ge
 def _sliced(
     keys: Sequence[str], baseline: Sample, production: Sample, alpha: float, rng: np.random.Generator, notes: list[str]
 ) -> list[SliceDrift]:
-    """The slices of all keys, corrected together."""
-    found = [each for key in keys for each in _slices(key, baseline, production, notes)]
-    judged = [each for each in found if min(each.baseline, each.production) >= LEAST_IMAGES]
-    most = _TESTS * _SLICE_TESTS * len(judged) / alpha
-    values = [_slice_p(each, baseline, production, rng, most) for each in judged]
-    corrected = dict(zip(map(id, judged), zip(values, benjamini_hochberg(values), strict=True), strict=True))
+    """Test the slices of all keys, and correct their p-values together."""
+    found = [part for key in keys for part in _slices(key, baseline, production, notes)]
+    tested_parts = [part for part in found if min(part.baseline, part.production) >= LEAST_IMAGES]
+    most = _TESTS * _SLICE_TESTS * len(tested_parts) / alpha
+    values = [_slice_p(part, baseline, production, rng, most) for part in tested_parts]
+    corrected = dict(zip(map(id, tested_parts), zip(values, benjamini_hochberg(values), strict=True), strict=True))
     return [
-        each if id(each) not in corrected else _told(each, *corrected[id(each)], alpha) for each in found
+        part if id(part) not in corrected else _with_result(part, *corrected[id(part)], alpha) for part in found
     ]  # fmt: skip
 
 
-def _told(found: SliceDrift, p: float, q: float, alpha: float) -> SliceDrift:
+def _with_result(found: SliceDrift, p: float, q: float, alpha: float) -> SliceDrift:
     return msgspec.structs.replace(found, p=p, q=q, drifted=q <= alpha)
 
 
 def _slices(key: str, baseline: Sample, production: Sample, notes: list[str]) -> list[SliceDrift]:
-    """One for each value, not judged yet."""
-    counted = [Counter(each[key] for each in sample.metadata if key in each) for sample in (baseline, production)]
+    """Return one untested slice for each value."""
+    counted = [Counter(entry[key] for entry in sample.metadata if key in entry) for sample in (baseline, production)]
     values = sorted({*counted[0], *counted[1]})
     if not values:
         notes.append(f"Slices: no image has {key!r} in its metadata")
-    if len(values) > _MOST_SLICES:
-        raise DriftError(f"Expected at most {_MOST_SLICES} values of {key!r} to slice by, got {len(values)}")
+    if len(values) > _MAX_SLICES:
+        raise DriftError(f"Expected at most {_MAX_SLICES} values of {key!r} to slice by, got {len(values)}")
     return [
         SliceDrift(key=key, value=value, baseline=counted[0][value], production=counted[1][value]) for value in values
     ]
 
 
 def _slice_p(found: SliceDrift, baseline: Sample, production: Sample, rng: np.random.Generator, most: float) -> float:
-    mine, other = (each.rows(each.where(found.key, found.value)) for each in (baseline, production))
+    mine, other = (sample.rows(sample.where(found.key, found.value)) for sample in (baseline, production))
     tested = _of_numbers(_numbers(mine, other, ALPHA))
     if min(p for _, _, p, _ in tested) <= 1 / most:
-        most = 0  # no permutations could say more
+        most = 0  # more permutations cannot give a smaller p-value
     tested += _of_samples(mine, other, _space(mine, other), rng, most, None)
     return min(holm([p for _, _, p, _ in tested]))
 
@@ -278,8 +278,8 @@ def _q(found: SliceDrift) -> float:
 
 
 def _label_shares(baseline: Sample, production: Sample) -> list[LabelShare]:
-    totals = [each.counts.sum(axis=0) for each in (baseline, production)]
-    shares = [each / max(1, each.sum()) for each in totals]
+    totals = [sample.counts.sum(axis=0) for sample in (baseline, production)]
+    shares = [total / max(1, total.sum()) for total in totals]
     return [
         LabelShare(
             label=label, baseline=float(shares[0][column]), production=float(shares[1][column]),

@@ -1,4 +1,4 @@
-"""Embeddings of images, by a small graph that comes along or by any other."""
+"""Compute embeddings of images with the bundled graph or another one."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from tasks.vision.image import Image
 __all__ = ("BUNDLED", "Embedder")
 
 BUNDLED = Path(__file__).with_name("embedder.onnx")
-"""Convolutions drawn at random; `fixtures/drift_embedder.py` writes it."""
+"""A graph of random convolutions, written by `fixtures/drift_embedder.py`."""
 
 _ANY_SIDE = 224
 _NAMES = ("embed", "feature", "pool")
@@ -25,19 +25,19 @@ Run = Callable[[NDArray[np.float32]], NDArray[Any]]
 
 
 class Embedder:
-    """Makes one row of numbers of each image.
+    """Compute one embedding for each image.
 
-    An image is made as large as the graph's input, whatever its aspect, RGB and 0..1: what else a graph wants of its
-    pixels belongs into the graph. An output of several dimensions gives the mean of each of its channels.
+    An image is resized to the graph's input without keeping its aspect ratio, as RGB in 0..1. The graph must do any
+    other normalization. An output with several dimensions is averaged for each channel.
 
     Args:
-        file: the graph, whose digest is kept in baselines.
-        inputs: of the graph.
-        outputs: of the graph.
-        run: gives the output of that name for the graph's input.
+        file: the graph; baselines store its digest.
+        inputs: the inputs of the graph.
+        outputs: the outputs of the graph.
+        run: takes the names of input and output and the input, and returns the output.
 
     Attributes:
-        name: the file's name.
+        name: the name of the file.
         digest: SHA-256 of the file, in hexadecimal.
 
     Raises:
@@ -64,9 +64,9 @@ class Embedder:
         self._run: Run = lambda batch: run(inputs[0].name, output.name, batch)
 
     def __call__(self, images: Sequence[Image]) -> NDArray[np.float32]:
-        """(len(images), d)."""
-        batch = np.stack([self._prepared(each) for each in images])
-        made = np.concatenate([self._run(each[None]) for each in batch]) if self._single else self._run(batch)
+        """Return embeddings of shape (len(images), d)."""
+        batch = np.stack([self._prepared(image) for image in images])
+        made = np.concatenate([self._run(image[None]) for image in batch]) if self._single else self._run(batch)
         while made.ndim > 2:
             made = made.mean(axis=-1)
         return made.astype(np.float32).reshape(len(images), -1)
@@ -79,9 +79,9 @@ class Embedder:
 
 
 def _chosen(outputs: Sequence[TensorSpec]) -> TensorSpec:
-    """The output that is called an embedding; else the first of few dimensions, else the first."""
+    """Return the output named like an embedding, else the first with two dimensions, else the first."""
     for name in _NAMES:
-        for each in outputs:
-            if name in each.name.lower():
-                return each
-    return min(outputs, key=lambda each: len(each.shape) != 2)
+        for output in outputs:
+            if name in output.name.lower():
+                return output
+    return min(outputs, key=lambda output: len(output.shape) != 2)

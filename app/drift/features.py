@@ -1,4 +1,4 @@
-"""What is measured of a picture, and of what a model said of it."""
+"""Measure features of an image and of a prediction on it."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,10 +28,10 @@ IMAGE_FEATURES = (
     "aspect",
     "size",
 )
-"""Numbers of a picture, in the order of `image_features`."""
+"""Names of the values of `image_features`, in order."""
 
 FINDING_FEATURES = ("findings", "best score", "mean score")
-"""Numbers of an answer, in the order of `finding_features`."""
+"""Names of the values of `finding_features`, in order."""
 
 _THUMBNAIL = 128
 _WINDOW = 512
@@ -39,12 +39,12 @@ _DARK, _BRIGHT = 16, 239
 
 
 def image_features(image: Image) -> NDArray[np.float64]:
-    """(14,) `IMAGE_FEATURES` of a picture.
+    """Return the `IMAGE_FEATURES` of an image, of shape (14,).
 
-    Brightness, contrast and colours are of values 0..255; saturation, and dark and bright pixels as shares, 0..1.
-    Sharpness is the natural logarithm of one more than the variance of the Laplacian; aspect that of width by height,
-    and size that of pixels, to base 2. Colours are taken from a small copy, sharpness from the middle at full size,
-    because a small copy is always sharp.
+    Brightness, contrast and colours use values 0..255. Saturation and the shares of dark and bright pixels are 0..1.
+    Sharpness is log(1 + variance of the Laplacian). Aspect is log2(width / height), and size is log2 of the pixel
+    count. Colours come from a thumbnail. Sharpness comes from the centre at full size, because thumbnails are always
+    sharp.
     """
     pixels = image.pixels
     scale = _THUMBNAIL / max(image.height, image.width)
@@ -59,7 +59,7 @@ def image_features(image: Image) -> NDArray[np.float64]:
             *(float(found[0, 0]) for found in light),
             _sharpness(pixels),
             float(saturation.mean()),
-            *(float(each) for found in colours for each in found[:, 0]),
+            *(float(value) for found in colours for value in found[:, 0]),
             float(np.mean(grey < _DARK)),
             float(np.mean(grey > _BRIGHT)),
             np.log2(image.width / image.height),
@@ -70,13 +70,14 @@ def image_features(image: Image) -> NDArray[np.float64]:
 
 
 def finding_features(records: Sequence[Mapping[str, object]]) -> NDArray[np.float64]:
-    """(3,) `FINDING_FEATURES` of an answer; scores of nothing found are 0."""
-    scores = [float(each) for each in (record.get("score") for record in records) if isinstance(each, int | float)]
+    """Return the `FINDING_FEATURES` of an answer, of shape (3,); scores are 0 without predictions."""
+    values = (record.get("score") for record in records)
+    scores = [float(value) for value in values if isinstance(value, int | float)]
     return np.array([len(records), max(scores, default=0.0), float(np.mean(scores)) if scores else 0.0], np.float64)
 
 
 def label_counts(records: Sequence[Mapping[str, object]]) -> dict[str, int]:
-    """How often each label is in an answer."""
+    """Count each label of an answer."""
     labels = [record.get("label") for record in records]
     return dict(Counter(label for label in labels if isinstance(label, str)))
 

@@ -1,4 +1,4 @@
-"""The windows that were judged last, for whoever looks later: a few hundred of each model, in memory."""
+"""Keep the latest evaluated windows of each model in memory."""
 
 import threading
 from collections import deque
@@ -16,16 +16,16 @@ MOST_WINDOWS = 200
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """What is remembered of one window.
+    """The result of one window.
 
     Attributes:
         ended: seconds since 1970.
-        images: so many were in it.
+        images: number of images.
         drifted: the verdict.
-        alpha: its level: a test says so when its p-value is no greater.
-        similarity: 0..1, the mean of its images to the baseline; None when it could not be told.
-        baseline_similarity: the mean of the baseline's own images to one another.
-        tests: the p-value of each by its name, corrected for the others.
+        alpha: the level: a test reports drift if its p-value is at most this.
+        similarity: mean similarity of the images to the baseline, 0..1; None if it is undefined.
+        baseline_similarity: mean similarity of the baseline's images to one another.
+        tests: the p-value of each test by name, corrected for the other tests.
     """
 
     ended: float
@@ -38,10 +38,10 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History:
-    """The last windows of each model.
+    """The latest windows of each model.
 
     Args:
-        most: so many windows of each.
+        most: maximum number of windows for each model.
     """
 
     def __init__(self, most: int = MOST_WINDOWS) -> None:
@@ -50,7 +50,7 @@ class History:
         self._windows: dict[str, deque[Judged]] = {}
 
     def add(self, window: "Window") -> None:
-        """A window is over."""
+        """Add a complete window."""
         found = window.comparison
         judged = Judged(
             ended=window.ended,
@@ -59,13 +59,13 @@ class History:
             alpha=found.alpha,
             similarity=_number(found.production_similarity),
             baseline_similarity=_number(found.baseline_similarity),
-            tests={each.name: each.adjusted for each in found.tests},
+            tests={test.name: test.adjusted for test in found.tests},
         )
         with self._lock:
             self._windows.setdefault(window.model, deque(maxlen=self._most)).append(judged)
 
     def windows(self) -> Mapping[str, Sequence[Judged]]:
-        """Of each model that had any, by name, the oldest first."""
+        """Return the windows of each model by name, oldest first."""
         with self._lock:
             return {model: list(windows) for model, windows in sorted(self._windows.items())}
 

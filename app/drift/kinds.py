@@ -1,7 +1,6 @@
-"""Kinds of images: those of one camera or place look alike, and are told apart without knowing its name.
+"""Cluster images that look alike, for example of one camera or place, without metadata.
 
-Both samples are divided together, and not by which of them an image is of: what is found within kinds is as right by
-itself as what is found without them.
+Both samples are clustered together, whichever sample an image belongs to. So tests within clusters stay valid.
 """
 
 import numpy as np
@@ -12,18 +11,18 @@ from app.drift.space import deviations
 
 __all__ = ("kinds", "within_kinds")
 
-_MOST_KINDS = 6
-_IMAGES_A_KIND = 50
+_MAX_CLUSTERS = 6
+_IMAGES_PER_CLUSTER = 50
 _STEPS = 15
 _SEED = 0
 
 
 def kinds(rows: NDArray[np.float64]) -> NDArray[np.intp]:
-    """(n,) which kind each image is of, by k-means of (n, components), the widest of which count the most.
+    """Return the cluster of each image, of shape (n,), by k-means of rows (n, components).
 
-    All are of one kind where there are no components, or few images.
+    Wider components have more weight. Without components, or with few images, there is one cluster.
     """
-    count = min(_MOST_KINDS, len(rows) // _IMAGES_A_KIND)
+    count = min(_MAX_CLUSTERS, len(rows) // _IMAGES_PER_CLUSTER)
     if count < 2 or not rows.shape[1]:
         return np.zeros(len(rows), np.intp)
     places = rows.astype(np.float32)
@@ -39,16 +38,16 @@ def kinds(rows: NDArray[np.float64]) -> NDArray[np.intp]:
 
 
 def within_kinds(numbers: NDArray[np.float64], kind: NDArray[np.intp]) -> NDArray[np.float64]:
-    """(n, d) how many deviations of its kind each number is from the mean of its kind."""
+    """Standardize each number by the mean and deviation of its cluster; returns (n, d)."""
     found = np.zeros_like(numbers)
-    for each in np.unique(kind):
-        mine = numbers[kind == each]
-        found[kind == each] = (mine - mine.mean(axis=0)) / deviations(mine)
+    for cluster in np.unique(kind):
+        mine = numbers[kind == cluster]
+        found[kind == cluster] = (mine - mine.mean(axis=0)) / deviations(mine)
     return found
 
 
 def _spread(rows: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-    """(count, d) rows that are far from one another, as k-means++ draws them."""
+    """Choose distant rows as in k-means++; returns (count, d)."""
     rng = np.random.default_rng(_SEED)
     chosen = [int(rng.integers(len(rows)))]
     for _ in range(count - 1):

@@ -1,4 +1,4 @@
-"""Observations of images, however they come."""
+"""Measure images from any source."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -13,20 +13,20 @@ from tasks.vision.image import Image
 __all__ = ("BEST_ONLY", "Seen", "observed")
 
 BEST_ONLY = frozenset({TaskType.IMAGE_CLASSIFICATION, TaskType.TEXT_CLASSIFICATION})
-"""Tasks whose answers have every class in them, the best first."""
+"""Tasks whose answers contain every class, the best first."""
 
 _UNSCORED = frozenset({"", TaskType.IMAGE_TEXT_TO_TEXT, TaskType.TEXT_GENERATION, TaskType.TENSOR})
 _BATCH = 16
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One image to be measured.
+    """One image to measure.
 
     Attributes:
-        id: tells it from the others.
-        image: its pixels, None when they are not at hand.
-        records: what a model said of it, as `Prediction.records` has it; None when none did.
-        metadata: what it may be sliced by.
+        id: a unique id.
+        image: its pixels, None if they are not available.
+        records: the model's answer in the form of `Prediction.records`; None without an answer.
+        metadata: values to slice by.
     """
 
     id: str
@@ -36,19 +36,19 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def observed(seen: Iterable[Seen], task_type: str, embedder: Embedder | None) -> Iterator[Observation]:
-    """Measure images, in their order, a few at a time.
+    """Measure images in order, in batches.
 
     Args:
         seen: the images.
-        task_type: of the model that looked at them, empty when none did.
-        embedder: makes the embeddings, if they are wanted.
+        task_type: the task of the model that answered, empty when none did.
+        embedder: computes the embeddings, if any.
 
     Raises:
         InferenceError: when the embedder fails.
     """
     batch: list[Seen] = []
-    for each in seen:
-        batch.append(each)
+    for item in seen:
+        batch.append(item)
         if len(batch) == _BATCH:
             yield from _measured(batch, task_type, embedder)
             batch.clear()
@@ -57,17 +57,17 @@ def observed(seen: Iterable[Seen], task_type: str, embedder: Embedder | None) ->
 
 
 def _measured(batch: Sequence[Seen], task_type: str, embedder: Embedder | None) -> Iterator[Observation]:
-    images = [each.image for each in batch if each.image is not None]
+    images = [item.image for item in batch if item.image is not None]
     embeddings = iter(embedder(images) if embedder is not None and images else ())
-    for each in batch:
-        records = None if task_type in _UNSCORED else each.records
+    for item in batch:
+        records = None if task_type in _UNSCORED else item.records
         if records is not None and task_type in BEST_ONLY:
             records = records[:1]
         yield Observation(
-            id=each.id,
-            image=None if each.image is None else image_features(each.image),
-            embedding=None if each.image is None else next(embeddings, None),
+            id=item.id,
+            image=None if item.image is None else image_features(item.image),
+            embedding=None if item.image is None else next(embeddings, None),
             findings=None if records is None else finding_features(records),
             labels={} if records is None else label_counts(records),
-            metadata=each.metadata,
+            metadata=item.metadata,
         )

@@ -1,4 +1,4 @@
-"""The images of a server, window by window, held against a baseline."""
+"""Compare windows of a server's images with a baseline."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -18,12 +18,12 @@ __all__ = ("Monitor", "Watched", "Window")
 
 
 class Watched:
-    """A model that is watched: its baseline, and what measures images as the baseline was measured.
+    """A monitored model with its baseline. It measures images in the same way as the baseline.
 
     Args:
-        model: its name.
-        baseline: of it.
-        embedder: that of the baseline, None without embeddings.
+        model: the name of the model.
+        baseline: the baseline of the model.
+        embedder: the embedder of the baseline, None without embeddings.
     """
 
     def __init__(self, model: str, baseline: Baseline, embedder: Embedder | None) -> None:
@@ -41,31 +41,31 @@ class Watched:
         return list(observed(seen, task_type if self.sample.task_type else "", self._embedder))
 
     def similarities(self, observations: Sequence[Observation]) -> Sequence[float | None]:
-        """0..1 how much each image is like the baseline's; None where something of it could not be measured."""
-        told: list[float | None] = []
-        for each in observations:
-            parts = [part for part in (each.image, each.findings) if part is not None]
+        """Return the similarity of each image to the baseline, 0..1; None for an incomplete measurement."""
+        similarities: list[float | None] = []
+        for observation in observations:
+            parts = [part for part in (observation.image, observation.findings) if part is not None]
             numbers = np.concatenate(parts) if parts else np.zeros(0)
             width = self.sample.embeddings.shape[1]
-            embedding = np.zeros(0, np.float32) if each.embedding is None else each.embedding
+            embedding = np.zeros(0, np.float32) if observation.embedding is None else observation.embedding
             if len(numbers) != len(self.sample.features) or len(embedding) != width:
-                told.append(None)
+                similarities.append(None)
                 continue
             distances = self.neighbourhood.distances_of(numbers[None], embedding[None])
             similarity = float(self.neighbourhood.similarity(distances)[0])
-            told.append(similarity if np.isfinite(similarity) else None)
-        return told
+            similarities.append(similarity if np.isfinite(similarity) else None)
+        return similarities
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """A window that is over.
+    """A complete window.
 
     Attributes:
-        model: whose.
-        started: seconds since 1970, when its first image came.
-        ended: when its last did.
-        comparison: of its images with the baseline.
-        changed: whether the verdict is another one than that of the window before; of the first, whether it is drift.
+        model: the name of the model.
+        started: arrival of its first image, in seconds since 1970.
+        ended: arrival of its last image, in seconds since 1970.
+        comparison: the comparison of its images with the baseline.
+        changed: whether the verdict differs from the previous window; for the first window, whether it is drift.
     """
 
     model: str
@@ -76,14 +76,14 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Monitor:
-    """Collects the images of one model and judges each window when it is over. Called from one thread.
+    """Collect the images of one model, and evaluate each complete window. Use it from one thread only.
 
     Args:
         watched: the model.
-        size: images of a window.
-        seconds: a window with images enough to be judged is over after so long too; not when None.
+        size: number of images in a window.
+        seconds: maximum duration of a window with enough images to evaluate; None for no maximum.
         clock: seconds since 1970.
-        steady: seconds from any beginning, by a clock that nobody sets.
+        steady: a monotonic clock in seconds.
     """
 
     def __init__(
@@ -100,20 +100,20 @@ class Monitor:
         self._clock = clock
         self._steady = steady
         self._images: list[Observation] = []
-        self._started = self._begun = 0.0
+        self._started = self._begun_steady = 0.0
         self._drifted = False
 
     def add(self, observations: Sequence[Observation], task_type: str) -> Window | None:
-        """Take images in; the window that they end, if they do.
+        """Add images, and return the window if they complete it.
 
         Raises:
-            DriftError: when a window that is over cannot be compared; the next one has begun.
+            DriftError: when a complete window cannot be compared; the next window has begun.
         """
         now = self._clock()
         if not self._images:
-            self._started, self._begun = now, self._steady()
+            self._started, self._begun_steady = now, self._steady()
         self._images += observations
-        if not self._is_over:
+        if not self._is_complete:
             return None
         images, self._images = self._images, []
         sample = sample_of(images, task_type if self.watched.sample.task_type else "", "the window")
@@ -126,14 +126,14 @@ class Monitor:
         )  # fmt: skip
 
     def follow(self, former: "Monitor") -> None:
-        """Take the place of another, whose last verdict is the one that the next may differ from."""
+        """Replace another monitor, and continue from its last verdict."""
         self._drifted = former._drifted
 
     @property
-    def _is_over(self) -> bool:
+    def _is_complete(self) -> bool:
         if len(self._images) >= self._size:
             return True
-        late = self._seconds is not None and self._steady() - self._begun >= self._seconds
+        late = self._seconds is not None and self._steady() - self._begun_steady >= self._seconds
         return late and len(self._images) >= LEAST_IMAGES
 
 

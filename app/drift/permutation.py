@@ -1,6 +1,6 @@
-"""Tests whose p-value comes from shuffling which of two samples each image is of.
+"""Permutation tests for two samples of images.
 
-Images are what is shuffled, never what was found in them: findings of one image belong together.
+The tests shuffle images, not single predictions, because the predictions of one image depend on each other.
 """
 
 import math
@@ -12,32 +12,32 @@ from numpy.typing import NDArray
 __all__ = ("PERMUTATIONS", "chi_square", "maximum_mean_discrepancy", "squared_distances", "tails")
 
 PERMUTATIONS = 1000
-"""A p-value is never below 1 / (PERMUTATIONS + 1), where no more of them are allowed."""
+"""Default number of permutations. The p-value is at least 1 / (PERMUTATIONS + 1)."""
 
 MOST_ROWS = 1000
-"""Rows of one sample that are compared with one another: memory and time grow with their square."""
+"""Maximum number of rows of one sample: memory and time grow with its square."""
 
 _BANDWIDTH_ROWS = 300
 _TAIL = 0.05
 _BLOCK = 4_000_000
-"""Numbers of the permutations that are in memory at once."""
+"""Maximum number of permuted values in memory at once."""
 
 _Statistic = Callable[[NDArray[np.float32]], NDArray[np.floating]]
-"""One value for each column of (n + m, k), in which an image of the second sample has 1 and the others 0."""
+"""Returns one value for each column of (n + m, k), in which images of the second sample have 1, and others 0."""
 
 
 def maximum_mean_discrepancy(
     first: NDArray[np.float64], second: NDArray[np.float64], rng: np.random.Generator, most: int = PERMUTATIONS
 ) -> tuple[float, float]:
-    """The squared maximum mean discrepancy (biased) of rows under a Gaussian kernel, and its p-value.
+    """Return the biased squared maximum mean discrepancy under a Gaussian kernel, and its p-value.
 
-    The kernel's width is the median distance of two rows (Gretton et al., JMLR 13, 2012).
+    The width of the kernel is the median distance of two rows (Gretton et al., JMLR 13, 2012).
 
     Args:
-        first: (n, d), of which `MOST_ROWS` at random are used.
+        first: (n, d); a random subset of `MOST_ROWS` is used.
         second: (m, d), likewise.
         rng: draws the rows and the permutations.
-        most: permutations, of which more than `PERMUTATIONS` are drawn only while none reaches the value.
+        most: maximum permutations; more than `PERMUTATIONS` are drawn only while none reaches the value.
     """
     first, second = _some(first, rng), _some(second, rng)
     n, m = len(first), len(second)
@@ -56,13 +56,13 @@ def maximum_mean_discrepancy(
 def chi_square(
     first: NDArray[np.int64], second: NDArray[np.int64], rng: np.random.Generator, most: int = PERMUTATIONS
 ) -> tuple[float, float]:
-    """Pearson's chi-square of two samples' label counts, and its p-value.
+    """Return Pearson's chi-square of two samples' label counts, and its p-value.
 
     Args:
-        first: (n, labels) how often each label was found in each image.
+        first: (n, labels) the count of each label in each image.
         second: (m, labels), likewise.
         rng: draws the permutations.
-        most: permutations, as of `maximum_mean_discrepancy`.
+        most: maximum permutations, as for `maximum_mean_discrepancy`.
     """
     pooled = np.concatenate([first, second]).astype(np.float32)
     pooled = pooled[:, pooled.sum(axis=0) > 0]
@@ -83,24 +83,24 @@ def chi_square(
 def tails(
     columns: NDArray[np.float64], n: int, rng: np.random.Generator, most: int = PERMUTATIONS
 ) -> tuple[int, float]:
-    """Whether some column has more than its share of the second sample among its largest or smallest twentieth.
+    """Test whether the second sample is overrepresented in the largest or smallest 5 % of some column.
 
-    A few strange images among many, which move no mean, stand out here. The statistic is the largest excess of all
-    columns in deviations of chance, so that columns which say the same cost nothing.
+    This detects a few outliers that do not change the mean. The statistic is the largest excess over all columns, in
+    standard deviations under the null hypothesis. So redundant columns do not reduce its power.
 
     Args:
         columns: (n + m, d) numbers of both samples.
-        n: images of the first sample.
+        n: number of images in the first sample.
         rng: draws the permutations.
-        most: permutations, as of `maximum_mean_discrepancy`.
+        most: maximum permutations, as for `maximum_mean_discrepancy`.
 
     Returns:
-        The column with the largest excess, and the p-value of all.
+        The column with the largest excess, and the p-value of the test.
     """
     total = len(columns)
     m, size = total - n, max(1, math.ceil(_TAIL * total))
     both = np.concatenate([columns, -columns], axis=1)
-    # What is as large as the next is left out: of equal values none is larger.
+    # Exclude values equal to the threshold: ties have no order.
     inside = (both > -np.partition(-both, size, axis=0)[size]).astype(np.float32)
     sizes = inside.sum(axis=0, dtype=np.float64)
     if not sizes.any():
@@ -117,7 +117,7 @@ def tails(
 
 
 def squared_distances(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(n, m) squared Euclidean distances of (n, d) and (m, d) rows."""
+    """Return the (n, m) squared Euclidean distances of (n, d) and (m, d) rows."""
     products = first @ second.T
     norms = np.square(first).sum(axis=1)[:, None] + np.square(second).sum(axis=1)[None, :]
     return np.maximum(norms - 2 * products, 0)
@@ -128,16 +128,16 @@ def _some(rows: NDArray[np.float64], rng: np.random.Generator, most: int = MOST_
 
 
 def _shuffled(statistic: _Statistic, n: int, m: int, rng: np.random.Generator, most: int) -> tuple[float, float]:
-    """The value of the samples as they are, and the share of shuffled ones that reach it.
+    """Return the statistic of the samples, and the share of permutations that reach it.
 
-    Equal ones count, but for what rounding makes of them. While none has reached it, more are drawn, up to `most`.
+    Equal values count, with a tolerance for rounding. While no permutation reaches it, more are drawn, up to `most`.
     """
     column = np.repeat([0.0, 1.0], [n, m]).astype(np.float32)
     block = max(1, min(PERMUTATIONS, _BLOCK // (n + m)))
     value, drawn, reached = 0.0, 0, 0
     while drawn < PERMUTATIONS or (not reached and drawn < most):
         shuffled = rng.permuted(np.tile(column, (block, 1)), axis=1).T
-        # The samples as they are go through the same products as the others, and are rounded alike.
+        # Compute the unshuffled samples in the same product as the others, so that rounding is equal.
         values = statistic(np.column_stack([column, shuffled]))
         value = float(values[0])
         reached += int(np.count_nonzero(values[1:] >= value - 1e-7 - 1e-6 * abs(value)))

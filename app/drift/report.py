@@ -1,4 +1,4 @@
-"""A comparison as one page that needs nothing else."""
+"""Render a comparison as JSON or as a self-contained HTML page."""
 
 import base64
 from collections.abc import Callable, Sequence
@@ -22,12 +22,12 @@ __all__ = ("html_report", "json_report")
 _BINS = 30
 _WIDTH, _HEIGHT = 260, 90
 _THUMBNAIL = 220
-_MOST_PIXELS = 64_000_000
+_MAX_PIXELS = 64_000_000
 _QUALITY = 80
 
 
 def json_report(comparison: Comparison) -> bytes:
-    """All of it, for machines."""
+    """Return the complete comparison as JSON."""
     return msgspec.json.format(msgspec.json.encode(comparison), indent=2)
 
 
@@ -38,41 +38,42 @@ def html_report(
     names: tuple[str, str],
     picture: Callable[[str], bytes | None],
 ) -> bytes:
-    """The page: the verdict, what each test says, distributions, and the least similar images. All text is escaped.
+    """Render the page: verdict, tests, distributions, and the least similar images. All text is escaped.
 
     Args:
-        comparison: of the two.
-        baseline: as it was compared.
-        production: likewise.
-        names: of both, for people.
-        picture: an image's file by its id, None where it is gone.
+        comparison: the result.
+        baseline: the baseline as compared.
+        production: production as compared.
+        names: readable names of both.
+        picture: returns the image file of an id, None if it was deleted.
     """
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
         Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
     )
     charts = {
-        each.feature: histogram(
-            baseline.numbers[:, list(baseline.features).index(each.feature)],
-            production.numbers[:, list(production.features).index(each.feature)],
+        number.feature: histogram(
+            baseline.numbers[:, list(baseline.features).index(number.feature)],
+            production.numbers[:, list(production.features).index(number.feature)],
         )
-        for each in comparison.numbers
+        for number in comparison.numbers
     }
-    pictures = {each.id: _thumbnail(picture(each.id)) for each in comparison.outliers}
-    labels = sorted(comparison.labels, key=lambda each: -abs(each.production - each.baseline))
+    thumbnails = {outlier.id: _thumbnail(picture(outlier.id)) for outlier in comparison.outliers}
+    labels = sorted(comparison.labels, key=lambda label: -abs(label.production - label.baseline))
     return template.render(
-        found=comparison, charts=charts, pictures=pictures, labels=labels[:40], more_labels=max(0, len(labels) - 40),
+        found=comparison, charts=charts, thumbnails=thumbnails, labels=labels[:40],
+        more_labels=max(0, len(labels) - 40),
         baseline_name=names[0], production_name=names[1],
     ).encode()  # fmt: skip
 
 
 def histogram(baseline: NDArray[np.float64], production: NDArray[np.float64]) -> Markup:
-    """An SVG of two distributions over the same bins, each as shares: the baseline filled, production as a line."""
+    """Draw two distributions as SVG, in shares over the same bins: the baseline filled, production as a line."""
     both = np.concatenate([baseline, production])
     low, high = float(both.min()), float(both.max())
     edges = np.linspace(low, high if high > low else low + 1, _BINS + 1)
-    shares = [np.histogram(each, edges)[0] / len(each) for each in (baseline, production)]
-    top = max(float(each.max()) for each in shares)
-    area, line = (_path(each / top) for each in shares)
+    shares = [np.histogram(values, edges)[0] / len(values) for values in (baseline, production)]
+    top = max(float(share.max()) for share in shares)
+    area, line = (_path(share / top) for share in shares)
     return Markup(  # noqa: S704 - nothing but numbers
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT + 16}" width="{_WIDTH}" height="{_HEIGHT + 16}" role="img">'
         f'<path class="baseline" d="{area} V{_HEIGHT} H0 Z"/><path class="production" d="{line}"/>'
@@ -82,21 +83,21 @@ def histogram(baseline: NDArray[np.float64], production: NDArray[np.float64]) ->
 
 
 def _path(heights: NDArray[np.float64]) -> str:
-    """Steps from the left to the right."""
+    """Return the SVG path of the steps from left to right."""
     step = _WIDTH / len(heights)
     parts: Sequence[str] = [
-        f"V{_HEIGHT - 2 - (_HEIGHT - 6) * float(each):.1f} H{(place + 1) * step:.1f}"
-        for place, each in enumerate(heights)
+        f"V{_HEIGHT - 2 - (_HEIGHT - 6) * float(height):.1f} H{(place + 1) * step:.1f}"
+        for place, height in enumerate(heights)
     ]
     return f"M0 {_HEIGHT} " + " ".join(parts)
 
 
 def _thumbnail(data: bytes | None) -> str | None:
-    """A small JPEG as a data URI, made anew: nothing of the file itself gets into the page."""
+    """Return a re-encoded small JPEG as a data URI. The page contains no bytes of the original file."""
     if data is None:
         return None
     try:
-        check_size(*image_size(data), _MOST_PIXELS)
+        check_size(*image_size(data), _MAX_PIXELS)
         pixels = decode_image(data).pixels
     except InferenceError:
         return None

@@ -1,4 +1,4 @@
-"""What a comparison says."""
+"""The result of a comparison."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,12 @@ class Tested(msgspec.Struct, frozen=True, kw_only=True):
     """One test of the verdict.
 
     Attributes:
-        name: of the test.
-        about: what it looks at.
-        p: its p-value, corrected for all the numbers or slices that it looks at.
-        adjusted: corrected for the other tests too (Holm).
-        drifted: whether that is at most the level.
-        where: the number or slice that differs most, or nothing.
+        name: the name of the test.
+        about: the tested values.
+        p: its p-value, corrected for the count of its numbers or slices.
+        adjusted: the p-value corrected for the other tests too (Holm).
+        drifted: whether the adjusted p-value is at most the level.
+        where: the number or slice that differs most, or empty.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Tested(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NumberDrift(msgspec.Struct, frozen=True, kw_only=True):
-    """One number of the images. The p-values are as they are, for this number alone; PSI has no part in the verdict."""
+    """One number of the images. Its p-values are uncorrected. The PSI does not affect the verdict."""
 
     feature: str
     baseline_mean: float
@@ -44,7 +44,7 @@ class NumberDrift(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LabelShare(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a label was found, as a share of everything found. `known` when it was in the baseline."""
+    """The share of a label among all predictions. `known` is true if the baseline has the label."""
 
     label: str
     baseline: float
@@ -53,16 +53,16 @@ class LabelShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SliceDrift(msgspec.Struct, frozen=True, kw_only=True):
-    """The images that have one value in their metadata.
+    """The images with one value in their metadata.
 
     Attributes:
-        key: of the metadata.
-        value: under it.
-        baseline: so many images.
-        production: so many images.
-        p: of its tests together (Holm); None when there are too few images.
-        q: corrected for the share of false alarms among slices (Benjamini and Hochberg).
-        drifted: whether that is at most the level.
+        key: the key of the metadata.
+        value: the value of the key.
+        baseline: number of images in the baseline.
+        production: number of images in production.
+        p: combined p-value of its tests (Holm); None when there are too few images.
+        q: the p-value corrected for the share of false alarms among slices (Benjamini and Hochberg).
+        drifted: whether `q` is at most the level.
     """
 
     key: str
@@ -75,28 +75,28 @@ class SliceDrift(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outlier(msgspec.Struct, frozen=True, kw_only=True):
-    """An image of production, and how much it is like the baseline, 0..1."""
+    """An image of production, and its similarity to the baseline, 0..1."""
 
     id: str
     similarity: float
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found.
+    """The result of a comparison.
 
     Attributes:
-        drifted: the verdict: whether any test says so.
-        alpha: the level: the chance of that verdict where nothing has changed.
-        baseline: so many images.
-        production: so many images.
-        tests: those of the verdict.
-        numbers: each number of the images.
-        labels: of the answers.
-        slices: by metadata, as far as they were asked for.
-        baseline_similarity: the mean of the baseline's images to the others.
-        production_similarity: the mean.
-        outliers: the images of production that are least like the baseline.
-        notes: what could not be compared.
+        drifted: the verdict: whether any test found drift.
+        alpha: the level: the probability of a false verdict of drift.
+        baseline: number of images in the baseline.
+        production: number of images in production.
+        tests: the tests of the verdict.
+        numbers: the comparison of each number of the images.
+        labels: the shares of predicted labels.
+        slices: the requested slices by metadata.
+        baseline_similarity: mean similarity of the baseline's images to one another.
+        production_similarity: mean similarity of production's images to the baseline.
+        outliers: the images of production least similar to the baseline.
+        notes: sentences about data that was not compared.
     """
 
     drifted: bool

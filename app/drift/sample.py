@@ -1,4 +1,4 @@
-"""Images as they are compared: numbers, embeddings and labels, a row for each."""
+"""Samples of measured images: numbers, embeddings and labels, one row for each image."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,29 +12,29 @@ from app.drift.features import FINDING_FEATURES, IMAGE_FEATURES
 __all__ = ("LEAST_IMAGES", "OTHER_LABELS", "DriftError", "Observation", "Sample", "sample_of")
 
 LEAST_IMAGES = 30
-"""Fewer images than this say nothing."""
+"""Minimum number of images for a meaningful comparison."""
 
 
 OTHER_LABELS = "(other labels)"
 
-_MOST_LABELS = 5000
-"""Of an open vocabulary labels are their senders', and every one is a column."""
+_MAX_LABELS = 5000
+"""Maximum number of label columns: with an open vocabulary, clients choose the labels."""
 
 
 class DriftError(Exception):
-    """Drift cannot be measured, with a sentence for whoever asked."""
+    """Drift cannot be measured; the message gives the reason to the user."""
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What is known of one image.
+    """The measurements of one image.
 
     Attributes:
-        id: tells it from the others.
-        image: (14,) `IMAGE_FEATURES`, None when its pixels were not at hand.
-        embedding: (d,), None likewise.
-        findings: (3,) `FINDING_FEATURES`, None when no model looked at it.
-        labels: how often each was found.
-        metadata: what it may be sliced by.
+        id: a unique id.
+        image: (14,) `IMAGE_FEATURES`, None if its pixels were not available.
+        embedding: (d,), None without pixels or embedder.
+        findings: (3,) `FINDING_FEATURES`, None without an answer.
+        labels: the count of each predicted label.
+        metadata: values to slice by.
     """
 
     id: str
@@ -46,23 +46,23 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def finite(self) -> bool:
-        """Whether everything measured of it is a number."""
+        """Whether all measurements are finite numbers."""
         parts = (self.image, self.embedding, self.findings)
-        return all(bool(np.isfinite(each).all()) for each in parts if each is not None)
+        return all(bool(np.isfinite(part).all()) for part in parts if part is not None)
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """N images, one row for each in everything.
+    """N images, with one row for each.
 
     Attributes:
-        ids: (N,) of the images.
+        ids: (N,) ids of the images.
         features: names of the columns of `numbers`.
         numbers: (N, len(features)).
-        embeddings: (N, d); d is 0 when there are none.
+        embeddings: (N, d); d is 0 without embeddings.
         labels: names of the columns of `counts`.
-        counts: (N, len(labels)) how often each label was found.
-        metadata: (N,) what they may be sliced by.
-        task_type: of the model that looked at them, empty when none did.
+        counts: (N, len(labels)) the count of each label.
+        metadata: (N,) values to slice by.
+        task_type: the task of the model that answered, empty when none did.
     """
 
     ids: Sequence[str]
@@ -78,11 +78,11 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return len(self.ids)
 
     def where(self, key: str, value: str) -> NDArray[np.intp]:
-        """The rows whose metadata have `value` under `key`."""
-        return np.array([row for row, each in enumerate(self.metadata) if each.get(key) == value], np.intp)
+        """Return the rows whose metadata has `value` for `key`."""
+        return np.array([row for row, entry in enumerate(self.metadata) if entry.get(key) == value], np.intp)
 
     def rows(self, rows: NDArray[np.intp]) -> "Sample":
-        """Those rows of it."""
+        """Return a sample of these rows."""
         return msgspec.structs.replace(
             self,
             ids=[self.ids[row] for row in rows],
@@ -94,41 +94,41 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def sample_of(observations: Iterable[Observation], task_type: str = "", what: str = "the images") -> Sample:
-    """One sample of single images, in their order. Of images with the same id the first counts.
+    """Combine observations into a sample, in order. For images with the same id, the first counts.
 
-    What only some have is left out: images without pixels, when others have theirs, and images that no model looked at.
+    If some images have pixels, images without are left out. If some have answers, images without are left out too.
 
     Args:
-        observations: of single images.
-        task_type: of the model that looked at them.
-        what: the images are called in errors.
+        observations: the measurements of single images.
+        task_type: the task of the model that answered.
+        what: the name of the images in errors.
 
     Raises:
-        DriftError: when fewer than `LEAST_IMAGES` are left, or one is measured with numbers that are not finite.
+        DriftError: when fewer than `LEAST_IMAGES` are left, or a measurement is not finite.
     """
-    unique = list({each.id: each for each in reversed(list(observations))}.values())[::-1]
-    pictured = [each for each in unique if each.image is not None]
-    kept = pictured or unique
-    judged = [each for each in kept if each.findings is not None]
-    kept = judged or kept
+    unique = list({item.id: item for item in reversed(list(observations))}.values())[::-1]
+    with_pixels = [item for item in unique if item.image is not None]
+    kept = with_pixels or unique
+    answered = [item for item in kept if item.findings is not None]
+    kept = answered or kept
     if len(kept) < LEAST_IMAGES:
         raise DriftError(f"Expected {LEAST_IMAGES} images at least to measure drift, got {len(kept)} in {what}")
-    features = (*(IMAGE_FEATURES if pictured else ()), *(FINDING_FEATURES if judged else ()))
+    features = (*(IMAGE_FEATURES if with_pixels else ()), *(FINDING_FEATURES if answered else ()))
     if not features:
         raise DriftError(f"There is nothing to measure in {what}: neither pixels nor answers")
     empty = np.zeros(0)
     numbers = np.array(
-        [np.concatenate([_or(each.image, empty), _or(each.findings if judged else None, empty)]) for each in kept]
+        [np.concatenate([_or(item.image, empty), _or(item.findings if answered else None, empty)]) for item in kept]
     )
     labels, counts = _counted(kept)
     sample = Sample(
-        ids=[each.id for each in kept],
+        ids=[item.id for item in kept],
         features=features,
         numbers=numbers,
         embeddings=_embeddings(kept, what),
         labels=labels,
         counts=counts,
-        metadata=[each.metadata for each in kept],
+        metadata=[item.metadata for item in kept],
         task_type=task_type,
     )
     check_finite(sample, what)
@@ -150,26 +150,26 @@ def check_finite(sample: Sample, what: str) -> None:
 
 
 def _counted(kept: Sequence[Observation]) -> tuple[Sequence[str], NDArray[np.int64]]:
-    """The labels in their order, the rarest of too many as one, and how often each was found in each image."""
+    """Return the sorted labels and their counts in each image. The rarest of too many labels become one."""
     totals = Counter[str]()
-    for each in kept:
-        totals.update(each.labels)
-    labels = sorted(label for label, _ in totals.most_common(_MOST_LABELS))
-    if len(totals) > _MOST_LABELS:
+    for item in kept:
+        totals.update(item.labels)
+    labels = sorted(label for label, _ in totals.most_common(_MAX_LABELS))
+    if len(totals) > _MAX_LABELS:
         labels.append(OTHER_LABELS)
     places = {label: place for place, label in enumerate(labels)}
     counts = np.zeros((len(kept), len(labels)), np.int64)
-    for row, each in enumerate(kept):
-        for label, count in each.labels.items():
+    for row, item in enumerate(kept):
+        for label, count in item.labels.items():
             counts[row, places.get(label, len(labels) - 1)] += count
     return labels, counts
 
 
 def _embeddings(kept: Sequence[Observation], what: str) -> NDArray[np.float32]:
-    found = [each.embedding for each in kept if each.embedding is not None]
+    found = [item.embedding for item in kept if item.embedding is not None]
     if not found or len(found) < len(kept):
         return np.zeros((len(kept), 0), np.float32)
-    lengths = sorted({len(each) for each in found})
+    lengths = sorted({len(embedding) for embedding in found})
     if len(lengths) > 1:
         raise DriftError(f"Expected embeddings of one length in {what}, got {', '.join(map(str, lengths))}")
     return np.array(found, np.float32)

@@ -1,4 +1,4 @@
-"""How much an image is like those of a baseline."""
+"""Measure the similarity of images to a baseline."""
 
 import math
 
@@ -11,30 +11,30 @@ from app.drift.space import Space
 __all__ = ("Neighbourhood", "distances_alike", "tail_test")
 
 _NEIGHBOURS = 5
-_MOST_ROWS = 2000
+_MAX_ROWS = 2000
 _TAIL = 0.05
 _SEED = 0
 
 
 class Neighbourhood:
-    """The images of a baseline, to which others are near or far.
+    """The images of a baseline for nearest-neighbour search.
 
-    An image's distance is the mean Euclidean distance to its five nearest. Euclidean, because directions say little of
-    such numbers: by the cosine a blurred image may look the more alike.
+    The distance of an image is the mean Euclidean distance to its five nearest neighbours. Cosine distance would not
+    work for such numbers: a blurred image could get more similar.
 
     Args:
-        numbers: (n, f), six rows at least; at most `_MOST_ROWS` of them are kept.
+        numbers: (n, f), at least six rows; at most `_MAX_ROWS` of them are kept.
         embeddings: (n, d); d may be 0.
 
     Attributes:
-        distances: (n,) of the images that are kept, each to the others.
+        distances: (n,) distances of the kept images, each to the others.
     """
 
     def __init__(self, numbers: NDArray[np.float64], embeddings: NDArray[np.float32]) -> None:
         self._space = Space(numbers, embeddings)
         rows = self._space.joined(numbers, embeddings)
-        if len(rows) > _MOST_ROWS:
-            rows = rows[np.sort(np.random.default_rng(_SEED).choice(len(rows), _MOST_ROWS, replace=False))]
+        if len(rows) > _MAX_ROWS:
+            rows = rows[np.sort(np.random.default_rng(_SEED).choice(len(rows), _MAX_ROWS, replace=False))]
         self._rows = rows
         squared = squared_distances(rows, rows)
         np.fill_diagonal(squared, np.inf)
@@ -42,11 +42,11 @@ class Neighbourhood:
         self._median = max(float(np.median(self.distances)), 1e-12)
 
     def distances_of(self, numbers: NDArray[np.float64], embeddings: NDArray[np.float32]) -> NDArray[np.float64]:
-        """(n,) of other images."""
+        """Return the (n,) distances of other images."""
         return _nearest(squared_distances(self._space.joined(numbers, embeddings), self._rows))
 
     def similarity(self, distances: NDArray[np.float64]) -> NDArray[np.float64]:
-        """0..1 for distances: 1/e at the median of the baseline's own, more for the more alike."""
+        """Convert distances into similarities 0..1: 1/e at the median distance of the baseline's own images."""
         return np.exp(-distances / self._median)
 
 
@@ -56,24 +56,23 @@ def distances_alike(
     production: tuple[NDArray[np.float64], NDArray[np.float32]],
     rng: np.random.Generator,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Distances to the baseline's images that are the same by chance in both samples where nothing has changed.
+    """Return distances to the baseline that have the same distribution in both samples without drift.
 
-    In its own space a baseline's images look nearer, or farther, than others do, since it was fitted to them. So the
-    space is that of both samples, and an image of production passes over one of the baseline, as those pass over
-    themselves.
+    A space fitted only to the baseline gives biased distances for its own images. So it is fitted to both samples.
+    Each image of production also skips one random image of the baseline, as baseline images skip themselves.
 
     Args:
-        space: made of both samples.
-        baseline: numbers (n, f) and embeddings (n, d), of which `_MOST_ROWS` at random are used.
+        space: fitted to both samples.
+        baseline: numbers (n, f) and embeddings (n, d); a random subset of `_MAX_ROWS` is used.
         production: numbers (m, f) and embeddings (m, d).
         rng: draws the rows.
 
     Returns:
-        (at most n,) of the baseline and (m,) of production.
+        Distances of the baseline, of shape (at most n,), and of production, of shape (m,).
     """
     rows, others = space.joined(*baseline), space.joined(*production)
-    if len(rows) > _MOST_ROWS:
-        rows = rows[np.sort(rng.choice(len(rows), _MOST_ROWS, replace=False))]
+    if len(rows) > _MAX_ROWS:
+        rows = rows[np.sort(rng.choice(len(rows), _MAX_ROWS, replace=False))]
     own = squared_distances(rows, rows)
     np.fill_diagonal(own, np.inf)
     theirs = squared_distances(others, rows)
@@ -82,10 +81,10 @@ def distances_alike(
 
 
 def tail_test(baseline: NDArray[np.float64], production: NDArray[np.float64]) -> tuple[float, float]:
-    """Whether more than its share of the largest values are of production.
+    """Test whether production is overrepresented among the largest values.
 
-    Of both samples together the largest twentieth is taken; how many of these are of production is hypergeometric. A
-    few strange images among many, which move no mean, stand out here. Of equal values, the baseline's come first.
+    The test counts production in the largest 5 % of both samples; this count is hypergeometric. It detects a few
+    outliers that do not change the mean. Among equal values, those of the baseline come first.
 
     Returns:
         The share of production in that tail, and its p-value (one-sided).
@@ -99,7 +98,7 @@ def tail_test(baseline: NDArray[np.float64], production: NDArray[np.float64]) ->
 
 
 def _log_hypergeometric(k: int, n: int, m: int, size: int) -> float:
-    """The logarithm of the chance that k of `size` drawn from n + m are of the m."""
+    """Return the log probability that k of `size` values drawn from n + m are among the m."""
     if size - k > n:
         return -math.inf
     return _log_choose(m, k) + _log_choose(n, size - k) - _log_choose(n + m, size)
@@ -110,6 +109,6 @@ def _log_choose(n: int, k: int) -> float:
 
 
 def _nearest(squared: NDArray[np.float32]) -> NDArray[np.float64]:
-    """(n,) mean of the five smallest distances of each row."""
+    """Return the (n,) means of the five smallest distances of each row."""
     few = min(_NEIGHBOURS, squared.shape[1])
     return np.sqrt(np.partition(squared, few - 1, axis=1)[:, :few].astype(np.float64)).mean(axis=1)

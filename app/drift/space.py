@@ -1,4 +1,4 @@
-"""The space in which images are near or far: numbers and embeddings, on scales that can be compared."""
+"""The feature space for distances of images: numbers and embeddings on comparable scales."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,14 +7,14 @@ __all__ = ("MOST_COMPONENTS", "Space", "deviations")
 
 MOST_COMPONENTS = 32
 _ROWS_A_COMPONENT = 16
-"""With fewer rows for each, the components would fit the rows they were made of better than any others."""
+"""Minimum number of rows for each component, to avoid overfitting."""
 
 
 class Space:
-    """Made of the rows of images.
+    """A feature space that is fitted to the rows of images.
 
-    Numbers are divided by their deviation. Of embeddings the principal components that vary most are taken, each
-    divided by its deviation: what hardly varies in a baseline tells best what is new.
+    Numbers are divided by their deviation. Embeddings are reduced to their main components, each divided by
+    its deviation: a component with little variation in a baseline detects new images best.
 
     Args:
         numbers: (n, f).
@@ -34,24 +34,24 @@ class Space:
         self._matrix = vectors[:, kept] / self._widths / scale[:, None]
 
     def numbers(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(n, f) with mean 0 and deviation 1 in the rows that the space was made of."""
+        """Standardize numbers (n, f): the fitted rows have mean 0 and deviation 1."""
         return (rows - self._mean) / self._deviation
 
     def embeddings(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
-        """(n, components) likewise."""
+        """Project embeddings to standardized components (n, components)."""
         return (rows - self._centre) @ self._matrix
 
     def widest(self, rows: NDArray[np.float32], most: int) -> NDArray[np.float64]:
-        """(n, at most `most`) the first components, not divided by their deviation."""
+        """Return at most `most` first components (n, components), not divided by their deviation."""
         return self.embeddings(rows)[:, :most] * self._widths[:most]
 
     def joined(self, numbers: NDArray[np.float64], embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(n, f + components), numbers and embeddings of equal weight."""
+        """Join numbers and embeddings with equal weight into (n, f + components)."""
         parts = [self.numbers(numbers), self.embeddings(embeddings)]
-        return np.hstack([each / max(1, each.shape[1]) ** 0.5 for each in parts]).astype(np.float32)
+        return np.hstack([part / max(1, part.shape[1]) ** 0.5 for part in parts]).astype(np.float32)
 
 
 def deviations(rows: NDArray[np.floating]) -> NDArray[np.float64]:
-    """(d,) standard deviations of columns. What never varies has 1, as if a step of 1 were usual."""
+    """Return the (d,) standard deviations of columns, and 1 for constant columns."""
     spread = rows.std(axis=0, dtype=np.float64)
     return np.where(spread > 1e-9 * np.maximum(1, np.abs(rows.mean(axis=0))), spread, 1.0)

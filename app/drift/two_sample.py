@@ -1,6 +1,6 @@
-"""Two-sample tests of one number, in NumPy alone: a server that watches itself needs no more.
+"""Two-sample tests of one number, in NumPy only, so that the server does not need SciPy.
 
-Both are asymptotic and count ties as they fall, which makes them cautious where values repeat.
+Both are asymptotic and do not correct for ties, which makes them conservative for repeated values.
 """
 
 from typing import Literal, TypeAlias
@@ -12,15 +12,15 @@ __all__ = ("cramer_von_mises", "kolmogorov_smirnov")
 
 Gaps: TypeAlias = NDArray[np.float64]
 
-_MOST = 100
+_SERIES_TERMS = 100
 _TERMS = 20
 _STEPS = np.linspace(0, 12, 400)
-_LEAST = 1e-12
-"""Below it the Cramér-von Mises p-value is lost to rounding."""
+_MIN_P = 1e-12
+"""Smallest Cramér-von Mises p-value; rounding dominates below it."""
 
 
 def kolmogorov_smirnov(first: NDArray[np.float64], second: NDArray[np.float64]) -> tuple[float, float]:
-    """The largest distance of the two cumulative distributions, and its p-value (two-sided).
+    """Return the largest distance of the two cumulative distributions, and its two-sided p-value.
 
     The p-value is Kolmogorov's limit with Stephens' correction for finite samples (J. R. Stat. Soc. B 32, 1970).
     """
@@ -30,15 +30,15 @@ def kolmogorov_smirnov(first: NDArray[np.float64], second: NDArray[np.float64]) 
     reach = (root + 0.12 + 0.11 / root) * distance
     if reach < 0.2:
         return distance, 1.0
-    k = np.arange(1, _MOST + 1)
+    k = np.arange(1, _SERIES_TERMS + 1)
     return distance, float(np.clip(2 * np.sum((-1.0) ** (k - 1) * np.exp(-2 * np.square(k * reach))), 0, 1))
 
 
 def cramer_von_mises(first: NDArray[np.float64], second: NDArray[np.float64]) -> tuple[float, float]:
-    """The mean squared distance of the two cumulative distributions as T, and its p-value.
+    """Return the statistic T, the mean squared distance of the two cumulative distributions, and its p-value.
 
-    T and its limit are Anderson's (Ann. Math. Statist. 33, 1962). Where values repeat, the distributions are taken in
-    the middle of their steps.
+    T and its limit are Anderson's (Ann. Math. Statist. 33, 1962). For repeated values, the distributions are evaluated
+    in the middle of their steps.
     """
     n, m = len(first), len(second)
     total = n + m
@@ -49,13 +49,13 @@ def cramer_von_mises(first: NDArray[np.float64], second: NDArray[np.float64]) ->
     expected = (1 + 1 / total) / 6
     variance = (total + 1) * (4 * n * m * total - 3 * (n * n + m * m) - 2 * n * m) / (45 * total * total * 4 * n * m)
     normal = 1 / 6 + (statistic - expected) / np.sqrt(45 * variance)
-    return statistic, 1.0 if normal < 0.003 else float(np.clip(1 - _limit(normal), _LEAST, 1))
+    return statistic, 1.0 if normal < 0.003 else float(np.clip(1 - _limit(normal), _MIN_P, 1))
 
 
 def _gaps(first: NDArray[np.float64], second: NDArray[np.float64], side: Literal["left", "right"]) -> Gaps:
-    """How far the two cumulative distributions are apart at every value of either, that value included or not."""
+    """Return the difference of the two cumulative distributions at every value; `side` includes or excludes it."""
     pooled = np.concatenate([first, second])
-    below = [np.searchsorted(np.sort(each), pooled, side=side) / len(each) for each in (first, second)]
+    below = [np.searchsorted(np.sort(sample), pooled, side=side) / len(sample) for sample in (first, second)]
     return below[0] - below[1]
 
 

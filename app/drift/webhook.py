@@ -1,4 +1,4 @@
-"""Tells somebody's address that a model has drifted, or no longer does."""
+"""Notify a webhook when drift of a model begins or ends."""
 
 import logging
 import queue
@@ -15,24 +15,24 @@ __all__ = ("Alert", "Webhook", "alert_of")
 
 _logger = logging.getLogger(__name__)
 
-_MOST_WAITING = 64
+_MAX_WAITING = 64
 _BACKOFF = (1.0, 2.0, 4.0, 8.0)
 _TIMEOUT = 5.0
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """What is posted, as JSON.
+    """The JSON body of a notification.
 
     Attributes:
-        model: whose images.
-        drifted: whether they have drifted; false when they no longer do.
-        started: seconds since 1970, when the first image of the window came.
-        ended: when the last did.
-        images: of the window.
-        alpha: the chance of an alarm where nothing has changed.
-        similarity: the mean to the baseline.
-        baseline_similarity: the baseline's own.
-        tests: all of them.
+        model: the name of the model.
+        drifted: whether its images have drifted; false when drift ends.
+        started: arrival of the first image of the window, in seconds since 1970.
+        ended: arrival of the last image of the window, in seconds since 1970.
+        images: number of images in the window.
+        alpha: the probability of a false alarm.
+        similarity: mean similarity to the baseline.
+        baseline_similarity: mean similarity of the baseline's images to one another.
+        tests: all tests of the verdict.
     """
 
     model: str
@@ -47,7 +47,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def alert_of(window: Window) -> Alert:
-    """What there is to say of a window."""
+    """Return the notification for a window."""
     found = window.comparison
     return Alert(
         model=window.model,
@@ -63,34 +63,34 @@ def alert_of(window: Window) -> Alert:
 
 
 class Webhook:
-    """Posts alerts in a thread of its own, one after the other, each a few times until it is taken.
+    """Post alerts one by one in a separate thread, with retries.
 
     Args:
-        url: where to.
-        told: how each ended: "sent", "failed" or "dropped".
-        backoff: seconds to wait before each further try.
+        url: the address of the webhook.
+        told: called with the outcome of each alert: "sent", "failed" or "dropped".
+        backoff: delays in seconds before each retry.
     """
 
     def __init__(self, url: str, told: Callable[[str], None], backoff: Sequence[float] = _BACKOFF) -> None:
         self._url = url
-        self._told = told
+        self._report_outcome = told
         self._backoff = backoff
         self._waiting: queue.SimpleQueue[Alert | None] = queue.SimpleQueue()
         self._closing = threading.Event()
-        # httpx tells every address that it asks, and this one may have a secret in it.
+        # httpx logs every URL, and this one may contain a secret.
         logging.getLogger("httpx").setLevel(logging.WARNING)
         self._thread = threading.Thread(target=self._run, name="drift-webhook", daemon=True)
         self._thread.start()
 
     def send(self, alert: Alert) -> None:
-        """Send an alert, some time; never blocks."""
-        if self._waiting.qsize() >= _MOST_WAITING:
-            self._told("dropped")
+        """Queue an alert without blocking."""
+        if self._waiting.qsize() >= _MAX_WAITING:
+            self._report_outcome("dropped")
         else:
             self._waiting.put(alert)
 
     def close(self) -> None:
-        """Give up what waits, and end."""
+        """Discard the queued alerts, and stop the thread."""
         self._closing.set()
         self._waiting.put(None)
         self._thread.join(_TIMEOUT)
@@ -98,7 +98,7 @@ class Webhook:
     def _run(self) -> None:
         with httpx.Client(timeout=_TIMEOUT, trust_env=False) as client:
             while (alert := self._waiting.get()) is not None and not self._closing.is_set():
-                self._told("sent" if self._sent(client, alert) else "failed")
+                self._report_outcome("sent" if self._sent(client, alert) else "failed")
 
     def _sent(self, client: httpx.Client, alert: Alert) -> bool:
         body, reason = msgspec.json.encode(alert), ""
@@ -107,12 +107,12 @@ class Webhook:
                 return False
             try:
                 response = client.post(self._url, content=body, headers={"content-type": "application/json"})
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next alert is sent all the same
+            except Exception as error:  # noqa: BLE001 - an error must not stop later alerts
                 reason = type(error).__name__
                 continue
             if response.is_success:
                 return True
             reason = f"status {response.status_code}"
-        # The address may have a secret in it, and is not told.
+        # Do not log the URL: it may contain a secret.
         _logger.warning("the drift webhook did not take an alert for %s: %s", alert.model, reason)
         return False

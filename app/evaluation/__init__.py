@@ -1,1 +1,1 @@
-"""How well a model does on labelled data: datasets, metrics, reports."""
+"""Evaluate models on labelled data: datasets, metrics, reports."""

@@ -1,4 +1,4 @@
-"""What a model said of one image, read from records as they go over any wire."""
+"""Parse the records of a model's answer for one image, in the form that every protocol uses."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,10 @@ from tasks.task import TaskType
 
 __all__ = ("Answered", "Found", "read_records", "task_of")
 
-_ROUNDING = 1e-5
-"""So far beyond 0..1 a score may be: engines that count in half precision round."""
-_FARTHEST = 1e6
-"""Pixels: no image reaches so far, and areas of greater coordinates would overflow."""
+_SCORE_TOLERANCE = 1e-5
+"""Tolerance of scores beyond 0..1, for rounding in half precision."""
+_MAX_COORDINATE = 1e6
+"""Maximum coordinate in pixels, beyond any image; areas of larger ones would overflow."""
 _FIELDS = {
     TaskType.IMAGE_SEGMENTATION: "contour",
     TaskType.OBJECT_DETECTION: "xmin",
@@ -27,14 +27,14 @@ _FIELDS = {
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding.
+    """One prediction.
 
     Attributes:
         label: its class.
         score: 0..1.
-        box: left, top, right, bottom in pixels, of a detection.
-        corners: four points in pixels, of a turned box.
-        rings: the outline in pixels, by the even-odd rule, of a segment.
+        box: left, top, right, bottom of a detection, in pixels.
+        corners: four corners of an oriented box, in pixels.
+        rings: the outline of a segment in pixels, by the even-odd rule.
     """
 
     label: str
@@ -45,12 +45,12 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """An item and what was found.
+    """An item and its predictions.
 
     Attributes:
-        item: from the dataset.
-        found: classes, or objects.
-        answer: to the item's question.
+        item: the item of the dataset.
+        found: the predicted classes or objects.
+        answer: the answer to the item's question.
     """
 
     item: Item
@@ -59,7 +59,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def task_of(records: Sequence[Mapping[str, object]]) -> TaskType | None:
-    """The task whose records these are, by their fields; None without any."""
+    """Infer the task from the fields of the records; None without known fields."""
     for record in records:
         for task, field in _FIELDS.items():
             if field in record:
@@ -68,26 +68,26 @@ def task_of(records: Sequence[Mapping[str, object]]) -> TaskType | None:
 
 
 def read_records(records: Sequence[Mapping[str, object]], item: Item, task: TaskType) -> Answered:
-    """Records of `task` about `item`.
+    """Parse the records of `task` for `item`.
 
-    Turned boxes are scaled to pixels before they are turned: the two do not commute.
+    Oriented boxes are scaled to pixels before rotation, because the two operations do not commute.
 
     Raises:
-        ValueError: when they are of another task, or not finite: what was expected and what came.
+        ValueError: when the records are of another task, or not finite.
     """
     if task is TaskType.IMAGE_TEXT_TO_TEXT:
-        answers = [each.get("answer") for each in records]
+        answers = [record.get("answer") for record in records]
         if len(answers) != 1 or not isinstance(answers[0], str):
             raise ValueError(f"Expected one answer to the question, got {brief(answers)}")
         return Answered(item=item, answer=answers[0])
-    return Answered(item=item, found=tuple(_found(each, item, task) for each in records))
+    return Answered(item=item, found=tuple(_found(record, item, task) for record in records))
 
 
 def _found(record: Mapping[str, object], item: Item, task: TaskType) -> Found:
     label, score = record.get("label"), _number(record, "score")
     if not isinstance(label, str):
         raise ValueError(f"label: Expected a text, got {brief(label)}")
-    if not -_ROUNDING <= score <= 1 + _ROUNDING:
+    if not -_SCORE_TOLERANCE <= score <= 1 + _SCORE_TOLERANCE:
         raise ValueError(f"score: Expected a number within 0..1, got {score}")
     score = min(max(score, 0.0), 1.0)
     match task:
@@ -107,7 +107,7 @@ def _corners(record: Mapping[str, object], width: int, height: int) -> Ring:
     half_w, half_h = _number(record, "w") * width / 2, _number(record, "h") * height / 2
     cos, sin = math.cos(_number(record, "r")), math.sin(_number(record, "r"))
     signs = ((-1, -1), (1, -1), (1, 1), (-1, 1))
-    # y points down, so that this turns clockwise.
+    # y points down, so that this rotates clockwise.
     return tuple((cx + a * half_w * cos - b * half_h * sin, cy + a * half_w * sin + b * half_h * cos) for a, b in signs)
 
 
@@ -115,7 +115,7 @@ def _rings(contour: object) -> tuple[Ring, ...]:
     rings = listed(contour)
     if rings is None:
         raise ValueError(f"contour: Expected a list of lists of points, got {brief(contour)}")
-    return tuple(tuple(_point(each) for each in listed(ring) or ()) for ring in rings)
+    return tuple(tuple(_point(point) for point in listed(ring) or ()) for ring in rings)
 
 
 def _point(value: object) -> tuple[float, float]:
@@ -129,9 +129,9 @@ def _number(record: Mapping[str, object], name: str) -> float:
     value = record.get(name)
     try:
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-            if abs(value) <= _FARTHEST:
+            if abs(value) <= _MAX_COORDINATE:
                 return float(value)
-            raise ValueError(f"{name}: Expected a number within {_FARTHEST:.0f} of 0, got {brief(value)}")
+            raise ValueError(f"{name}: Expected a number within {_MAX_COORDINATE:.0f} of 0, got {brief(value)}")
     except OverflowError:
         pass
     raise ValueError(f"{name}: Expected a finite number, got {brief(value)}")

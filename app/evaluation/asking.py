@@ -1,6 +1,6 @@
-"""Asking a server about one image, over any of the HTTP protocols, and reading records out of its answer.
+"""Send one image to a server over any HTTP protocol, and parse the records of its answer.
 
-It shares no code with the server, so that any engine can be asked.
+It shares no code with the server, so that it works with any engine.
 """
 
 import time
@@ -19,19 +19,19 @@ from app.evaluation.journal import Records
 __all__ = ("HTTP_PROTOCOLS", "WAITS_S", "HttpAsker", "read_elements", "records_of_tensors")
 
 WAITS_S = (0.2, 0.4, 0.8, 1.6)
-"""Before a server that is busy is asked again."""
+"""Delays in seconds before retries to a busy server."""
 _BUSY = frozenset({429, 503})
-_LONGEST_REASON = 300
+_MAX_REASON = 300
 
 
 class _Exchange(msgspec.Struct, frozen=True):
-    """How one protocol asks and answers.
+    """The requests and answers of one protocol.
 
     Attributes:
-        path: of an inference, by the model's name; an empty name is that of the only model.
-        request: the content type and the body, or the query, of an image and parameters.
-        records: out of the answer.
-        takes_parameters: whether there is a place for them.
+        path: returns the inference path for a model's name; an empty name selects the only model.
+        request: returns the content type and body, or the query, for an image and parameters.
+        records: extracts the records from the answer.
+        takes_parameters: whether the protocol supports parameters.
         needs_model: whether the path names the model.
     """
 
@@ -43,14 +43,14 @@ class _Exchange(msgspec.Struct, frozen=True):
 
 
 class HttpAsker:
-    """Asks over HTTP. A server that is busy is asked again, a few times.
+    """An HTTP client for inferences. It retries a few times if the server is busy.
 
     Args:
-        client: with its timeout and headers; used from several threads.
-        url: of the server; the protocol's paths are appended.
+        client: the HTTP client with timeout and headers; several threads use it.
+        url: the URL of the server, without the protocol's path.
         protocol: one of `HTTP_PROTOCOLS`.
-        model: its name there.
-        parameters: of every request; the question of an item is added.
+        model: the name of the model on the server.
+        parameters: the parameters of every request; the question of an item is added.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class HttpAsker:
         self._parameters = parameters
 
     def __call__(self, item: Item, data: bytes) -> Records:
-        """The records for one image.
+        """Return the records for one image.
 
         Raises:
-            AskingError: saying what came instead.
+            AskingError: when the answer has no records; the message quotes it.
         """
         parameters = {**self._parameters, **({"prompts": [item.question]} if item.question else {})}
         response = self._answer(self._exchange.request(data, parameters))
@@ -75,7 +75,7 @@ class HttpAsker:
             found: object = self._exchange.records(msgspec.json.decode(response.content))
             return msgspec.convert(found, list[dict[str, object]])
         except (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            body = _cut(response.text)
+            body = _shortened(response.text)
             raise AskingError(f"The answer has no records ({type(error).__name__}: {error}): {body}") from None
 
     def _answer(self, request: Mapping[str, Any]) -> httpx.Response:
@@ -92,17 +92,17 @@ class HttpAsker:
 
 
 def read_elements(data: Any) -> Any:
-    """The records of the only image in an output: a list of them, or of one list of them, or of one text of JSON."""
+    """Return the records of the only image: the output is a list of records, a list in a list, or one JSON text."""
     if len(data) == 1 and not isinstance(data[0], Mapping):
         return msgspec.json.decode(data[0]) if isinstance(data[0], str | bytes) else data[0]
     return data
 
 
 def records_of_tensors(tensors: Mapping[str, Any]) -> list[dict[str, object]]:
-    """Records of one image from the tensors of KServe V2's table, without the dimension of images.
+    """Return the records of one image from KServe V2 tensors without the batch dimension.
 
     Raises:
-        LookupError: when they are others.
+        LookupError: when expected tensors are missing.
     """
     if "answers" in tensors:
         pairs = zip(tensors["prompts"], tensors["answers"], strict=True)
@@ -127,8 +127,8 @@ def _text(data: bytes) -> str:
 
 
 def _v2_body(data: bytes, parameters: Mapping[str, object]) -> Mapping[str, Any]:
-    told = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [_text(data)], "parameters": parameters}
-    return {"json": {"inputs": [told]}}
+    tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [_text(data)], "parameters": parameters}
+    return {"json": {"inputs": [tensor]}}
 
 
 def _chariot_path(model: str) -> str:
@@ -145,9 +145,9 @@ def _bare_rows(data: bytes, parameters: Mapping[str, object]) -> Mapping[str, An
 
 
 def _query(data: bytes, parameters: Mapping[str, object]) -> Mapping[str, Any]:
-    """In `gmap`, because a body of bytes has its parameters in the URL, which is short."""
-    told = {"image.parameters": msgspec.json.encode(parameters).decode()}
-    return {"json": {"gmap": {"s_b": {"image": _text(data)}, "s_s": told}}}
+    """Return a request in `gmap` form: a binary body would need its parameters in the URL, which is limited."""
+    texts = {"image.parameters": msgspec.json.encode(parameters).decode()}
+    return {"json": {"gmap": {"s_b": {"image": _text(data)}, "s_s": texts}}}
 
 
 HTTP_PROTOCOLS: Mapping[str, _Exchange] = {
@@ -179,20 +179,20 @@ HTTP_PROTOCOLS: Mapping[str, _Exchange] = {
         needs_model=False,
     ),
 }
-"""By the names that ``charioteer conform`` has for them."""
+"""The protocols by their names in ``charioteer conform``."""
 
 
 def _reason(response: httpx.Response) -> str:
-    """The sentence of a refusal, wherever the protocol puts it."""
+    """Return the error message of a response in any protocol."""
     try:
         body = msgspec.json.decode(response.content, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):
-        return _cut(response.text)
+        return _shortened(response.text)
     status: object = body.get("status")
     inner = cast("Mapping[str, object]", status).get("msg") if isinstance(status, Mapping) else None
-    told = next((body[name] for name in ("error", "detail", "message") if name in body), inner)
-    return _cut(str(told or response.text))
+    message = next((body[name] for name in ("error", "detail", "message") if name in body), inner)
+    return _shortened(str(message or response.text))
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]} ..."
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]} ..."

@@ -1,4 +1,4 @@
-"""Classification, measured by valor-lite."""
+"""Measure classification with valor-lite."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from app.evaluation.slices import NO_VALUE
 __all__ = ("measure_classes",)
 
 _NONE = "(nothing)"
-"""The class of an image that the model gave none."""
+"""The class of an image without a predicted class."""
 _TOP = 5
 _EXAMPLES = 5
 
@@ -35,8 +35,10 @@ def measure_classes(answered: Sequence[Answered], slices: Sequence[str] = ()) ->
         tables.append(_slices(answered, slices))
     notes: list[str] = []
     if values["roc_auc"] is None:
-        notes.append("ROC AUC needs the scores of the same two or more classes for every image: not told.")
-    if silent := sum(_top(each) is None for each in answered):
+        notes.append(
+            "ROC AUC needs the scores of the same two or more classes for every image, so it is undefined here."
+        )
+    if silent := sum(_top(result) is None for result in answered):
         notes.append(f"{silent} images were given no class; they count as wrong, as {_NONE}.")
     return Measures(
         figures=_figures(values),
@@ -64,13 +66,14 @@ def _figures(values: Mapping[str, float | None]) -> tuple[Figure, ...]:
 def _measured(answered: Sequence[Answered]) -> tuple[Mapping[str, float | None], Table, Confusion]:
     valor = needed("valor_lite.classification")
     loader = valor.Loader.in_memory()
-    loader.add_data([_classification(valor, str(index), each) for index, each in enumerate(answered)])
+    loader.add_data([_classification(valor, str(index), result) for index, result in enumerate(answered)])
     evaluator = loader.finalize()
     metrics = {kind.value: values for kind, values in evaluator.compute_precision_recall().items()}
     rates = {
-        name: {each.parameters["label"]: each.value for each in metrics[name]} for name in ("Precision", "Recall", "F1")
+        name: {metric.parameters["label"]: metric.value for metric in metrics[name]}
+        for name in ("Precision", "Recall", "F1")
     }
-    support = Counter(each.item.label for each in answered)
+    support = Counter(result.item.label for result in answered)
     labels = sorted(support)
     areas = _areas(evaluator, answered)
     rows = [
@@ -79,7 +82,7 @@ def _measured(answered: Sequence[Answered]) -> tuple[Mapping[str, float | None],
     ]
     values = {
         "accuracy": float(metrics["Accuracy"][0].value),
-        "top5_accuracy": sum(_within(each, _TOP) for each in answered) / len(answered),
+        "top5_accuracy": sum(_within(result, _TOP) for result in answered) / len(answered),
         "precision": _mean([rates["Precision"][label] for label in labels]),
         "recall": _mean([rates["Recall"][label] for label in labels]),
         "f1": _mean([rates["F1"][label] for label in labels]),
@@ -91,11 +94,11 @@ def _measured(answered: Sequence[Answered]) -> tuple[Mapping[str, float | None],
 
 
 def _classification(valor: Any, uid: str, answered: Answered) -> Any:
-    # valor-lite refuses an image without a class; it would otherwise be missing from the accuracy.
-    # The best first: valor-lite takes the first of equal scores, and none that is 0.
+    # valor-lite rejects an image without a class, and the accuracy would then not count it.
+    # Sort the best first: valor-lite takes the first of equal scores, and ignores scores of 0.
     found: dict[str, float] = {}
-    for each in _ranked(answered):
-        found.setdefault(each.label, each.score)
+    for candidate in _ranked(answered):
+        found.setdefault(candidate.label, candidate.score)
     if _top(answered) is None:
         found[_NONE] = 1.0
     return valor.Classification(
@@ -104,26 +107,26 @@ def _classification(valor: Any, uid: str, answered: Answered) -> Any:
 
 
 def _areas(evaluator: Any, answered: Sequence[Answered]) -> Mapping[str, float]:
-    """The area under the curve of each class that is true of some images and not of others, where it can be told."""
-    scored = {frozenset(found.label for found in each.found) for each in answered}
+    """Return the ROC AUC of each class that is true for some images but not for all, where it is defined."""
+    scored = {frozenset(found.label for found in result.found) for result in answered}
     if len(scored) != 1 or len(next(iter(scored))) < 2:
         return {}
-    support = Counter(each.item.label for each in answered)
+    support = Counter(result.item.label for result in answered)
     (labels,) = scored
     metrics = {kind.value: values for kind, values in evaluator.compute_rocauc().items()}
-    found = {each.parameters["label"]: float(each.value) for each in metrics["ROCAUC"]}
+    found = {metric.parameters["label"]: float(metric.value) for metric in metrics["ROCAUC"]}
     return {label: found[label] for label, count in support.items() if label in labels and count < len(answered)}
 
 
 def _confusion(value: Mapping[str, Any], answered: Sequence[Answered]) -> Confusion:
     matrix = value["confusion_matrix"]
-    true, taken = ({each.item.label for each in answered}, {_best(each) for each in answered})
+    true, taken = ({result.item.label for result in answered}, {_best(result) for result in answered})
     labels = tuple(sorted(true | taken))
     examples: dict[str, list[str]] = {}
-    for each in answered:
-        best = _best(each)
-        if best != each.item.label:
-            examples.setdefault(f"{each.item.label} -> {best}", []).append(each.item.id)
+    for result in answered:
+        best = _best(result)
+        if best != result.item.label:
+            examples.setdefault(f"{result.item.label} -> {best}", []).append(result.item.id)
     return Confusion(
         labels=labels,
         counts=tuple(tuple(matrix[truth][found] for found in labels) for truth in labels),
@@ -132,11 +135,11 @@ def _confusion(value: Mapping[str, Any], answered: Sequence[Answered]) -> Confus
 
 
 def _slices(answered: Sequence[Answered], slices: Sequence[str]) -> Table:
-    """Each slice by an evaluation of its own: valor-lite divides the accuracy of a filtered one by all images."""
+    """Evaluate each slice separately: for a filter, valor-lite divides the accuracy by all images."""
     rows: list[tuple[str | float | int | None, ...]] = []
     for key in slices:
-        for value in sorted({each.item.metadata.get(key, NO_VALUE) for each in answered}):
-            part = [each for each in answered if each.item.metadata.get(key, NO_VALUE) == value]
+        for value in sorted({result.item.metadata.get(key, NO_VALUE) for result in answered}):
+            part = [result for result in answered if result.item.metadata.get(key, NO_VALUE) == value]
             values, _, _ = _measured(part)
             rows.append((f"{key} = {value}", len(part), *(values[name] for name in _TITLES)))
     columns = ("slice", "images", "accuracy", "top 5", "precision", "recall", "F1", "ROC AUC")
@@ -145,15 +148,15 @@ def _slices(answered: Sequence[Answered], slices: Sequence[str]) -> Table:
 
 def _mistakes(answered: Sequence[Answered]) -> tuple[Mistake, ...]:
     found: list[Mistake] = []
-    for each in answered:
-        best = _top(each)
+    for result in answered:
+        best = _top(result)
         if best is None:
-            found.append(Mistake(answered=each, badness=1, why=f"{each.item.label}, nothing was found"))
-        elif best.label != each.item.label:
-            own = max((one.score for one in each.found if one.label == each.item.label), default=0.0)
-            why = f"{each.item.label} ({own:.2f}) was taken for {best.label} ({best.score:.2f})"
-            found.append(Mistake(answered=each, badness=best.score - own, why=why))
-    return tuple(sorted(found, key=lambda each: -each.badness))
+            found.append(Mistake(answered=result, badness=1, why=f"{result.item.label}, nothing was found"))
+        elif best.label != result.item.label:
+            own = max((one.score for one in result.found if one.label == result.item.label), default=0.0)
+            why = f"{result.item.label} ({own:.2f}) was taken for {best.label} ({best.score:.2f})"
+            found.append(Mistake(answered=result, badness=best.score - own, why=why))
+    return tuple(sorted(found, key=lambda mistake: -mistake.badness))
 
 
 def _best(answered: Answered) -> str:
@@ -162,16 +165,16 @@ def _best(answered: Answered) -> str:
 
 
 def _top(answered: Answered) -> Found | None:
-    """The class that an image was given, the first of equals; None where nothing scores more than 0."""
-    return next((each for each in _ranked(answered)[:1] if each.score > 0), None)
+    """Return the best class of an image, the first of equal ones; None if no score is above 0."""
+    return next((finding for finding in _ranked(answered)[:1] if finding.score > 0), None)
 
 
 def _ranked(answered: Answered) -> Sequence[Found]:
-    return sorted(answered.found, key=lambda each: -each.score)
+    return sorted(answered.found, key=lambda finding: -finding.score)
 
 
 def _within(answered: Answered, count: int) -> bool:
-    return answered.item.label in (each.label for each in _ranked(answered)[:count] if each.score > 0)
+    return answered.item.label in (finding.label for finding in _ranked(answered)[:count] if finding.score > 0)
 
 
 def _mean(values: Sequence[float]) -> float | None:

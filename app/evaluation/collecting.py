@@ -1,4 +1,4 @@
-"""Putting every item to whoever answers, several at once, and writing the answers down."""
+"""Request an answer for every item, several at once, and write the answers to the journal."""
 
 import hashlib
 import time
@@ -15,17 +15,17 @@ from app.evaluation.journal import Journal, Records, Told
 __all__ = ("Asker", "AskingError", "Collected", "collect")
 
 Asker = Callable[[Item, bytes], Records]
-"""Gives the records for an item, of which it gets the bytes of the image. Called from several threads.
+"""Returns the records for an item and the bytes of its image. Several threads call it.
 
 Raises:
-    AskingError: when there are none.
+    AskingError: when there is no answer.
 """
 
 _Outcome = tuple[Item, Records | BaseException]
-_GRACE_S = 2.0
-"""So long the answers that are on their way are waited for, when the rest is not wanted any more."""
-_MOST_IN_VAIN = 10
-"""So many failures before the first success end the evaluation: nobody is there, or nothing fits."""
+_GRACE_SECONDS = 2.0
+"""Seconds to wait for requests in flight after an interruption."""
+_MAX_FAILURES = 10
+"""Number of failures before the first success that end the evaluation."""
 
 
 class AskingError(Exception):
@@ -34,11 +34,11 @@ class AskingError(Exception):
 
 @dataclass(slots=True)
 class Collected:
-    """What came of asking.
+    """The answers for a dataset.
 
     Attributes:
-        records: by the id of the item.
-        failures: why an item has none.
+        records: records by the id of the item.
+        failures: reasons by the id of the item.
     """
 
     records: dict[str, Records] = field(default_factory=dict[str, Records])
@@ -53,19 +53,19 @@ def collect(
     concurrency: int = 1,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Collected:
-    """Ask about every item that the journal has no answer to, or whose image has changed since.
+    """Request answers for items without an answer in the journal, and for items whose image has changed.
 
-    When it is interrupted, what was answered by then is in the journal; answers that come within two seconds are too.
+    After an interruption, the journal contains all answers so far, and those that arrive within two seconds.
 
     Args:
-        items: to ask about.
-        ask: answers.
-        book: where answers are written.
-        concurrency: how many at once.
-        progress: is told how many items are done.
+        items: the items.
+        ask: requests an answer.
+        book: the journal for the answers.
+        concurrency: number of parallel requests.
+        progress: called with the number of finished items.
 
     Raises:
-        EvaluationError: when the first ones, or all, fail; and what `ask` raises besides.
+        EvaluationError: when the first requests or all requests fail. Other errors of `ask` propagate.
     """
     done = Collected()
     todo, outcomes, stopping = SimpleQueue[Item | None](), SimpleQueue[_Outcome](), Event()
@@ -79,11 +79,11 @@ def collect(
                 outcomes.put((item, _one(item, ask, book)))
             except AskingError as error:
                 outcomes.put((item, error))
-            except BaseException as error:  # noqa: BLE001  it belongs to whoever waits for the answer
+            except BaseException as error:  # noqa: BLE001  the main thread raises it
                 stopping.set()
                 outcomes.put((item, error))
 
-    # Daemons, so that a server that does not answer keeps nobody from ending.
+    # Daemon threads, so that a hung server does not prevent the exit.
     threads = [Thread(target=work, daemon=True) for _ in range(min(concurrency, len(items)))]
     try:
         for thread in threads:
@@ -96,7 +96,7 @@ def collect(
         stopping.set()
         for _ in threads:
             todo.put(None)
-        last = time.monotonic() + _GRACE_S
+        last = time.monotonic() + _GRACE_SECONDS
         for thread in threads:
             thread.join(max(0.0, last - time.monotonic()))
     if not done.records and done.failures:
@@ -122,8 +122,8 @@ def _one(item: Item, ask: Asker, book: Journal) -> Records:
 def _take(item: Item, outcome: Records | BaseException, done: Collected) -> None:
     if isinstance(outcome, AskingError):
         done.failures[item.id] = str(outcome)
-        if not done.records and len(done.failures) >= _MOST_IN_VAIN:
-            raise EvaluationError(f"The first {_MOST_IN_VAIN} images all failed; the last one: {outcome}") from None
+        if not done.records and len(done.failures) >= _MAX_FAILURES:
+            raise EvaluationError(f"The first {_MAX_FAILURES} images all failed; the last one: {outcome}") from None
     elif isinstance(outcome, BaseException):
         raise outcome
     else:

@@ -1,4 +1,4 @@
-"""What a labelled dataset is, whatever format it came in."""
+"""A labelled dataset, independent of its format."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -12,23 +12,23 @@ from tasks.task import TaskType
 
 __all__ = ("Dataset", "Faults", "Item", "LabelledObject", "Ring", "fingerprint")
 
-_TOLD = 10
+_MAX_LISTED = 10
 
 Ring = tuple[tuple[float, float], ...]
 """Points x, y in pixels of the image, y down; closed, its first point not repeated."""
 
 
 class LabelledObject(msgspec.Struct, frozen=True, kw_only=True):
-    """One object that is in an image.
+    """One labelled object in an image.
 
     Attributes:
         label: its class.
-        box: left, top, right, bottom in pixels; None where only an outline is known.
-        corners: of a turned box, four points in pixels, in order.
+        box: left, top, right, bottom in pixels; None if only an outline is known.
+        corners: four corners of an oriented box, in pixels, in order.
         rings: the outline of a mask, in pixels.
-        even_odd: whether a ring inside another is a hole; else every ring is a part of its own.
-        ignored: whether it is neither to be found nor wrong to find: COCO's crowds, DOTA's difficult objects.
-        place: the file and the line, or the element, that says so.
+        even_odd: whether a ring inside another is a hole; otherwise every ring is a separate part.
+        ignored: whether it counts neither as missed nor as wrong: COCO's crowds, DOTA's difficult objects.
+        place: the file and the line or element of the label.
     """
 
     label: str
@@ -41,18 +41,18 @@ class LabelledObject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One image, or one question about an image, and what is true of it.
+    """One image, or one question about an image, with its labels.
 
     Attributes:
-        id: names it within the dataset.
-        image: its file.
-        width: of the image, pixels; 0 where it is not known.
-        height: of the image, pixels.
+        id: a unique id in the dataset.
+        image: the image file.
+        width: width of the image in pixels; 0 if unknown.
+        height: height of the image in pixels.
         label: its class, for classification.
-        objects: what is in it, for detection and segmentation.
-        question: what to ask, for answers.
-        answers: those that are right.
-        metadata: by which results can be sliced.
+        objects: its objects, for detection and segmentation.
+        question: the question, for visual question answering.
+        answers: the correct answers.
+        metadata: values to slice results by.
     """
 
     id: str
@@ -70,12 +70,12 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True):
     """Labelled images.
 
     Attributes:
-        path: what was read.
-        format: how it was written.
-        tasks: what a model could be measured by it at, the likeliest first.
-        labels: its classes, those without an example included; empty for answers.
+        path: the file or folder of the dataset.
+        format: the format of the labels.
+        tasks: the tasks that the labels can measure, the likeliest first.
+        labels: its classes, including those without an example; empty for questions.
         items: the images.
-        notes: sentences about what was left out.
+        notes: sentences about skipped data.
     """
 
     path: Path
@@ -88,10 +88,10 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Faults:
-    """What is wrong with labels, gathered so that all of it can be mended at once.
+    """Collect the faults of labels, so that the user can fix all of them at once.
 
     Args:
-        lenient: whether what is wrong is left out and noted, instead of being an error.
+        lenient: whether to skip faulty labels with a note, instead of an error.
     """
 
     lenient: bool = False
@@ -99,36 +99,36 @@ class Faults:
     flat: list[str] = field(default_factory=list[str])
 
     def add(self, place: str, sentence: str) -> None:
-        """Something at `place` is wrong."""
+        """Add a fault at `place`."""
         self.found.append(f"{place}: {sentence}")
 
     def leave_out(self, place: str) -> None:
-        """An object without area, which no detection could match, is left out in any case."""
+        """Skip an object without area: no detection can match it."""
         self.flat.append(place)
 
     def notes(self) -> tuple[str, ...]:
-        """Sentences about what was left out.
+        """Return sentences about skipped labels.
 
         Raises:
-            EvaluationError: when there are faults that may not be left out.
+            EvaluationError: when there are faults and `lenient` is false.
         """
         if self.found and not self.lenient:
             raise EvaluationError(
                 "\n  ".join([f"{len(self.found)} labels or images cannot be used:", *_few(self.found)])
                 + "\n--skip-bad leaves them out"
             )
-        notes = [f"Left out as unusable: {each}" for each in _few(self.found)]
+        notes = [f"Left out as unusable: {line}" for line in _few(self.found)]
         if self.flat:
             notes.append(f"{len(self.flat)} objects without area were left out: {', '.join(_few(self.flat))}")
         return tuple(notes)
 
 
 def fingerprint(dataset: Dataset) -> str:
-    """What tells one set of images and questions from another; labels may be mended without a change of it."""
+    """Return a hash of the images and questions. Corrected labels do not change it."""
     lines = (f"{item.id}\0{item.question}\n" for item in dataset.items)
     return hashlib.sha256("".join(lines).encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def _few(lines: Sequence[str]) -> list[str]:
-    more = [f"and {len(lines) - _TOLD} more"] if len(lines) > _TOLD else []
-    return [*lines[:_TOLD], *more]
+    more = [f"and {len(lines) - _MAX_LISTED} more"] if len(lines) > _MAX_LISTED else []
+    return [*lines[:_MAX_LISTED], *more]

@@ -1,4 +1,4 @@
-"""From a dataset and answers to a report."""
+"""Measure answers against a dataset, and build a report."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -20,18 +20,18 @@ from tasks.task import TaskType
 __all__ = ("ANSWERED", "check_figures", "check_slices", "checked", "evaluated", "task_to_measure")
 
 ANSWERED = "answered"
-"""The share of images that were, where a figure is named."""
-_TOLD = 10
-_MOST_SLICES = 200
+"""Name of the figure for the share of answered images."""
+_MAX_LISTED = 10
+_MAX_SLICES = 200
 
 
 def task_to_measure(dataset: Dataset, records: Mapping[str, Records]) -> TaskType:
-    """The task that the answers are of, which the dataset has to have labels for; its own where nothing was found.
+    """Return the task of the answers, or the dataset's first task if there are no predictions.
 
     Raises:
-        EvaluationError: when the two do not go together, or answers are of several tasks.
+        EvaluationError: when the dataset has no labels for the task, or the answers are of several tasks.
     """
-    tasks = {task for each in records.values() if (task := task_of(each)) is not None}
+    tasks = {task for answer in records.values() if (task := task_of(answer)) is not None}
     if len(tasks) > 1:
         raise EvaluationError(f"Expected answers of one task, got {' and '.join(sorted(tasks))}")
     task = next(iter(tasks), dataset.tasks[0])
@@ -42,7 +42,7 @@ def task_to_measure(dataset: Dataset, records: Mapping[str, Records]) -> TaskTyp
 
 
 def checked(dataset: Dataset, ask: Asker) -> Asker:
-    """What asks, and stops at the first answer that is of a task that the dataset has no labels for."""
+    """Wrap `ask` to raise an error at the first answer of a task without labels in the dataset."""
 
     def asked(item: Item, data: bytes) -> Records:
         records = ask(item, data)
@@ -67,34 +67,34 @@ def evaluated(
     """Measure `records` against `dataset`.
 
     Args:
-        dataset: what is true.
-        records: what was answered, by the id of the item.
-        failures: why items have no answer.
-        source: who answered, in words.
-        confidence: findings that score lower count in average precision only.
+        dataset: the labelled dataset.
+        records: records by the id of the item.
+        failures: reasons for items without an answer.
+        source: a readable description of the model.
+        confidence: predictions with a lower score count in average precision only.
         slices: keys of metadata.
-        names: the dataset's labels by the model's.
-        notes: what else has to be said.
-        progress: is told how many items were compared.
+        names: the dataset's labels by the model's labels.
+        notes: additional notes for the report.
+        progress: called with the number of compared items.
 
     Raises:
-        EvaluationError: when answers or slices do not go with the dataset, or the extra is not installed.
+        EvaluationError: when answers or slices do not match the dataset, or the extra is not installed.
     """
     check_slices(dataset, slices)
     task = task_to_measure(dataset, records)
     answered, failed = _read(dataset, records, task)
     if names:
-        answered = [mapped(each, names) for each in answered]
+        answered = [mapped(result, names) for result in answered]
     if failed and not answered:
         name, reason = next(iter(failed.items()))
         raise EvaluationError(f"Not one of {len(failed)} answers can be measured; {name}: {reason}")
     failed = {**failures, **failed}
-    told = [*dataset.notes, *notes]
+    remarks = [*dataset.notes, *notes]
     if failed:
-        told.append(f"{len(failed)} of {len(dataset.items)} were not answered, and are in none of the figures.")
+        remarks.append(f"{len(failed)} of {len(dataset.items)} were not answered, and are in none of the figures.")
     if task is not TaskType.IMAGE_TEXT_TO_TEXT:
-        chosen = [_best_only(each) for each in answered] if task is TaskType.IMAGE_CLASSIFICATION else answered
-        told += _about_labels(chosen, dataset.labels)
+        chosen = [_best_only(result) for result in answered] if task is TaskType.IMAGE_CLASSIFICATION else answered
+        remarks += _about_labels(chosen, dataset.labels)
     measures = _measured(answered, dataset, task, confidence, slices, progress)
     return Report(
         task=task,
@@ -105,7 +105,7 @@ def evaluated(
         measured=len(answered),
         failures=failed,
         measures=measures,
-        notes=[*told, *measures.notes],
+        notes=[*remarks, *measures.notes],
     )
 
 
@@ -144,36 +144,36 @@ def _read(dataset: Dataset, records: Mapping[str, Records], task: TaskType) -> t
 
 
 def _best_only(answered: Answered) -> Answered:
-    best = sorted(answered.found, key=lambda each: -each.score)[:1]
+    best = sorted(answered.found, key=lambda finding: -finding.score)[:1]
     return msgspec.structs.replace(answered, found=tuple(best))
 
 
 def _about_labels(answered: Sequence[Answered], labels: Sequence[str]) -> list[str]:
     unknown = unknown_labels(answered, labels)
-    found = {one.label for each in answered for one in each.found}
+    found = {one.label for result in answered for one in result.found}
     if not unknown:
         return []
-    some = ", ".join(f"{label} ({count})" for label, count in list(unknown.items())[:_TOLD])
-    more = f" and {len(unknown) - _TOLD} more" if len(unknown) > _TOLD else ""
-    said = [
+    some = ", ".join(f"{label} ({count})" for label, count in list(unknown.items())[:_MAX_LISTED])
+    more = f" and {len(unknown) - _MAX_LISTED} more" if len(unknown) > _MAX_LISTED else ""
+    lines = [
         f"Labels that the dataset does not have were found: {some}{more}. --label-map gives them the dataset's names."
     ]
     if found and len(unknown) == len(found):
-        own = ", ".join(labels[:_TOLD])
-        said.insert(0, f"NOT ONE label that was found is one of the dataset's ({own}): every finding counts as wrong.")
-    return said
+        own = ", ".join(labels[:_MAX_LISTED])
+        lines.insert(0, f"NOT ONE label that was found is one of the dataset's ({own}): every finding counts as wrong.")
+    return lines
 
 
 def check_figures(dataset: Dataset, names: Iterable[str]) -> None:
-    """See that there may be figures called `names`, before anybody is asked.
+    """Check before the first request that the figures `names` exist.
 
     Raises:
-        EvaluationError: when no task that the dataset has labels for has one of them, or the extra is not installed.
+        EvaluationError: when no task of the dataset has a figure of that name, or the extra is not installed.
     """
     figures = [
         figure for task in dataset.tasks for figure in _measured((), dataset, task, 0.5, (), lambda _: None).figures
     ]
-    known = [*(each.name for each in figures), ANSWERED]
+    known = [*(figure.name for figure in figures), ANSWERED]
     for name in names:
         if name not in known:
             raise EvaluationError(
@@ -182,10 +182,10 @@ def check_figures(dataset: Dataset, names: Iterable[str]) -> None:
 
 
 def check_slices(dataset: Dataset, slices: Sequence[str]) -> None:
-    """See that the dataset can be sliced by the keys `slices`, before anybody is asked.
+    """Check before the first request that the dataset can be sliced by the keys `slices`.
 
     Raises:
-        EvaluationError: when it has no such metadata, or too many values of it.
+        EvaluationError: when a key is missing, or has too many values.
     """
     keys = {key for item in dataset.items for key in item.metadata}
     for key in slices:
@@ -193,5 +193,5 @@ def check_slices(dataset: Dataset, slices: Sequence[str]) -> None:
             has = ", ".join(sorted(keys)) or "none"
             raise EvaluationError(f"--slice: no image has metadata called {key!r}; there is {has}")
         values = {item.metadata.get(key) for item in dataset.items}
-        if len(values) > _MOST_SLICES:
-            raise EvaluationError(f"--slice: Expected at most {_MOST_SLICES} values of {key!r}, got {len(values)}")
+        if len(values) > _MAX_SLICES:
+            raise EvaluationError(f"--slice: Expected at most {_MAX_SLICES} values of {key!r}, got {len(values)}")

@@ -1,24 +1,24 @@
-"""The libraries that only evaluations need, imported when the first one is measured."""
+"""Import the libraries that only evaluations need, when they are first used."""
 
 import importlib
 from typing import Any
+
+from app.settings.extras import missing_extra
 
 __all__ = ("EvaluationError", "needed")
 
 
 class EvaluationError(Exception):
-    """An evaluation that cannot be done, with a sentence for whoever asked for it."""
+    """An evaluation failed; the message gives the reason to the user."""
 
 
 def needed(module: str) -> Any:
-    """The module called `module`. It has no types of its own.
+    """Import `module`, which has no type annotations.
 
     Raises:
-        EvaluationError: when the extra that brings it is not installed.
+        EvaluationError: when its extra is not installed.
     """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise EvaluationError(
-            f"charioteer evaluate needs the extra evaluate ({error.name} is missing): pip install charioteer[evaluate]"
-        ) from None
+        raise EvaluationError(missing_extra("charioteer evaluate", "evaluate", error)) from None

@@ -1,4 +1,4 @@
-"""Answers as they come, a line of JSON each, so that an evaluation that was stopped can go on."""
+"""Write each answer as a JSON line, so that an interrupted evaluation can resume."""
 
 import os
 from collections.abc import Generator, Mapping, Sequence
@@ -16,12 +16,12 @@ Records = Sequence[Mapping[str, object]]
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line: what the answers are of.
+    """The first line, which identifies the evaluation.
 
     Attributes:
         charioteer: the version that wrote the file.
         dataset: `fingerprint` of the dataset.
-        source: who answered, and with which parameters.
+        source: the model and the parameters.
     """
 
     charioteer: str
@@ -30,12 +30,12 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """Every other line.
+    """An answer, in every other line.
 
     Attributes:
-        id: of the item.
+        id: the id of the item.
         digest: SHA-256 of its image file, in hexadecimal.
-        records: what was answered.
+        records: the records of the answer.
     """
 
     id: str
@@ -44,11 +44,11 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Journal:
-    """Appends answers from several threads, each in one write.
+    """Append answers atomically. Several threads may use it.
 
     Args:
-        path: the file, which has its header.
-        known: what it had when it was opened, by the id of the item.
+        path: the file, which already has its header.
+        known: the answers in the file, by the id of the item.
     """
 
     def __init__(self, path: Path, known: Mapping[str, Told]) -> None:
@@ -57,10 +57,10 @@ class Journal:
         self._lock = Lock()
 
     def add(self, told: Told) -> None:
-        """Write an answer down.
+        """Append an answer.
 
         Raises:
-            OSError: when it cannot be; the file is as it was.
+            OSError: when the write fails; the file is then unchanged.
         """
         line = msgspec.json.encode(told) + b"\n"
         with self._lock:
@@ -70,26 +70,26 @@ class Journal:
                 while written < len(line):
                     written += self._file.write(line[written:])
             except BaseException:
-                # Half a line, on a full disk, would spoil the next one.
+                # Remove a partial line, for example on a full disk: it would corrupt the next line.
                 self._file.truncate(before)
                 raise
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file."""
         self._file.close()
 
 
 @contextmanager
 def journal(path: Path, header: Header, *, fresh: bool = False) -> Generator[Journal]:
-    """The journal at `path`, made when there is none. A last line that was not finished is taken off.
+    """Open the journal at `path`, or create it. Truncate an incomplete last line.
 
     Args:
         path: the file.
-        header: what is to be evaluated.
-        fresh: whether what is there is thrown away.
+        header: identifies the evaluation.
+        fresh: whether to discard existing answers.
 
     Raises:
-        EvaluationError: when what is there is of something else.
+        EvaluationError: when the file belongs to another evaluation.
     """
     known: Mapping[str, Told] = {}
     if path.is_file() and path.stat().st_size and not fresh:
@@ -112,10 +112,10 @@ def _read(path: Path, header: Header) -> Mapping[str, Told]:
     known: dict[str, Told] = {}
     for number, line in enumerate(lines, 2):
         try:
-            told = msgspec.json.decode(line, type=Told)
+            answer = msgspec.json.decode(line, type=Told)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise EvaluationError(f"{path}:{number}: Expected an answer: {error}; --fresh begins anew") from None
-        known[told.id] = told
+            raise EvaluationError(f"{path}:{number}: Expected an answer: {error}; --fresh starts again") from None
+        known[answer.id] = answer
     if len(whole) < len(content):
         with path.open("r+b") as file:
             file.truncate(len(whole))
@@ -131,11 +131,11 @@ def _check(path: Path, line: bytes, header: Header) -> None:
         ) from None
     if found.dataset != header.dataset:
         raise EvaluationError(
-            f"{path} has answers about another dataset, or this one has other images by now; --fresh begins anew"
+            f"{path} has answers about another dataset, or this one has other images by now; --fresh starts again"
         )
     same = msgspec.json.encode(header.source, order="sorted")
     if msgspec.json.encode(found.source, order="sorted") != same:
         changed = sorted(
             key for key in {*found.source, *header.source} if found.source.get(key) != header.source.get(key)
         )
-        raise EvaluationError(f"{path} has answers with another {', '.join(changed)}; --fresh begins anew")
+        raise EvaluationError(f"{path} has answers with another {', '.join(changed)}; --fresh starts again")

@@ -1,4 +1,4 @@
-"""The names that a model has for a dataset's classes."""
+"""Map the labels of a model to the labels of a dataset."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,45 +13,45 @@ from app.evaluation.extras import EvaluationError
 __all__ = ("LabelMap", "mapped", "read_label_map", "unknown_labels")
 
 LabelMap = Mapping[str, str | None]
-"""Dataset's label by model's label; None for a class of the model that is left out."""
+"""The dataset's label by the model's label; None drops a class of the model."""
 
 
 def read_label_map(path: Path, labels: Sequence[str]) -> LabelMap:
-    """A JSON object of dataset's label, or null, by model's label.
+    """Read a JSON object from the model's labels to the dataset's labels or null.
 
     Args:
         path: the file.
-        labels: the dataset's.
+        labels: the labels of the dataset.
 
     Raises:
-        EvaluationError: when it is something else, or names a label that the dataset does not have.
+        EvaluationError: when the file has another form, or an unknown label of the dataset.
     """
     try:
         read = msgspec.convert(json_of(path), dict[str, str | None])
     except msgspec.ValidationError as error:
         raise EvaluationError(f"{path}: Expected the dataset's label, or null, by the model's: {error}") from None
-    unknown = sorted({each for each in read.values() if each is not None} - set(labels))
+    unknown = sorted({label for label in read.values() if label is not None} - set(labels))
     if unknown:
-        raise EvaluationError(f"{path}: {unknown[0]!r} is no label of the dataset; it has {_some(labels)}")
+        raise EvaluationError(f"{path}: {unknown[0]!r} is not a label of the dataset; it has {_some(labels)}")
     return read
 
 
 def mapped(answered: Answered, names: LabelMap) -> Answered:
-    """The same with the dataset's labels: those not in `names` as they are, those that are None left out."""
+    """Return `answered` with the dataset's labels. Labels missing in `names` stay, and labels mapped to None go."""
     found = tuple(
-        each
-        if (label := names.get(each.label, each.label)) == each.label
-        else msgspec.structs.replace(each, label=label)
-        for each in answered.found
-        if names.get(each.label, each.label) is not None
+        finding
+        if (label := names.get(finding.label, finding.label)) == finding.label
+        else msgspec.structs.replace(finding, label=label)
+        for finding in answered.found
+        if names.get(finding.label, finding.label) is not None
     )
     return msgspec.structs.replace(answered, found=found)
 
 
 def unknown_labels(answered: Iterable[Answered], labels: Sequence[str]) -> Mapping[str, int]:
-    """How often each label was found that the dataset does not have, the most frequent first."""
+    """Count the predicted labels that the dataset does not have, the most frequent first."""
     known = frozenset(labels)
-    counts = Counter(found.label for each in answered for found in each.found if found.label not in known)
+    counts = Counter(found.label for result in answered for found in result.found if found.label not in known)
     return dict(counts.most_common())
 
 

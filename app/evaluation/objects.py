@@ -1,4 +1,4 @@
-"""Detection, oriented detection and segmentation, measured by valor-lite: the same figures as Chariot's evaluations."""
+"""Measure detection, oriented detection and segmentation with valor-lite, as Chariot's evaluations do."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from tasks.task import TaskType
 __all__ = ("measure_objects",)
 
 _MATCH = 0.5
-"""IoU from which on an object is found, in confusion and mistakes, and what decides about ignored objects."""
+"""Minimum IoU of a match, for the confusion, the mistakes and ignored objects."""
 _EXAMPLES = 5
 
 
@@ -26,14 +26,14 @@ def measure_objects(
     slices: Sequence[str] = (),
     progress: Callable[[int], None] = lambda _: None,
 ) -> Measures:
-    """Measure findings against the objects of their items.
+    """Measure predictions against the objects of their items.
 
     Args:
-        answered: with labels of the dataset.
-        task: one of the three of objects.
-        confidence: findings that score lower count in average precision only.
+        answered: items and predictions with the dataset's labels.
+        task: detection, oriented detection or segmentation.
+        confidence: predictions with a lower score count in average precision only.
         slices: keys of metadata.
-        progress: is told how many items were compared.
+        progress: called with the number of compared items.
 
     Raises:
         EvaluationError: when the extra is not installed.
@@ -41,9 +41,9 @@ def measure_objects(
     valor = needed("valor_lite.object_detection")
     loader = valor.Loader.in_memory(metadata_fields=[(_column(index), "string") for index in range(len(slices))])
     rows = dropped = 0
-    for index, each in enumerate(answered):
-        detection, left_out = _detection(valor, str(index), each, task)
-        detection.metadata = {_column(i): each.item.metadata.get(key, NO_VALUE) for i, key in enumerate(slices)}
+    for index, result in enumerate(answered):
+        detection, left_out = _detection(valor, str(index), result, task)
+        detection.metadata = {_column(i): result.item.metadata.get(key, NO_VALUE) for i, key in enumerate(slices)}
         (loader.add_bounding_boxes if task is TaskType.OBJECT_DETECTION else loader.add_polygons)([detection])
         rows += len(detection.groundtruths) + len(detection.predictions)
         dropped += left_out
@@ -60,8 +60,8 @@ def measure_objects(
     field = needed("pyarrow.compute").field
     parts: list[tuple[Slice, Precision]] = []
     for index, key in enumerate(slices):
-        for value in sorted({each.item.metadata.get(key, NO_VALUE) for each in answered}):
-            count = sum(each.item.metadata.get(key, NO_VALUE) == value for each in answered)
+        for value in sorted({result.item.metadata.get(key, NO_VALUE) for result in answered}):
+            count = sum(result.item.metadata.get(key, NO_VALUE) == value for result in answered)
             metrics = evaluator.compute_precision_recall(
                 iou_thresholds=list(IOUS), score_thresholds=[0.0, confidence], datums=field(_column(index)) == value
             )
@@ -74,12 +74,12 @@ def measure_objects(
 
 
 def _column(index: int) -> str:
-    # Keys of metadata may be called as valor-lite's own columns are.
+    # A metadata key could have the name of a valor-lite column.
     return f"slice_{index}"
 
 
 def _detection(valor: Any, uid: str, answered: Answered, task: TaskType) -> tuple[Any, int]:
-    """One image for valor-lite, and how many findings were left out of it."""
+    """Return one image for valor-lite, and the number of skipped predictions."""
     truths = [(place, each) for place, each in enumerate(answered.item.objects) if not each.ignored]
     ignored = [each for each in answered.item.objects if each.ignored]
     found = [*enumerate(answered.found)]
@@ -103,7 +103,7 @@ def _box(valor: Any, uid: str, box: Any, label: str, scores: list[float]) -> Any
 
 
 def _shape_class(valor: Any) -> Any:
-    """valor-lite's polygon without its refusal of areas in several parts, or of none: its IoU takes any geometry."""
+    """Return valor-lite's polygon class without its checks: multipart and empty geometries work in its IoU."""
 
     class Shape(valor.Polygon):
         def __post_init__(self) -> None:
@@ -115,14 +115,15 @@ def _shape_class(valor: Any) -> Any:
 def _kept(
     found: Sequence[Found], truths: Sequence[LabelledObject], ignored: Sequence[LabelledObject], task: TaskType
 ) -> list[bool]:
-    """Which findings count: not those that lie in an ignored object of their class and match no other object."""
+    """Return which predictions count: all except those inside an ignored object of their class without a match."""
     kept: list[bool] = []
-    regions = [(each.label, area(each, task)) for each in ignored]
-    areas = [(each.label, area(each, task)) for each in truths]
-    for each in found:
-        covered = found_area(each)
-        inside = any(label == each.label and share_inside(covered, region) >= _MATCH for label, region in regions)
-        kept.append(not inside or any(label == each.label and _iou(covered, truth) >= _MATCH for label, truth in areas))
+    regions = [(truth.label, area(truth, task)) for truth in ignored]
+    areas = [(truth.label, area(truth, task)) for truth in truths]
+    for finding in found:
+        covered = found_area(finding)
+        inside = any(label == finding.label and share_inside(covered, region) >= _MATCH for label, region in regions)
+        matched = any(label == finding.label and _iou(covered, truth) >= _MATCH for label, truth in areas)
+        kept.append(not inside or matched)
     return kept
 
 
@@ -154,7 +155,7 @@ def _confusion(value: Mapping[str, Any], answered: Sequence[Answered]) -> Confus
 
 
 def _images(examples: Sequence[Mapping[str, str]], answered: Sequence[Answered]) -> tuple[str, ...]:
-    names = dict.fromkeys(answered[int(each["datum_id"])].item.id for each in examples)
+    names = dict.fromkeys(answered[int(example["datum_id"])].item.id for example in examples)
     return tuple(names)[:_EXAMPLES]
 
 
@@ -175,8 +176,8 @@ def _mistakes(examples: Sequence[Any], answered: Sequence[Answered]) -> tuple[Mi
                     right=right,
                 )
             )
-    return tuple(sorted(found, key=lambda each: -each.badness))
+    return tuple(sorted(found, key=lambda mistake: -mistake.badness))
 
 
 def _places(uids: Sequence[str]) -> tuple[int, ...]:
-    return tuple(sorted(int(each.rpartition("-")[2][1:]) for each in uids))
+    return tuple(sorted(int(uid.rpartition("-")[2][1:]) for uid in uids))

@@ -1,7 +1,7 @@
-"""valor-lite's metrics of objects as figures, tables and charts.
+"""Convert valor-lite's object metrics into figures, tables and charts.
 
-valor-lite counts a label that is found and never true with an average precision of 0; COCO leaves it out. Both means
-are given.
+valor-lite gives a predicted label without true objects an average precision of 0; COCO leaves it out. The report has
+both means.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,11 +28,11 @@ _DIFFERENCES = (
 
 
 class Precision(msgspec.Struct, frozen=True, kw_only=True):
-    """valor-lite's metrics of one part of the data.
+    """valor-lite's metrics of a subset of the data.
 
     Attributes:
         ap: average precision by label and IoU threshold.
-        recall: mean recall over the IoU thresholds, of findings of any score, by label.
+        recall: mean recall over the IoU thresholds, of predictions with any score, by label.
         counts: right, wrong and missed by label, IoU threshold and score threshold.
         curves: precision at recalls of 0, 0.01 ... 1, by label and IoU threshold.
     """
@@ -43,47 +43,50 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True):
     curves: Mapping[tuple[str, float], Sequence[float]]
 
     def labels(self, *, true_only: bool = False) -> list[str]:
-        """Those that occur in this part of the data; with `true_only` those that are true somewhere."""
+        """Return the labels in this subset; with `true_only`, only labels with true objects."""
         return [label for label in self.ap if self.truths(label) or (not true_only and self.found(label))]
 
     def truths(self, label: str) -> int:
-        """How many objects of a label there are."""
+        """Return the number of true objects of a label."""
         right, _, missed = self.counts[label, IOUS[0], 0.0]
         return right + missed
 
     def found(self, label: str) -> int:
-        """How many findings of a label there are."""
+        """Return the number of predictions of a label."""
         right, wrong, _ = self.counts[label, IOUS[0], 0.0]
         return right + wrong
 
     def together(self, iou: float, score: float) -> tuple[int, int, int]:
-        """Right, wrong and missed of all labels."""
+        """Return the counts of right, wrong and missed over all labels."""
         parts = [self.counts[label, iou, score] for label in self.ap]
-        return sum(each[0] for each in parts), sum(each[1] for each in parts), sum(each[2] for each in parts)
+        right, wrong, missed = (sum(part[place] for part in parts) for place in range(3))
+        return right, wrong, missed
 
 
 def precision_of(metrics: Mapping[Any, Sequence[Any]]) -> Precision:
-    """What valor-lite's ``compute_precision_recall`` gave, which was asked for `IOUS` and a score of 0 among others."""
+    """Convert the result of valor-lite's ``compute_precision_recall`` for `IOUS` and scores that include 0."""
     by_name = {kind.value: values for kind, values in metrics.items()}
     ap: dict[str, dict[float, float]] = {}
-    for each in by_name["AP"]:
-        ap.setdefault(each.parameters["label"], {})[each.parameters["iou_threshold"]] = each.value
+    for metric in by_name["AP"]:
+        ap.setdefault(metric.parameters["label"], {})[metric.parameters["iou_threshold"]] = metric.value
     return Precision(
         ap=ap,
         recall={
-            each.parameters["label"]: each.value for each in by_name["AR"] if each.parameters["score_threshold"] == 0.0
+            metric.parameters["label"]: metric.value
+            for metric in by_name["AR"]
+            if metric.parameters["score_threshold"] == 0.0
         },
         counts={
-            (each.parameters["label"], each.parameters["iou_threshold"], each.parameters["score_threshold"]): (
-                each.value["tp"],
-                each.value["fp"],
-                each.value["fn"],
+            (metric.parameters["label"], metric.parameters["iou_threshold"], metric.parameters["score_threshold"]): (
+                metric.value["tp"],
+                metric.value["fp"],
+                metric.value["fn"],
             )
-            for each in by_name["Counts"]
+            for metric in by_name["Counts"]
         },
         curves={
-            (each.parameters["label"], each.parameters["iou_threshold"]): each.value["precisions"]
-            for each in by_name["PrecisionRecallCurve"]
+            (metric.parameters["label"], metric.parameters["iou_threshold"]): metric.value["precisions"]
+            for metric in by_name["PrecisionRecallCurve"]
         },
     )
 
@@ -96,7 +99,7 @@ def objects_measures(
     mistakes: Sequence[Mistake] = (),
     notes: Sequence[str] = (),
 ) -> Measures:
-    """Everything there is to show; figures without a value where there was nothing to measure."""
+    """Return all results. Figures have no value if there was nothing to measure."""
     if overall is None:
         return Measures(figures=_figures(None, confidence))
     tables = [_classes(overall, confidence), _ious(overall)]
@@ -175,7 +178,7 @@ def _ious(found: Precision) -> Table:
 
 
 def _slices(parts: Sequence[tuple[Slice, Precision]], confidence: float) -> Table:
-    """Means are of the labels that are true somewhere in the slice: small slices lack many."""
+    """Return means over the labels with true objects in the slice, because small slices lack many labels."""
     rows: list[tuple[str | float | int | None, ...]] = []
     for part, found in parts:
         true = found.labels(true_only=True)
@@ -227,7 +230,7 @@ def _averaged(found: Precision, label: str) -> float:
 
 
 def _rates(counts: tuple[int, int, int]) -> tuple[float | None, float | None, float | None]:
-    """Precision, recall and F1; None where there is nothing to divide by."""
+    """Return precision, recall and F1; None for a division by zero."""
     right, wrong, missed = counts
     precision = right / (right + wrong) if right + wrong else None
     recall = right / (right + missed) if right + missed else None

@@ -1,4 +1,4 @@
-"""Segmentation pixel by pixel, measured by valor-lite: which class each pixel has, whatever object it belongs to."""
+"""Measure semantic segmentation with valor-lite: the class of each pixel, regardless of its object."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,41 +15,41 @@ from tasks.vision.contours import mask_of_contours
 
 __all__ = ("measure_pixels",)
 
-_MOST_PIXELS = 1 << 28
-"""Of one image: masks of it have to fit into memory."""
+_MAX_PIXELS = 1 << 28
+"""Maximum size of an image, so that its masks fit into memory."""
 
 
 def measure_pixels(
     answered: Sequence[Answered], labels: Sequence[str], confidence: float
 ) -> tuple[tuple[Figure, ...], Table | None, tuple[str, ...]]:
-    """Accuracy of all pixels, background included, and IoU of the classes.
+    """Measure the accuracy of all pixels, including background, and the IoU of the classes.
 
     Args:
-        answered: with labels of the dataset; labels of nobody's are background.
-        labels: the dataset's.
-        confidence: findings that score lower are left out. Where findings overlap, the best one has the pixel.
+        answered: items and predictions with the dataset's labels; unknown labels are background.
+        labels: the labels of the dataset.
+        confidence: predictions with a lower score are skipped. Among overlapping ones, the best gets the pixel.
 
     Returns:
-        The figures, a table of the classes, and sentences about what was left out.
+        The figures, a table of the classes, and sentences about skipped images.
     """
     valor = needed("valor_lite.semantic_segmentation")
     loader = valor.Loader.in_memory()
     numbers = {label: number for number, label in enumerate(labels, 1)}
-    shown = [each for each in answered if 0 < each.item.width * each.item.height <= _MOST_PIXELS]
+    shown = [result for result in answered if 0 < result.item.width * result.item.height <= _MAX_PIXELS]
     large = len(answered) - len(shown)
-    notes = (f"{large} images of more than {_MOST_PIXELS} pixels are in no figure of pixels.",) if large else ()
+    notes = (f"{large} images of more than {_MAX_PIXELS} pixels are in no figure of pixels.",) if large else ()
     if not shown or not labels:
         return (_figure("pixel_accuracy", None), _figure("miou", None)), None, notes
-    for index, each in enumerate(shown):
-        truth = np.zeros((each.item.height, each.item.width), np.uint16)
+    for index, result in enumerate(shown):
+        truth = np.zeros((result.item.height, result.item.width), np.uint16)
         found = np.zeros_like(truth)
-        for one in each.item.objects:
+        for one in result.item.objects:
             _draw(truth, one.rings or (), numbers[one.label], even_odd=one.even_odd)
-        for guess in sorted(each.found, key=lambda guess: guess.score):
+        for guess in sorted(result.found, key=lambda guess: guess.score):
             if guess.score >= confidence:
                 _draw(found, guess.rings or (), numbers.get(guess.label, 0), even_odd=True)
         hidden = np.zeros_like(truth)
-        for one in each.item.objects:
+        for one in result.item.objects:
             if one.ignored:
                 _draw(hidden, one.rings or (), 1, even_odd=one.even_odd)
         truth[hidden > 0] = found[hidden > 0] = 0
@@ -62,12 +62,12 @@ def _measured(
 ) -> tuple[tuple[Figure, ...], Table | None]:
     metrics = {kind.value: values for kind, values in evaluator.compute_precision_recall_iou().items()}
     rates = {
-        name: {each.parameters["label"]: float(each.value) for each in metrics[name]}
+        name: {metric.parameters["label"]: float(metric.value) for metric in metrics[name]}
         for name in ("IOU", "Precision", "Recall")
     }
-    # valor-lite's own mean takes in, with 0, classes that are nowhere.
-    seen = {one.label for each in answered for one in each.item.objects}
-    seen |= {one.label for each in answered for one in each.found}
+    # Compute the mean here: valor-lite counts absent classes as 0.
+    seen = {one.label for result in answered for one in result.item.objects}
+    seen |= {one.label for result in answered for one in result.found}
     there = [label for label in labels if label in seen]
     mean = sum(rates["IOU"][label] for label in there) / len(there) if there else None
     rows = tuple((label, *(rates[name][label] for name in rates)) for label in sorted(there))

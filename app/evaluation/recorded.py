@@ -1,4 +1,4 @@
-"""Answers that were recorded while a server served, put to the images of a dataset that they were about."""
+"""Match recorded inferences with the images of a dataset."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,16 +15,16 @@ __all__ = ("Matched", "match_recorded")
 
 _Index = Mapping[str, Sequence[Item]]
 _NAMES = frozenset({"file", "file_name", "filename", "image", "image_name", "name", "path"})
-"""Keys of metadata under which senders tell an image's name."""
+"""Metadata keys that clients use for the name of an image."""
 
 
 class Matched(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a dataset was found among recordings.
+    """The recorded answers for a dataset.
 
     Attributes:
         collected: the answers.
-        model: who gave them, its version behind a colon.
-        repeated: of so many items there were several recordings; the latest counts.
+        model: the model and its version, as ``model:version``.
+        repeated: number of items with several recordings; the latest counts.
     """
 
     collected: Collected
@@ -33,32 +33,32 @@ class Matched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def match_recorded(dataset: Dataset, recorded: Iterable[RecordedInference], model: str | None = None) -> Matched:
-    """The recordings of the dataset's images, found by the digest of the file, else by its name in the metadata.
+    """Find recordings of the dataset's images by the digest of the file, or else by its name in the metadata.
 
     Args:
-        dataset: whose images.
-        recorded: in any order; refusals and explanations are passed over.
-        model: only this one's.
+        dataset: the dataset.
+        recorded: inferences in any order; rejected requests and explanations are skipped.
+        model: use only recordings of this model.
 
     Raises:
-        EvaluationError: when nothing was recorded of the images, or answers of several models were.
+        EvaluationError: when there are no recordings of the images, or recordings of several models.
     """
     by_digest, by_id, by_name = _index(dataset.items)
     latest: dict[str, RecordedInference] = {}
     repeated: set[str] = set()
     models: set[str] = set()
-    for each in recorded:
-        if each.records is None or each.explanation or (model is not None and each.model != model):
+    for record in recorded:
+        if record.records is None or record.explanation or (model is not None and record.model != model):
             continue
-        digest = each.image.digest if each.image else ""
-        for item in by_digest.get(digest) or _named(each, by_id, by_name):
-            if item.question and not _about(item, each):
+        digest = record.image.digest if record.image else ""
+        for item in by_digest.get(digest) or _named(record, by_id, by_name):
+            if item.question and not _about(item, record):
                 continue
-            models.add(f"{each.model}:{each.version}")
+            models.add(f"{record.model}:{record.version}")
             if item.id in latest:
                 repeated.add(item.id)
-            if item.id not in latest or latest[item.id].started <= each.started:
-                latest[item.id] = each
+            if item.id not in latest or latest[item.id].started <= record.started:
+                latest[item.id] = record
     if not latest:
         raise EvaluationError(
             f"None of the {len(dataset.items)} images was recorded, by file or by name in the metadata"
@@ -71,7 +71,7 @@ def match_recorded(dataset: Dataset, recorded: Iterable[RecordedInference], mode
 
 
 def _index(items: Sequence[Item]) -> tuple[_Index, _Index, _Index]:
-    """Items by the digest of their image, by id, and by the image's name without its folders."""
+    """Index items by the digest of their image, by id, and by file name without folders."""
     by_digest: dict[str, list[Item]] = {}
     by_id = {item.id: [item] for item in items}
     by_name: dict[str, list[Item]] = {}
@@ -82,8 +82,8 @@ def _index(items: Sequence[Item]) -> tuple[_Index, _Index, _Index]:
             digests[path] = hashlib.sha256(item.image.read_bytes()).hexdigest()
         by_digest.setdefault(digests[path], []).append(item)
         by_name.setdefault(item.image.name, []).append(item)
-    # A file name that several images have, in several folders, names none of them.
-    clear = {name: found for name, found in by_name.items() if len({each.image for each in found}) == 1}
+    # A file name that occurs in several folders is ambiguous.
+    clear = {name: found for name, found in by_name.items() if len({item.image for item in found}) == 1}
     return by_digest, by_id, clear
 
 
@@ -97,9 +97,9 @@ def _named(recorded: RecordedInference, by_id: _Index, by_name: _Index) -> Seque
 
 
 def _about(item: Item, recorded: RecordedInference) -> bool:
-    return any(each.get("prompt") == item.question for each in recorded.records or ())
+    return any(answer.get("prompt") == item.question for answer in recorded.records or ())
 
 
 def _records(item: Item, recorded: RecordedInference) -> Sequence[Mapping[str, object]]:
     records = recorded.records or ()
-    return [each for each in records if each.get("prompt") == item.question] if item.question else records
+    return [answer for answer in records if answer.get("prompt") == item.question] if item.question else records

@@ -1,4 +1,4 @@
-"""What an evaluation found, the same for every task: figures, tables, charts, mistakes."""
+"""The results of an evaluation, the same for every task: figures, tables, charts, mistakes."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,12 +11,12 @@ __all__ = ("Chart", "Confusion", "Figure", "Line", "Measures", "Mistake", "Repor
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One number. None where it cannot be told.
+    """One number of the result.
 
     Attributes:
-        name: how options and programs call it.
-        title: how people call it.
-        value: higher is better.
+        name: its name in options and JSON.
+        title: its title in reports.
+        value: higher is better; None if it is undefined.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """Numbers in rows, each behind what it is about."""
+    """A table; the first cell of a row names its subject."""
 
     title: str
     columns: tuple[str, ...]
@@ -41,7 +41,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chart(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines over 0..1 on both axes."""
+    """A line chart with 0..1 on both axes."""
 
     title: str
     x: str
@@ -50,14 +50,14 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Confusion(msgspec.Struct, frozen=True, kw_only=True):
-    """What was taken for what.
+    """A confusion matrix.
 
     Attributes:
-        labels: of rows (truth) and columns (found).
+        labels: the labels of rows (truth) and columns (prediction).
         counts: ``counts[truth][found]``.
-        missed: of each label, what was found by nothing.
-        extra: of each label, what was found where there is nothing.
-        examples: ids of images by ``"truth -> found"``, a few for each; nothing is an empty name.
+        missed: for each label, the number of missed objects.
+        extra: for each label, the number of predictions without an object.
+        examples: a few image ids by ``"truth -> found"``; an empty name means nothing.
     """
 
     labels: tuple[str, ...]
@@ -68,15 +68,15 @@ class Confusion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mistake(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong with one image.
+    """The mistakes in one image.
 
     Attributes:
         answered: the image and the answer.
-        badness: the more, the worse.
-        why: in words.
-        missed: places of `answered.item.objects` that were found by nothing.
-        wrong: places of `answered.found` that are wrong.
-        right: places of `answered.found` that are right.
+        badness: higher is worse.
+        why: a readable description.
+        missed: indexes of missed objects in `answered.item.objects`.
+        wrong: indexes of wrong predictions in `answered.found`.
+        right: indexes of correct predictions in `answered.found`.
     """
 
     answered: Answered
@@ -88,7 +88,7 @@ class Mistake(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measures(msgspec.Struct, frozen=True, kw_only=True):
-    """How well one task is done on one dataset."""
+    """The results of one task on one dataset."""
 
     figures: tuple[Figure, ...]
     tables: tuple[Table, ...] = ()
@@ -99,18 +99,18 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """An evaluation.
+    """The report of an evaluation.
 
     Attributes:
-        task: what was measured.
-        dataset: where the labels are.
-        format: how they are written.
-        source: who answered, in words.
-        images: how many items the dataset has.
-        measured: how many of them were answered.
-        failures: why others were not, by the id of the item.
-        measures: what was found.
-        notes: sentences that the figures cannot be read without.
+        task: the measured task.
+        dataset: the path of the dataset.
+        format: the format of the labels.
+        source: a readable description of the model.
+        images: number of items in the dataset.
+        measured: number of answered items.
+        failures: reasons for unanswered items, by the id of the item.
+        measures: the results.
+        notes: sentences required to interpret the figures.
     """
 
     task: TaskType

@@ -1,15 +1,15 @@
-"""Parts of a dataset by what is known of its images."""
+"""Slices of a dataset by metadata."""
 
 import msgspec
 
 __all__ = ("NO_VALUE", "Slice")
 
 NO_VALUE = "(none)"
-"""Of items whose metadata does not have the key."""
+"""The value of items without the metadata key."""
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True):
-    """The items whose metadata has `value` under `key`, and how many they are."""
+    """The items whose metadata has `value` for `key`, and their number."""
 
     key: str
     value: str

@@ -1,4 +1,4 @@
-"""Answers to questions: exact match, token F1 and ANLS, each against the best of the right answers.
+"""Measure answers to questions: exact match, token F1 and ANLS, each against the best correct answer.
 
 Exact match and F1 are those of SQuAD (Rajpurkar et al. 2016): texts are compared in lower case, without punctuation and
 without English articles. ANLS is that of ST-VQA (Biten et al. 2019): 1 less the edit distance as a share of the longer
@@ -26,18 +26,18 @@ _TITLES = {"exact_match": "exact match", "f1": "token F1", "anls": "ANLS"}
 
 
 def measure_texts(answered: Sequence[Answered], slices: Sequence[str] = ()) -> Measures:
-    """The mean of each measure, over all questions and over slices of them.
+    """Return the mean of each metric over all questions and over slices.
 
     Args:
-        answered: questions with their right answers.
+        answered: questions with their correct answers.
         slices: keys of metadata.
     """
-    scores = [_scores(each) for each in answered]
+    scores = [_scores(result) for result in answered]
     tables: list[Table] = []
     if slices:
         rows: list[tuple[str | float | int | None, ...]] = []
         for key in slices:
-            values = [each.item.metadata.get(key, NO_VALUE) for each in answered]
+            values = [result.item.metadata.get(key, NO_VALUE) for result in answered]
             for value in sorted(set(values)):
                 part = [score for score, own in zip(scores, values, strict=True) if own == value]
                 rows.append((f"{key} = {value}", len(part), *_means(part)))
@@ -45,11 +45,14 @@ def measure_texts(answered: Sequence[Answered], slices: Sequence[str] = ()) -> M
     means = _means(scores)
     mistakes = [
         Mistake(
-            answered=each,
+            answered=result,
             badness=1 - f1 + (1 - near) / 2,
-            why=f"{each.item.question} Right: {' / '.join(each.item.answers)}. Answered: {each.answer or '(nothing)'}",
+            why=(
+                f"{result.item.question} Right: {' / '.join(result.item.answers)}."
+                f" Answered: {result.answer or '(nothing)'}"
+            ),
         )
-        for each, (exact, f1, near) in zip(answered, scores, strict=True)
+        for result, (exact, f1, near) in zip(answered, scores, strict=True)
         if exact < 1
     ]
     return Measures(
@@ -58,35 +61,35 @@ def measure_texts(answered: Sequence[Answered], slices: Sequence[str] = ()) -> M
             for (name, title), mean in zip(_TITLES.items(), means, strict=True)
         ),
         tables=tuple(tables),
-        mistakes=tuple(sorted(mistakes, key=lambda each: -each.badness)),
+        mistakes=tuple(sorted(mistakes, key=lambda mistake: -mistake.badness)),
         notes=("Exact match and F1 look past case, punctuation and English articles, as SQuAD's do; ANLS past case.",),
     )
 
 
 def exact_match(answer: str, right: Sequence[str]) -> float:
-    """1 when `answer` says the same as one of the right ones."""
-    return float(any(_plain(answer) == _plain(each) for each in right))
+    """Return 1 if `answer` equals a correct answer after normalization, otherwise 0."""
+    return float(any(_plain(answer) == _plain(expected) for expected in right))
 
 
 def token_f1(answer: str, right: Sequence[str]) -> float:
-    """The harmonic mean of precision and recall of words, against the best of the right answers."""
-    return max(_f1(_plain(answer).split(), _plain(each).split()) for each in right)
+    """Return the F1 of the words against the best correct answer."""
+    return max(_f1(_plain(answer).split(), _plain(expected).split()) for expected in right)
 
 
 def anls(answer: str, right: Sequence[str]) -> float:
-    """How near `answer` is to the nearest of the right ones, letter by letter."""
-    return max(_nearness(_folded(answer), _folded(each)) for each in right)
+    """Return the normalized Levenshtein similarity of `answer` to the nearest correct answer."""
+    return max(_nearness(_folded(answer), _folded(expected)) for expected in right)
 
 
 def edit_distance(one: str, other: str) -> int:
-    """How many letters have to be put in, taken out or changed (Levenshtein)."""
+    """Return the Levenshtein distance: inserted, deleted or substituted characters."""
     codes = np.array([ord(letter) for letter in other], np.int64)
     places = np.arange(len(other) + 1)
     row = places.copy()
     for index, letter in enumerate(one, 1):
         changed = np.minimum(row[1:] + 1, row[:-1] + (codes != ord(letter)))
         row = np.concatenate([[index], changed])
-        # A letter put in costs one more than the place before: a running minimum once that slope is taken off.
+        # Insertions cost 1 for each position: subtract this slope, take the running minimum, and add it again.
         row = np.minimum.accumulate(row - places) + places
     return int(row[-1])
 

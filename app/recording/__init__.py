@@ -1,1 +1,1 @@
-"""Every inference kept: stores, queries, exports."""
+"""Record every inference: stores, queries, exports."""

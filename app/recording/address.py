@@ -1,4 +1,4 @@
-"""Where a store is: a file of SQLite, or a database of PostgreSQL."""
+"""Addresses of stores: an SQLite file or a PostgreSQL database."""
 
 from pathlib import Path
 from typing import Literal
@@ -15,12 +15,12 @@ _EXPECTED = "expected a file, sqlite:///<file> or postgresql://<user>@<host>/<da
 
 
 class StoreAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a store is.
+    """The address of a store.
 
     Attributes:
-        dialect: which database it is in.
-        url: what SQLAlchemy connects to. It may have a password in it, and is never shown.
-        shown: what may be shown of it: no user, no password, no options.
+        dialect: the database system.
+        url: the URL for SQLAlchemy. It may contain a password, so it is never shown.
+        shown: the address without user, password and options, for logs and errors.
     """
 
     dialect: Literal["sqlite", "postgresql"]
@@ -29,15 +29,15 @@ class StoreAddress(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def file(self) -> Path:
-        """The file of a store in SQLite."""
+        """The file of an SQLite store."""
         return Path(self.url.database or "")
 
 
 def read_address(text: str) -> StoreAddress:
-    """Read an address as operators write it; no part of a password gets into an error.
+    """Parse an address from the settings. Errors never contain any part of a password.
 
     Raises:
-        SettingsError: when it is neither a file nor an address of SQLite or PostgreSQL.
+        SettingsError: when the text is neither a file nor an SQLite or PostgreSQL address.
     """
     if "://" not in text:
         return _sqlite(text)
@@ -52,7 +52,7 @@ def read_address(text: str) -> StoreAddress:
             raise SettingsError(f"The address of the store has a host or options: {_EXPECTED}")
         return _sqlite(url.database or "")
     if scheme not in ("postgresql", "postgres", "postgresql+asyncpg"):
-        raise SettingsError(f"The store is of a kind that is not known, {scheme!r}: {_EXPECTED}")
+        raise SettingsError(f"The store has an unknown scheme, {scheme!r}: {_EXPECTED}")
     if not url.database:
         raise SettingsError(f"The address of the store names no database: {_EXPECTED}")
     place = f"{url.host or 'localhost'}{f':{port}' if port else ''}"
@@ -66,6 +66,6 @@ def _sqlite(file: str) -> StoreAddress:
 
 
 def _asyncpg(url: URL) -> URL:
-    """`url` for asyncpg, which calls `ssl` what the other drivers, and so most addresses, call `sslmode`."""
-    named = {"ssl" if name == "sslmode" else name: value for name, value in url.query.items()}
-    return url.set(drivername="postgresql+asyncpg", query=named)
+    """Return `url` for asyncpg. Its option `ssl` is `sslmode` in other drivers and in most addresses."""
+    options = {"ssl" if name == "sslmode" else name: value for name, value in url.query.items()}
+    return url.set(drivername="postgresql+asyncpg", query=options)

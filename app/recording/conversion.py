@@ -1,4 +1,4 @@
-"""From what happened to what is written of it."""
+"""Convert inference events into database rows."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -13,16 +13,17 @@ from app.engine.events import InferenceEvent
 from app.recording.images import ImageFile
 from app.recording.redaction import Redaction
 from app.recording.rows import InferenceRow, LabelRow, Rows, indexed, label_rows, metadata_rows, position
-from metadata.entry import PARAMETER, Metadata, MetadataEntry
+from metadata.entry import PARAMETER, Metadata, MetadataEntry, metadata_of_inputs
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.tensor import BytesTensor
+from tasks.tensor_inference import TensorsInput
 from tasks.vision.image import Image
 
 __all__ = ("Conversion", "Converted")
 
 
 class _Sent(NamedTuple):
-    """An image as it came: its file, how many bytes were sent, and its sides in pixels, upright."""
+    """A received image: its file, its size in bytes, and its upright width and height in pixels."""
 
     file: ImageFile
     size: int
@@ -34,11 +35,11 @@ _NONE: Mapping[str, object] = {}
 
 
 class Converted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One request as it is written: a row for each datum that was answered, or one when none was.
+    """The rows of one request: one for each answered datum, or a single row when none was answered.
 
     Attributes:
         rows: at least one.
-        images: the files to be kept beside them.
+        images: the image files to store with the rows.
     """
 
     rows: Sequence[Rows]
@@ -46,16 +47,16 @@ class Converted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def size(self) -> int:
-        """About as many bytes as it has."""
-        return sum(each.size for each in self.rows) + sum(len(each.data) for each in self.images)
+        """Return the approximate size in bytes."""
+        return sum(row.size for row in self.rows) + sum(len(image.data) for image in self.images)
 
 
 class Conversion:
-    """Makes rows of events. Called from several threads at once.
+    """Convert events into rows. Several threads may call it at once.
 
     Args:
-        redaction: what is left out.
-        keep_images: whether the images are wanted, and not only their digests.
+        redaction: the values to leave out.
+        keep_images: whether to store the images, and not only their digests.
     """
 
     def __init__(self, redaction: Redaction, *, keep_images: bool) -> None:
@@ -63,28 +64,31 @@ class Conversion:
         self._keep_images = keep_images
 
     def __call__(self, event: InferenceEvent) -> Converted:
-        """What is written of `event`."""
+        """Return the rows and images of `event`."""
         data = event.answered.data if event.answered else ()
         images: dict[str, ImageFile] = {}
         if not data:
             return Converted(rows=[self._unanswered(event)], images=())
-        said = _metadata_of_inputs(event)
-        rows = [self._answered(event, datum, said.get(datum.input), images) for datum in data]
+        by_input: Mapping[int, Metadata] = metadata_of_inputs(event.request, event.metadata) if event.request else {}
+        rows = [self._answered(event, datum, by_input, images) for datum in data]
         return Converted(rows=rows, images=list(images.values()))
 
     def _unanswered(self, event: InferenceEvent) -> Rows:
         records = None if event.outcome or event.answered is None else "[]"
-        entries = [entry for each in event.metadata for entry in each.entries]
+        entries = [entry for metadata in event.metadata for entry in metadata.entries]
         given = event.request.parameters if event.request else _NONE
         parameters = {key: value for key, value in given.items() if key != PARAMETER}
         return self._rows(event, 0, 0, parameters, entries, records)
 
     def _answered(
-        self, event: InferenceEvent, datum: Datum, said: Metadata | None, images: dict[str, ImageFile]
+        self, event: InferenceEvent, datum: Datum, by_input: Mapping[int, Metadata], images: dict[str, ImageFile]
     ) -> Rows:
         request = cast("InferenceRequest", event.request)
-        own = request.inputs[datum.input].parameters if request.inputs else _NONE
-        parameters = {**request.parameters, **own}
+        # For a tensor model, one datum consists of all inputs.
+        inputs = range(len(request.inputs)) if isinstance(datum.item, TensorsInput) else (datum.input,)
+        parameters: dict[str, object] = {**request.parameters}
+        for index in inputs:
+            parameters |= request.parameters_of(index)
         parameters.pop(PARAMETER, None)
         records: Sequence[object] = datum.prediction.records()
         labels = () if self._redaction.hides("label") else label_rows(records)
@@ -94,7 +98,7 @@ class Conversion:
         sent = self._sent(request, datum, image) if isinstance(image, Image) else None
         if sent is not None and self._keep_images:
             images[sent.file.digest] = sent.file
-        entries = said.entries if said else ()
+        entries = _entries([by_input[index] for index in inputs if index in by_input])
         return self._rows(event, datum.input, datum.index, parameters, entries, _json(records), labels, sent)
 
     def _rows(
@@ -143,7 +147,7 @@ class Conversion:
         return Rows(inference=row, metadata=metadata_rows(entries), labels=labels)
 
     def _sent(self, request: InferenceRequest, datum: Datum, image: Image) -> _Sent:
-        """The file that an image was sent as, without its data unless it is to be kept."""
+        """Return the image as it was sent. Its data is empty unless images are kept."""
         tensor = request.inputs[datum.input]
         if isinstance(tensor, BytesTensor):
             data = tensor.elements[datum.index].binary()
@@ -156,13 +160,10 @@ class Conversion:
         return _Sent(file, pixels.nbytes, image.width, image.height)
 
 
-def _metadata_of_inputs(event: InferenceEvent) -> Mapping[int, Metadata]:
-    """The metadata of an event by the inputs that it came with."""
-    if not event.metadata:
-        return {}
-    inputs = event.request.inputs if event.request else ()
-    places = [place for place, each in enumerate(inputs) if PARAMETER in each.parameters]
-    return dict(zip(places, event.metadata, strict=True))
+def _entries(metadata: Sequence[Metadata]) -> Sequence[MetadataEntry]:
+    """Return the entries of all `metadata`. Metadata that several inputs share counts once."""
+    unique = {id(item): item for item in metadata}
+    return [entry for item in unique.values() for entry in item.entries]
 
 
 def _json(value: object) -> str:
@@ -170,6 +171,6 @@ def _json(value: object) -> str:
 
 
 def _png(image: Image) -> bytes:
-    written, data = cv2.imencode(".png", cv2.cvtColor(image.pixels, cv2.COLOR_RGB2BGR))
-    assert written  # noqa: S101  pixels of eight bits always can be
+    encoded, data = cv2.imencode(".png", cv2.cvtColor(image.pixels, cv2.COLOR_RGB2BGR))
+    assert encoded  # noqa: S101  OpenCV can always encode 8-bit pixels
     return data.tobytes()

@@ -1,4 +1,4 @@
-"""One request that is to be recorded, and what its sender is told when it cannot be."""
+"""A request that waits to be recorded, and the client's error when recording fails."""
 
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -10,30 +10,30 @@ from tasks.exchange.error import ErrorKind, InferenceError
 
 __all__ = ("Entry", "not_recorded")
 
-_SENTENCES = {
+_REASONS = {
     BEHIND: "its store does not keep up",
     STOPPING: "the server is stopping",
-    UNWRITABLE: "there is no writing it down",
+    UNWRITABLE: "it cannot be converted for the store",
     StoreFault.FULL: "its store is full",
     StoreFault.LOCKED: "its store is locked",
     StoreFault.DAMAGED: "its store is damaged",
-    StoreFault.UNREACHABLE: "its store is out of reach",
-    StoreFault.REJECTED: "its store does not take it",
+    StoreFault.UNREACHABLE: "its store cannot be reached",
+    StoreFault.REJECTED: "its store rejected it",
     StoreFault.FAILED: "its store failed",
 }
 
 
 def not_recorded(reason: str) -> InferenceError:
-    """What a sender is told whose inference is not recorded."""
-    return InferenceError(ErrorKind.MODEL_NOT_READY, f"The inference could not be recorded: {_SENTENCES[reason]}")
+    """Return the error for a client whose inference was not recorded."""
+    return InferenceError(ErrorKind.MODEL_NOT_READY, f"The inference could not be recorded: {_REASONS[reason]}")
 
 
 class Entry:
-    """One request that is to be written.
+    """A request that waits to be written.
 
     Args:
-        converted: what of it.
-        kept: done when it is written; None when nobody waits for that.
+        converted: its rows and images.
+        kept: completes when the request is written; None when no client waits for it.
     """
 
     __slots__ = ("converted", "kept", "settled", "size")
@@ -45,7 +45,7 @@ class Entry:
         self.settled = False
 
     def settle(self, error: InferenceError | None) -> None:
-        """It is written, or never will be. Who waited may have left."""
+        """Report that the request was written, or failed with `error`. The waiting client may have disconnected."""
         self.settled = True
         if self.kept is None:
             return

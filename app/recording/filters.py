@@ -33,7 +33,7 @@ EntryType = Literal["str", "int", "float", "dict"]
 
 
 class Operator(StrEnum):
-    """How an entry is compared with what is asked for."""
+    """How to compare an entry with the values of a condition."""
 
     EQUAL = "="
     NOT_EQUAL = "!="
@@ -49,14 +49,14 @@ _ORDERED = (Operator.LESS, Operator.AT_MOST, Operator.GREATER, Operator.AT_LEAST
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of one metadata entry.
+    """A condition on one metadata entry.
 
     Attributes:
-        key: of the entry.
-        members: the way into an entry that is an object; empty for the entry itself.
-        type: the entry has to be of this type; of any when None. Numbers are compared as numbers whatever their types.
-        operator: how they are compared.
-        values: what with; more than one only after `in`.
+        key: the key of the entry.
+        members: the path into an entry that is an object; empty for the entry itself.
+        type: the required type of the entry, None for any type. Numbers compare by value across types.
+        operator: how to compare the entry with the values.
+        values: the values to compare with; more than one only after `in`.
     """
 
     key: str
@@ -67,14 +67,14 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_conditions(texts: Sequence[str], name: str = "where") -> list[Condition]:
-    """Every condition of `texts`; an inference has to meet all of them.
+    """Parse the conditions in `texts`. An inference must meet all of them.
 
     Args:
-        texts: each one condition, or some joined by ``and``.
-        name: what the sender calls them.
+        texts: each is one condition, or several joined by ``and``.
+        name: the name of the parameter, for errors.
 
     Raises:
-        InferenceError: for a text that is no condition, with what was expected and where; or for too many.
+        InferenceError: when a text does not parse (the error names the position), or there are too many conditions.
     """
     conditions: list[Condition] = []
     for text in texts[: MOST_CONDITIONS + 1]:
@@ -87,12 +87,12 @@ def read_conditions(texts: Sequence[str], name: str = "where") -> list[Condition
 
 
 def check_text(text: str, name: str) -> str:
-    r"""`text`, if a store can hold it.
+    r"""Return `text` if a store can hold it.
 
     Raises:
         InferenceError: for ``\0`` and for halves of surrogate pairs, which no store holds.
     """
-    if "\0" in text or (not text.isascii() and any("\ud800" <= each <= "\udfff" for each in text)):
+    if "\0" in text or (not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)):
         raise invalid(f"Expected text without zero characters and halves of surrogate pairs, got {brief(text)}", name)
     return text
 
@@ -118,7 +118,7 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 class _Reading:
-    """One text, token by token."""
+    """A parser for one text."""
 
     def __init__(self, text: str, name: str) -> None:
         self._name = name
@@ -144,7 +144,7 @@ class _Reading:
             match = _TOKEN.match(self._text, place)
             if match is None:
                 rest = self._text[place:].lstrip()
-                fault = "Expected a closing quote in" if rest[0] in "\"'" else "No condition has anything such as"
+                fault = "Expected a closing quote in" if rest[0] in "\"'" else "Unexpected text in a condition:"
                 raise invalid(f"{fault} {brief(rest)}", self._name)
             kind = match.lastgroup or ""
             tokens.append(_Token(kind, match[kind], match.start(kind)))
@@ -156,7 +156,7 @@ class _Reading:
         return self._tokens[self._next]
 
     def _take(self, *texts: str) -> bool:
-        """Whether the next token is one of these signs; it is passed then."""
+        """Consume the next token if it is one of these signs, and return whether it was."""
         if self._token.kind == "sign" and self._token.text in texts:
             self._next += 1
             return True
@@ -187,7 +187,7 @@ class _Reading:
         if token.text not in get_args(EntryType):
             self._fail("the type str, int, float or dict behind the colon")
         if nested:
-            raise invalid("A type is said of an entry, not of a member of one", self._name)
+            raise invalid("A type applies to an entry, not to a member of one", self._name)
         self._next += 1
         return cast("EntryType", token.text)
 
@@ -246,7 +246,7 @@ class _Reading:
             return _ESCAPED[escaped]
 
         text = _ESCAPE.sub(plain, token.text[1:-1])
-        # A pair of escapes such as \ud83d\ude00 is one character, as in JSON.
+        # As in JSON, a pair of escapes such as \ud83d\ude00 is one character.
         joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
         return check_text(joined, self._name)
 

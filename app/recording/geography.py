@@ -1,8 +1,8 @@
 """Places on Earth: circles, boxes and polygons in degrees of latitude (north) and longitude (east), WGS 84.
 
-Longitudes are circular in circles and boxes: a box whose west is greater than its east lies across the antimeridian.
-The edges of polygons are straight in latitude and longitude, as in GeoJSON (RFC 7946), and even-odd says what is
-inside; the northern and eastern edges are outside, so that of two polygons side by side only one holds a place.
+Longitudes wrap around in circles and boxes: a box whose west is greater than its east crosses the antimeridian.
+Polygon edges are straight in latitude and longitude, as in GeoJSON (RFC 7946). The even-odd rule defines the inside.
+Northern and eastern edges are outside, so that a place lies in only one of two adjacent polygons.
 """
 
 import math
@@ -32,11 +32,11 @@ EARTH_KILOMETRES = 6371.0088
 MOST_POINTS = 2000
 _HALF_TURN = 180.0
 _SLACK = 1e-9
-"""Degrees (0.1 mm) that bounds are wider than what they bound, for the rounding of the exact test."""
+"""Margin of the bounds in degrees (0.1 mm), which covers rounding in the exact test."""
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """A range of latitudes and one of longitudes within -180..180, ends included."""
+    """A range of latitudes and a range of longitudes within -180..180, both inclusive."""
 
     south: float
     west: float
@@ -45,14 +45,14 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Circle(msgspec.Struct, frozen=True, kw_only=True):
-    """What is at most so many kilometres, along the ground, from a place."""
+    """All places within a distance of a centre, in kilometres along the ground."""
 
     latitude: float
     longitude: float
     kilometres: float
 
     def bounds(self) -> list[Bounds]:
-        """Ranges that hold all of it."""
+        """Return ranges that cover the circle."""
         angle = self.kilometres / EARTH_KILOMETRES
         south = self.latitude - math.degrees(angle) - _SLACK
         north = self.latitude + math.degrees(angle) + _SLACK
@@ -63,12 +63,12 @@ class Circle(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def chord(self) -> float:
-        """Haversine of the circle's angle: sin² of half of it. Every place is within half the circumference."""
+        """Return the haversine of the circle's angle: sin² of its half. Half the circumference covers every place."""
         return math.sin(min(self.kilometres / EARTH_KILOMETRES, math.pi) / 2) ** 2
 
 
 class Box(msgspec.Struct, frozen=True, kw_only=True):
-    """What is between two latitudes and, going east, between two longitudes; edges included."""
+    """All places between two latitudes and, going east, between two longitudes; edges included."""
 
     south: float
     west: float
@@ -76,7 +76,7 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
     east: float
 
     def bounds(self) -> list[Bounds]:
-        """Ranges that hold all of it and nothing else. A pole in it is so at every longitude."""
+        """Return ranges that cover exactly the box. A pole on its edge is included at every longitude."""
         east = self.east if self.east >= self.west else self.east + 360
         found = _ranges(self.south, self.west, self.north, east)
         for pole in (-90.0, 90.0):
@@ -86,7 +86,7 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """A straight line between two points in latitude and longitude, not level: level ones are never crossed."""
+    """A straight line between two points with different latitudes. A horizontal edge is never crossed."""
 
     from_latitude: float
     from_longitude: float
@@ -95,7 +95,7 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class Polygon(msgspec.Struct, frozen=True, kw_only=True):
-    """What is inside rings by the even-odd rule, so that a ring in another is a hole.
+    """All places inside rings by the even-odd rule: a ring inside another is a hole.
 
     Attributes:
         rings: (latitude, longitude) of each corner, the first not repeated at the end. Longitudes may pass 180 or -180,
@@ -105,7 +105,7 @@ class Polygon(msgspec.Struct, frozen=True, kw_only=True):
     rings: tuple[tuple[tuple[float, float], ...], ...]
 
     def edges(self) -> list[Edge]:
-        """Every edge, once for each turn of the globe that brings it to longitudes within -180..180."""
+        """Return every edge, repeated for each shift by 360 degrees that brings it within -180..180."""
         found: list[Edge] = []
         for ring in self.rings:
             west, east = min(point[1] for point in ring), max(point[1] for point in ring)
@@ -115,7 +115,7 @@ class Polygon(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def bounds(self) -> list[Bounds]:
-        """Ranges that hold all of it."""
+        """Return ranges that cover the polygon."""
         points = [point for ring in self.rings for point in ring]
         latitudes, longitudes = zip(*points, strict=True)
         return _ranges(min(latitudes), min(longitudes), max(latitudes), max(longitudes))
@@ -131,7 +131,7 @@ def _edges(ring: Sequence[tuple[float, float]], turn: float) -> Iterator[Edge]:
 
 
 def _ranges(south: float, west: float, north: float, east: float) -> list[Bounds]:
-    """Ranges of longitudes within -180..180 for one that may pass either; -180 and 180 are the same meridian."""
+    """Split a range that may pass -180 or 180 into ranges within them. Both are the same meridian."""
     if east - west >= 360:
         return [Bounds(south, -_HALF_TURN, north, _HALF_TURN)]
     found: list[Bounds] = []
@@ -159,13 +159,13 @@ def read_box(text: str, name: str = "box") -> Box:
     """Read ``SOUTH,WEST,NORTH,EAST``.
 
     Raises:
-        InferenceError: for anything else, and where the south lies north of the north.
+        InferenceError: for anything else, and when the south is greater than the north.
     """
     south, west, north, east = _numbers(text, ("south", "west", "north", "east"), name)
     _check_place(south, west, name)
     _check_place(north, east, name)
     if south > north:
-        raise invalid(f"Expected the south not to be above the north, got {south:g} and {north:g}", name)
+        raise invalid(f"Expected a south of at most the north, got {south:g} and {north:g}", name)
     return Box(south=south, west=west, north=north, east=east)
 
 
@@ -173,8 +173,8 @@ def read_polygon(text: str, name: str = "polygon") -> Polygon:
     """Read ``LAT,LON LAT,LON ...``, or a GeoJSON Polygon, MultiPolygon, or Feature of one, where longitudes come first.
 
     Raises:
-        InferenceError: for anything else, for more than 2000 points, and for an edge that goes more than half way round
-            the globe: nobody can tell whether it was meant to go the other way.
+        InferenceError: for anything else, for more than 2000 points, and for an edge that spans more than 180 degrees:
+            its intended direction is ambiguous.
     """
     if text.lstrip().startswith("{"):
         rings = _geojson_rings(text, name)
@@ -182,10 +182,10 @@ def read_polygon(text: str, name: str = "polygon") -> Polygon:
         points = text.replace(";", " ").split()
         if len(points) > MOST_POINTS:
             raise invalid(f"Expected at most {MOST_POINTS} points, got {len(points)}", name)
-        rings = [[cast("tuple[float, float]", _numbers(each, ("latitude", "longitude"), name)) for each in points]]
+        rings = [[cast("tuple[float, float]", _numbers(point, ("latitude", "longitude"), name)) for point in points]]
     if sum(map(len, rings)) > MOST_POINTS:
         raise invalid(f"Expected at most {MOST_POINTS} points, got {sum(map(len, rings))}", name)
-    return Polygon(rings=tuple(_ring(each, name) for each in rings))
+    return Polygon(rings=tuple(_ring(ring, name) for ring in rings))
 
 
 def _ring(points: Sequence[tuple[float, float]], name: str) -> tuple[tuple[float, float], ...]:
@@ -236,15 +236,15 @@ def _geojson_rings(text: str, name: str) -> list[list[tuple[float, float]]]:
     except (msgspec.DecodeError, RecursionError) as error:
         raise invalid(f"Expected GeoJSON: {error}", name) from None
     positions = [ring for part in parts for ring in part]
-    if not positions or any(len(each) < 2 for ring in positions for each in ring):
+    if not positions or any(len(position) < 2 for ring in positions for position in ring):
         raise invalid("Expected rings of [longitude, latitude] points", name)
-    return [[(each[1], each[0]) for each in ring] for ring in positions]
+    return [[(position[1], position[0]) for position in ring] for ring in positions]
 
 
 def _numbers(text: str, names: Sequence[str], name: str) -> tuple[float, ...]:
     parts = text.split(",")
     try:
-        numbers = tuple(float(each) for each in parts)
+        numbers = tuple(float(part) for part in parts)
     except ValueError:
         numbers = ()
     if len(numbers) != len(names) or not all(map(math.isfinite, numbers)):

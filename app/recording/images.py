@@ -1,4 +1,4 @@
-"""Encoded images beside their records, each under its digest."""
+"""Store encoded images in a folder, each under its digest."""
 
 import os
 import re
@@ -12,34 +12,34 @@ import msgspec
 __all__ = ("DIGEST", "SHARDS", "ImageFile", "ImageFolder", "image_path")
 
 SHARDS = 256
-"""Folders that the files are spread over, by the first two digits of their digests."""
+"""Number of subfolders. The first two digits of the digest select one."""
 
 DIGEST = re.compile("[0-9a-f]{64}")
-"""A name of a file, and no way out of the folder."""
+"""A valid file name. It cannot contain a path that leaves the folder."""
 
 _UNFINISHED = re.compile(DIGEST.pattern + r"\.[0-9]+\.[0-9]+")
 
 
 class ImageFile(msgspec.Struct, frozen=True, gc=False):
-    """An encoded image, and its SHA-256 in hexadecimal. Where pixels were sent, the digest is theirs."""
+    """An encoded image and its SHA-256 in hexadecimal. For raw pixels, the digest is of the pixels."""
 
     digest: str
     data: bytes
 
 
 def image_path(folder: Path, digest: str) -> Path:
-    """Where the file of a digest lies in `folder`."""
+    """Return the path of the file for `digest` in `folder`."""
     return folder / digest[:2] / digest
 
 
 class ImageFolder:
-    """A folder of images. A file is there whole or not at all, and is written once however often it is sent.
+    """A folder of images. Files appear atomically, and repeated images are written once.
 
-    Its time of modification is when it was last sent.
+    The modification time of a file is the time when it was last received.
 
     Args:
-        folder: made when it is not there.
-        durable: whether files outlast a loss of power once `write` has returned.
+        folder: created if missing.
+        durable: whether files survive a power loss once `write` has returned.
     """
 
     def __init__(self, folder: Path, *, durable: bool) -> None:
@@ -47,10 +47,10 @@ class ImageFolder:
         self._durable = durable
 
     def open(self) -> None:
-        """Make the folders.
+        """Create the folders.
 
         Raises:
-            OSError: when they cannot be made, or not be written to.
+            OSError: when they cannot be created or written to.
         """
         for shard in range(SHARDS):
             (self._folder / f"{shard:02x}").mkdir(parents=True, exist_ok=True)
@@ -58,30 +58,30 @@ class ImageFolder:
             pass
 
     def write(self, images: Sequence[ImageFile]) -> None:
-        """Keep `images`.
+        """Store `images`.
 
         Raises:
-            OSError: when they cannot be kept.
+            OSError: when they cannot be stored.
         """
         touched: set[Path] = set()
         for image in images:
             path = image_path(self._folder, image.digest)
-            if not _renewed(path, len(image.data)):
+            if not _touch_existing(path, len(image.data)):
                 self._write(path, image.data)
                 touched.add(path.parent)
         if self._durable:
             for folder in touched:
-                _synchronise(folder)
+                _fsync_folder(folder)
 
     def unused(self, shard: int, since: float) -> Sequence[str]:
-        """The digests of one of the `SHARDS` that were last sent before `since`, in seconds since 1970.
+        """Return the digests in one of the `SHARDS` that were last received before `since`, in seconds since 1970.
 
-        Files of other names are somebody else's, but for those that a kill left unfinished; these are deleted.
+        Delete unfinished files of killed processes. Leave files with other names alone: other programs own them.
         """
         folder = self._folder / f"{shard:02x}"
         try:
             with os.scandir(folder) as found:
-                old = [each.name for each in found if each.stat().st_mtime < since]
+                old = [entry.name for entry in found if entry.stat().st_mtime < since]
         except FileNotFoundError:
             return ()
         for leftover in filter(_UNFINISHED.fullmatch, old):
@@ -89,26 +89,26 @@ class ImageFolder:
         return list(filter(DIGEST.fullmatch, old))
 
     def remove(self, digests: Sequence[str], since: float) -> Sequence[str]:
-        """Delete those files that have still not been sent after `since`; gives their digests back."""
-        gone: list[str] = []
+        """Delete the files that were not received after `since`, and return their digests."""
+        removed: list[str] = []
         for digest in digests:
             path = image_path(self._folder, digest)
             try:
                 if path.stat().st_mtime < since:
                     path.unlink()
-                    gone.append(digest)
+                    removed.append(digest)
             except FileNotFoundError:
-                gone.append(digest)
-        return gone
+                removed.append(digest)
+        return removed
 
     def _write(self, path: Path, data: bytes) -> None:
-        # The process's number keeps two that write the same image apart; a file left by a kill is removed in time.
+        # The process id separates two processes that write the same image. `unused` removes files of killed processes.
         unfinished = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}")
         if not path.parent.is_dir():
-            # Somebody has emptied the folder.
+            # Another program has removed the subfolder.
             path.parent.mkdir(parents=True, exist_ok=True)
             if self._durable:
-                _synchronise(self._folder)
+                _fsync_folder(self._folder)
         try:
             with unfinished.open("xb") as file:
                 file.write(data)
@@ -121,17 +121,17 @@ class ImageFolder:
             raise
 
 
-def _renewed(path: Path, size: int) -> bool:
-    """Whether a file of this size is there; it counts as sent now."""
+def _touch_existing(path: Path, size: int) -> bool:
+    """Set the file's modification time to now, and return whether it exists with this size."""
     try:
         os.utime(path)
-        # A loss of power may leave a file without what was in it, where nobody waited for the disk.
+        # Without fsync, a power loss may leave an empty file.
         return path.stat().st_size == size
     except FileNotFoundError:
         return False
 
 
-def _synchronise(folder: Path) -> None:
+def _fsync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""One inference as it is kept: the neutral exchange, the same whatever protocol it came over."""
+"""A recorded inference in a form that does not depend on the protocol."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,15 +10,15 @@ __all__ = ("RecordedImage", "RecordedInference")
 
 
 class RecordedImage(msgspec.Struct, frozen=True, kw_only=True):
-    """The picture that an inference was about.
+    """The input image of an inference.
 
     Attributes:
-        digest: SHA-256 of the encoded file as it was sent, in hexadecimal. Where pixels were sent, it is of
-            ``<width>x<height>``, a line feed, and the pixels as RGB, eight bits each.
-        width: in pixels, upright.
-        height: in pixels, upright.
-        size: bytes of the encoded file, or of the pixels.
-        kept: whether the file itself is kept beside the records, under its digest.
+        digest: SHA-256 of the encoded file as it was sent, in hexadecimal. For raw pixels, it is the
+            digest of ``<width>x<height>``, a line feed, and the 8-bit RGB pixels.
+        width: in pixels, of the upright image.
+        height: in pixels, of the upright image.
+        size: size in bytes of the encoded file, or of the pixels.
+        kept: whether the file is stored with the records, under its digest.
     """
 
     digest: str
@@ -29,28 +29,28 @@ class RecordedImage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordedInference(msgspec.Struct, frozen=True, kw_only=True):
-    """One datum of one request, and what was answered; or a request that was refused as a whole.
+    """One datum of one request with its answer, or a rejected request.
 
     Attributes:
-        id: the event's id, and behind a dash the input's and the datum's place: ``<hex>-<input>-<datum>``.
-        base_id: Chariot's base id, where the platform sent one.
-        request_id: the sender's or a made one; all data of one request share it.
-        input: which input of the request.
-        datum: which datum of that input.
+        id: the event id with the indexes of the input and the datum: ``<hex>-<input>-<datum>``.
+        base_id: Chariot's base id, if the platform sent one.
+        request_id: the client's id or a generated one; all data of one request share it.
+        input: index of the input in the request.
+        datum: index of the datum in that input.
         protocol: the wire protocol's name.
-        model: the model that was asked.
+        model: the requested model.
         version: the version that answered, empty when none did.
-        task_type: of that model, empty when none answered.
+        task_type: the task of that model, empty when none answered.
         started: when the request arrived, in microseconds since 1970 (UTC).
         duration: from arrival to the end, in microseconds.
-        parameters: of the request and the input, its metadata aside.
-        metadata: the sender's custom metadata, as far as it could be read.
-        records: what was answered, as `Prediction.records` has it: boxes in pixels of the upright original image,
-            oriented boxes as fractions of its sides; None for a refusal. Beside an error, what was said before it.
-        image: the picture, None for what is about none.
-        error: why there is no answer, None where there is one: an `ErrorKind`'s value.
-        message: the sentence that the sender got then.
-        explanation: whether reasons were asked for beside the answer.
+        parameters: parameters of the request and the input, without metadata.
+        metadata: the client's custom metadata that could be parsed.
+        records: the answer in the form of `Prediction.records`: boxes in pixels of the upright original image,
+            oriented boxes as fractions of its sides; None for a rejected request. With an error, the partial answer.
+        image: the input image, None for other inputs.
+        error: the `ErrorKind` value of the error, None for an answer.
+        message: the error message that the client received.
+        explanation: whether the client requested an explanation.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Bringing the tables of a store up to date."""
+"""Migrate the tables of a store to the current version."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,21 +10,21 @@ from app.settings.server import SettingsError
 __all__ = ("MIGRATIONS", "Migration", "upgrade")
 
 Migration = Callable[[Connection], None]
-"""Changes the tables from one version to the next, and whatever is in them."""
+"""Changes the tables and their contents from one version to the next."""
 
 MIGRATIONS: Sequence[Migration] = ()
-"""The first leads from version 1 to version 2. What one does, it does without `tables`, which go on changing."""
+"""The first leads from version 1 to version 2. A migration must not import `tables`, which change later."""
 
 
 def upgrade(connection: Connection, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Make the tables, or bring those that are there to this program's version, in the transaction of `connection`.
+    """Create the tables, or migrate them to this program's version, in the transaction of `connection`.
 
     Raises:
-        SettingsError: when they are of a later version, or somebody else's.
+        SettingsError: when they have a later version, or belong to another program.
     """
     newest = len(migrations) + 1
     if connection.dialect.name == "postgresql":
-        # Of several that start at once, one makes the tables and the others wait for it.
+        # If several servers start at once, one creates the tables and the others wait for it.
         connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
     present = set(inspect(connection).get_table_names())
     if schema_version.name not in present:

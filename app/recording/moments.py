@@ -1,4 +1,4 @@
-"""Moments as people and other programs read them."""
+"""Format timestamps."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -8,5 +8,5 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def iso_moment(microseconds: int) -> str:
-    """ISO 8601 in UTC, such as ``2026-11-05T12:30:00.000000Z``, of microseconds since 1970."""
+    """Format microseconds since 1970 as ISO 8601 in UTC, such as ``2026-11-05T12:30:00.000000Z``."""
     return (_EPOCH + timedelta(microseconds=microseconds)).isoformat(timespec="microseconds").replace("+00:00", "Z")

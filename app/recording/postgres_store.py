@@ -25,7 +25,7 @@ __all__ = ("PostgresStore",)
 ResultT = TypeVar("ResultT")
 
 Connection = Any
-"""asyncpg's, whose methods have no types."""
+"""An asyncpg connection. Its methods have no type annotations."""
 
 _connect = cast("Callable[..., Awaitable[Connection]]", asyncpg.connect)  # pyright: ignore[reportUnknownMemberType]
 _CONNECT_SECONDS = 3.0
@@ -58,7 +58,7 @@ _REJECTED = (
 
 def _statement(table: Table) -> str:
     statement = insert(table).on_conflict_do_nothing()
-    return str(statement.compile(dialect=dialect.dialect(), column_keys=[each.name for each in table.columns]))
+    return str(statement.compile(dialect=dialect.dialect(), column_keys=[column.name for column in table.columns]))
 
 
 _INFERENCES, _METADATA, _LABELS = _statement(inferences), _statement(metadata), _statement(labels)
@@ -66,10 +66,10 @@ _KNOWN = "SELECT id, number FROM inferences WHERE id = ANY($1)"
 
 
 class PostgresStore:
-    """A `Store` in a database that several servers share. Connects by itself whenever it has no connection.
+    """A `Store` in a database that several servers share. It reconnects when the connection is lost.
 
     Args:
-        address: of the database.
+        address: the address of the database.
     """
 
     def __init__(self, address: StoreAddress) -> None:
@@ -77,11 +77,11 @@ class PostgresStore:
         self._loop = asyncio.new_event_loop()
         self._connection: Connection | None = None
         self._upgraded = False
-        # Of rows whose write failed: they keep them, so that they are not doubled if it did not fail after all.
+        # Rows of a failed write keep their numbers: the failed write may have succeeded, and must not add them twice.
         self._numbers: dict[str, int] = {}
 
     def open(self) -> None:
-        self._run(self._connected(), _UPGRADE_SECONDS)
+        self._run(self._get_connection(), _UPGRADE_SECONDS)
 
     def write(self, rows: Sequence[Rows]) -> None:
         async def written() -> None:
@@ -93,7 +93,7 @@ class PostgresStore:
         try:
             self._run(written())
         except StoreError as error:
-            # A connection that was lost while nothing was written is no reason to lose an inference.
+            # Retry once if an idle connection was lost, so that the inference is not lost too.
             if fresh or error.fault is not StoreFault.UNREACHABLE:
                 raise
             self._run(written())
@@ -104,7 +104,7 @@ class PostgresStore:
             statement = (
                 "SELECT number FROM inferences WHERE started < $1 ORDER BY started LIMIT $2 FOR UPDATE SKIP LOCKED"
             )
-            found = [each[0] for each in await connection.fetch(statement, started, most)]
+            found = [row[0] for row in await connection.fetch(statement, started, most)]
             for table in (metadata, labels, inferences):
                 await connection.execute(f"DELETE FROM {table.name} WHERE number = ANY($1)", found)  # noqa: S608
             return len(found)
@@ -117,7 +117,7 @@ class PostgresStore:
                 "SELECT DISTINCT image_digest FROM inferences"
                 " WHERE image_kept AND image_digest = ANY($1) AND started >= $2"
             )
-            return {each[0] for each in await connection.fetch(statement, list(digests), started)}
+            return {row[0] for row in await connection.fetch(statement, list(digests), started)}
 
         return self._run(self._transaction(find))
 
@@ -132,11 +132,11 @@ class PostgresStore:
         if self._connection is not None:
             with suppress(StoreError):
                 self._run(self._connection.close())
-        self._let_go()
+        self._disconnect()
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 
-    async def _connected(self) -> Connection:
+    async def _get_connection(self) -> Connection:
         if self._connection is None or self._connection.is_closed():
             if not self._upgraded:
                 await self._upgrade()
@@ -152,31 +152,31 @@ class PostgresStore:
             await connection.run_sync(upgrade)
 
     async def _transaction(self, work: Callable[[Connection], Awaitable[ResultT]]) -> ResultT:
-        connection = await self._connected()
+        connection = await self._get_connection()
         async with connection.transaction():
             return await work(connection)
 
     async def _write(self, connection: Connection, rows: Sequence[Rows]) -> None:
         if self._numbers:
-            known = await connection.fetch(_KNOWN, [each.inference.id for each in rows])
-            self._numbers.update((each[0], each[1]) for each in known)
-        new = [each.inference.id for each in rows if each.inference.id not in self._numbers]
+            known = await connection.fetch(_KNOWN, [row.inference.id for row in rows])
+            self._numbers.update((row[0], row[1]) for row in known)
+        new = [row.inference.id for row in rows if row.inference.id not in self._numbers]
         if new:
             statement = f"SELECT nextval('{numbers.name}') FROM generate_series(1, $1)"  # noqa: S608
             given = await connection.fetch(statement, len(new))
-            self._numbers.update(zip(new, sorted(each[0] for each in given), strict=True))
-        numbered = [(self._numbers[each.inference.id], each) for each in rows]
-        await connection.executemany(_INFERENCES, [(number, *each.inference) for number, each in numbered])
-        if found := [(number, *row) for number, each in numbered for row in each.metadata]:
+            self._numbers.update(zip(new, sorted(row[0] for row in given), strict=True))
+        numbered = [(self._numbers[row.inference.id], row) for row in rows]
+        await connection.executemany(_INFERENCES, [(number, *row.inference) for number, row in numbered])
+        if found := [(number, *entry) for number, row in numbered for entry in row.metadata]:
             await connection.executemany(_METADATA, found)
-        if found := [(number, *row) for number, each in numbered for row in each.labels]:
+        if found := [(number, *label) for number, row in numbered for label in row.labels]:
             await connection.executemany(_LABELS, found)
 
     def _run(self, work: Coroutine[Any, Any, ResultT], seconds: float = _WRITE_SECONDS) -> ResultT:
-        """What `work` gives.
+        """Run `work` and return its result.
 
         Raises:
-            StoreError: for whatever goes wrong, a lack of time included.
+            StoreError: for every failure, timeouts included.
         """
 
         async def limited() -> ResultT:
@@ -190,18 +190,18 @@ class PostgresStore:
         except Exception as error:  # noqa: BLE001  a store fails in one way only
             fault, cause = _fault(error)
             if fault is not StoreFault.REJECTED:
-                self._let_go()
-            said = str(cause) or type(cause).__name__
-            raise StoreError(fault, f"{self._address.shown}: {said}") from None
+                self._disconnect()
+            reason = str(cause) or type(cause).__name__
+            raise StoreError(fault, f"{self._address.shown}: {reason}") from None
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.terminate()
 
 
 def _fault(error: BaseException) -> tuple[StoreFault, BaseException]:
-    """What is wrong, and what says so: SQLAlchemy wraps what asyncpg raises."""
+    """Return the fault and the error that caused it: SQLAlchemy wraps the errors of asyncpg."""
     if isinstance(error, DBAPIError) and error.orig is not None:
         return _fault(error.orig.__cause__ or error.orig)
     if isinstance(error, asyncpg.DiskFullError):
@@ -210,7 +210,7 @@ def _fault(error: BaseException) -> tuple[StoreFault, BaseException]:
         return StoreFault.LOCKED, error
     if isinstance(error, asyncpg.DataCorruptedError | asyncpg.IndexCorruptedError):
         return StoreFault.DAMAGED, error
-    # What asyncpg has against a value is an error of its interface too.
+    # Check these first: asyncpg also raises its interface errors for invalid values.
     if isinstance(error, _REJECTED):
         return StoreFault.REJECTED, error
     return (StoreFault.UNREACHABLE if isinstance(error, _UNREACHABLE) else StoreFault.FAILED), error

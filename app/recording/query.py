@@ -1,4 +1,4 @@
-"""What of the recordings is wanted."""
+"""Queries for recorded inferences, and their text form."""
 
 import re
 import time
@@ -21,23 +21,23 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AGO = re.compile(r"([0-9]{1,9})\s*(s|m|h|d|w)")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _CURSOR = re.compile(r"[0-9]{1,18}")
-_LONGEST = 1000
+_MAX_CHARACTERS = 1000
 
 
-class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of inferences in the same words by people and by programs.
+class _Filters(msgspec.Struct, frozen=True, kw_only=True):
+    """The filters that have the same form in a query and in its text.
 
     Attributes:
-        model: its name.
-        protocol: the wire protocol's name.
-        task_type: of the model.
-        request_id: of the request.
+        model: the name of the model.
+        protocol: the name of the wire protocol.
+        task_type: the task of the model.
+        request_id: the id of the request.
         base_id: Chariot's base id.
-        label: something of this label was found.
-        min_score: something (of the label, where one is given) was found with this score or a better one.
-        max_score: the best that was found (of the label) has this score or a worse one; nothing found is no match.
-        error: an `ErrorKind`'s value, `ANY_ERROR` or `NO_ERROR`.
-        digest: of the picture.
+        label: at least one prediction has this label.
+        min_score: at least one prediction (of the label, if given) has this score or a higher one.
+        max_score: the best prediction (of the label, if given) has at most this score; no prediction does not match.
+        error: an `ErrorKind` value, `ANY_ERROR` or `NO_ERROR`.
+        digest: the digest of the image.
     """
 
     model: str | None = None
@@ -52,14 +52,14 @@ class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
     digest: str | None = None
 
 
-class InferenceQuery(_Wanted, frozen=True, kw_only=True):
-    """Which inferences: those that meet everything that is said here and in `_Wanted`.
+class InferenceQuery(_Filters, frozen=True, kw_only=True):
+    """A parsed query. An inference must meet every filter.
 
     Attributes:
-        since: the first moment, microseconds since 1970 (UTC).
-        until: the moment behind the last.
-        conditions: on metadata.
-        shapes: each holds the place that the metadata name.
+        since: earliest start time, in microseconds since 1970 (UTC), inclusive.
+        until: end of the time range, exclusive.
+        conditions: conditions on metadata.
+        shapes: each must contain the position in the metadata.
     """
 
     since: int | None = None
@@ -68,12 +68,12 @@ class InferenceQuery(_Wanted, frozen=True, kw_only=True):
     shapes: Sequence[Shape] = ()
 
 
-class QueryText(_Wanted, frozen=True, kw_only=True):
-    """A query as a person writes it, in options of the command line or parameters of a URL.
+class QueryText(_Filters, frozen=True, kw_only=True):
+    """A query as text, from command-line options or URL parameters.
 
     Attributes:
-        since: a moment (`2026-11-05`, `2026-11-05T12:30:00Z`; UTC where no zone is said), or how long ago (`2h`, `7d`).
-        until: the same.
+        since: a time (`2026-11-05`, `2026-11-05T12:30:00Z`; UTC by default), or how long ago (`2h`, `7d`).
+        until: in the same form.
         where: conditions on metadata, as `app.recording.filters` reads them.
         near: `LATITUDE,LONGITUDE,KILOMETRES`.
         box: `SOUTH,WEST,NORTH,EAST`.
@@ -89,19 +89,19 @@ class QueryText(_Wanted, frozen=True, kw_only=True):
 
 
 def read_query(text: QueryText, now: float | None = None) -> InferenceQuery:
-    """Make a query of what somebody wrote.
+    """Parse a query.
 
     Args:
-        text: what they wrote.
-        now: what times ago are counted from, in seconds since 1970; the present when None.
+        text: the text form of the query.
+        now: reference for relative times, in seconds since 1970; the current time when None.
 
     Raises:
-        InferenceError: for what makes no sense, with the name of the parameter as its path.
+        InferenceError: when a filter is invalid, with the name of the parameter as its path.
     """
     present = time.time() if now is None else now
     return InferenceQuery(
-        since=_moment(text.since, "since", present),
-        until=_moment(text.until, "until", present),
+        since=_timestamp(text.since, "since", present),
+        until=_timestamp(text.until, "until", present),
         model=_text(text.model, "model"),
         protocol=_text(text.protocol, "protocol"),
         task_type=_text(text.task_type, "task-type"),
@@ -118,23 +118,23 @@ def read_query(text: QueryText, now: float | None = None) -> InferenceQuery:
 
 
 def read_cursor(text: str, name: str = "after") -> int:
-    """Read where a page ended: the number of its last inference.
+    """Parse a page cursor: the number of the last inference of the previous page.
 
     Raises:
         InferenceError: for anything else.
     """
     if not _CURSOR.fullmatch(text):
-        raise invalid(f"Expected what came with the page before as next, got {brief(text)}", name)
+        raise invalid(f"Expected the value of next from the previous page, got {brief(text)}", name)
     return int(text)
 
 
 def _text(text: str | None, name: str) -> str | None:
-    if text is not None and len(text) > _LONGEST:
-        raise invalid(f"Expected at most {_LONGEST} characters, got {len(text)}", name)
+    if text is not None and len(text) > _MAX_CHARACTERS:
+        raise invalid(f"Expected at most {_MAX_CHARACTERS} characters, got {len(text)}", name)
     return None if text is None else check_text(text, name)
 
 
-def _moment(text: str | None, name: str, present: float) -> int | None:
+def _timestamp(text: str | None, name: str, present: float) -> int | None:
     if text is None:
         return None
     if match := _AGO.fullmatch(text.strip()):

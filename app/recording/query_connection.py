@@ -1,4 +1,4 @@
-"""Connections that only read: to a file of SQLite, and to PostgreSQL."""
+"""Read-only connections to an SQLite file or to PostgreSQL."""
 
 import asyncio
 import sqlite3
@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import QueuePool
 
 from app.recording.address import StoreAddress
+from app.settings.extras import missing_extra
 from app.settings.server import SettingsError
 from tasks.exchange.error import ErrorKind, InferenceError, shortened
 
@@ -24,25 +25,25 @@ __all__ = ("Connection", "connect")
 
 ResultT = TypeVar("ResultT")
 
-_AT_ONCE = 4
-"""Queries in hand at a time; others wait."""
+_MAX_CONCURRENT = 4
+"""Number of concurrent queries; others wait."""
 
 _CACHE_KILOBYTES = 65_536
-_STEPS = 20_000
-"""SQLite looks at the clock again after so many steps of its virtual machine, some 2 ms."""
+_CHECK_STEPS = 20_000
+"""SQLite checks the deadline after this number of virtual machine steps, about 2 ms."""
 
 _CANCELED = "57014"
-"""PostgreSQL's code for a statement that took too long."""
+"""PostgreSQL's error code for a statement that exceeded its timeout."""
 
 
 class Connection(Protocol):
-    """Asks a store; from any thread."""
+    """A read-only connection to a store. All methods may be called from any thread."""
 
     def rows(self, statement: Executable, /) -> Sequence[Row[Any]]:
-        """All rows of a statement.
+        """Return all rows of a statement.
 
         Raises:
-            InferenceError: DEADLINE_EXCEEDED when it takes too long, MODEL_NOT_READY when the store does not answer.
+            InferenceError: DEADLINE_EXCEEDED after the timeout, MODEL_NOT_READY when the store does not respond.
         """
         ...
 
@@ -53,20 +54,18 @@ def connect(address: StoreAddress, seconds: float | None) -> Connection:
     """Open a store for reading.
 
     Args:
-        address: of the store.
-        seconds: that one statement may take; as long as it likes when None.
+        address: the address of the store.
+        seconds: timeout of one statement; None for no timeout.
 
     Raises:
-        SettingsError: when what it needs is not installed.
+        SettingsError: when the driver is not installed.
     """
     if address.dialect == "sqlite":
         return _Sqlite(address, seconds)
     try:
         return _Postgresql(address, seconds)
     except ImportError as error:
-        raise SettingsError(
-            f"PostgreSQL needs the extra postgres, pip install charioteer[postgres] ({error})"
-        ) from None
+        raise SettingsError(missing_extra("PostgreSQL", "postgres", error)) from None
 
 
 class _Sqlite:
@@ -80,30 +79,30 @@ class _Sqlite:
         def opened() -> sqlite3.Connection:
             connection = sqlite3.connect(uri, uri=True, check_same_thread=False, timeout=5)
             connection.execute("PRAGMA query_only = ON")
-            connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES // _AT_ONCE}")
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES // _MAX_CONCURRENT}")
             return connection
 
         self._engine = create_engine(
-            "sqlite://", creator=opened, poolclass=QueuePool, pool_size=_AT_ONCE, max_overflow=0, pool_timeout=10
+            "sqlite://", creator=opened, poolclass=QueuePool, pool_size=_MAX_CONCURRENT, max_overflow=0, pool_timeout=10
         )
 
     def rows(self, statement: Executable, /) -> Sequence[Row[Any]]:
         deadline = None if self._seconds is None else time.monotonic() + self._seconds
         if (inode := _inode(self._file)) != self._inode:
-            # Who records makes a file that was taken away anew; what was read before is no longer it.
+            # A recording server recreates a deleted file, so connections to the deleted file are stale.
             self._inode = inode
             self._engine.dispose()
         try:
             with self._engine.connect() as connection:
                 driver: Any = connection.connection.driver_connection
                 if deadline is not None:
-                    driver.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
+                    driver.set_progress_handler(lambda: time.monotonic() > deadline, _CHECK_STEPS)
                 return connection.execute(statement).all()
         except NoConnectionError:
             raise _busy() from None
         except DBAPIError as error:
             if isinstance(error.orig, sqlite3.OperationalError) and str(error.orig) == "interrupted":
-                raise _late(self._seconds) from None
+                raise _timed_out(self._seconds) from None
             raise _unreadable(self._shown, error.orig) from None
 
     def close(self) -> None:
@@ -111,7 +110,7 @@ class _Sqlite:
 
 
 class _Postgresql:
-    """A loop of its own, in a thread: connections of asyncpg belong to the loop that made them."""
+    """Run an own event loop in a thread: asyncpg connections belong to the loop that created them."""
 
     def __init__(self, address: StoreAddress, seconds: float | None) -> None:
         self._shown = address.shown
@@ -121,7 +120,7 @@ class _Postgresql:
             settings["statement_timeout"] = str(int(seconds * 1000))
         self._engine = create_async_engine(
             address.url,
-            pool_size=_AT_ONCE,
+            pool_size=_MAX_CONCURRENT,
             max_overflow=0,
             pool_timeout=10,
             pool_pre_ping=True,
@@ -132,16 +131,16 @@ class _Postgresql:
         self._thread.start()
 
     def rows(self, statement: Executable, /) -> Sequence[Row[Any]]:
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             return self._wait(self._rows(statement))
         except NoConnectionError:
             raise _busy() from None
         except DBAPIError as error:
-            # The time may be over while the driver does something else, which it then tells in its own words.
-            over = self._seconds is not None and time.monotonic() - began >= self._seconds
-            if over or getattr(error.orig, "sqlstate", None) == _CANCELED:
-                raise _late(self._seconds) from None
+            # If the timeout expires during another driver operation, the driver reports a different error.
+            expired = self._seconds is not None and time.monotonic() - started >= self._seconds
+            if expired or getattr(error.orig, "sqlstate", None) == _CANCELED:
+                raise _timed_out(self._seconds) from None
             raise _unreadable(self._shown, error.orig) from None
         except OSError as error:
             raise _unreadable(self._shown, error) from None
@@ -168,10 +167,10 @@ def _inode(file: Path) -> int:
 
 
 def _busy() -> InferenceError:
-    return InferenceError(ErrorKind.OVERLOADED, f"More than {_AT_ONCE} queries are in hand; try again")
+    return InferenceError(ErrorKind.OVERLOADED, f"More than {_MAX_CONCURRENT} queries are in progress; try again")
 
 
-def _late(seconds: float | None) -> InferenceError:
+def _timed_out(seconds: float | None) -> InferenceError:
     message = f"The query took more than {seconds:g} seconds; narrow it, by since or by another filter"
     return InferenceError(ErrorKind.DEADLINE_EXCEEDED, message)
 

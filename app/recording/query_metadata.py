@@ -1,6 +1,6 @@
-"""Conditions on metadata as SQL over `app.recording.tables`, for SQLite and PostgreSQL alike.
+"""Translate conditions on metadata into SQL over `app.recording.tables`, for SQLite and PostgreSQL.
 
-Every value is a bound parameter; member names too, but for SQLite's JSON paths, which are bound as a whole.
+Every value and member name is a bound parameter. For SQLite, the complete JSON path is bound.
 """
 
 import math
@@ -21,16 +21,16 @@ __all__ = ("Dialect", "EntryTest", "Predicate", "entry_tests")
 
 Dialect = Literal["sqlite", "postgresql"]
 Predicate = Callable[[FromClause], ColumnElement[bool]]
-"""Of an alias of a table, which of its rows are meant."""
+"""Given an alias of a table, return the condition that selects its rows."""
 
 
 class EntryTest(msgspec.Struct, frozen=True, kw_only=True):
-    """A test of metadata rows that looks at one column of values.
+    """A test of metadata rows on one value column.
 
     Attributes:
-        column: its name; rows without a value there do not pass.
+        column: the name of the column; rows without a value there do not pass.
         passes: the test.
-        indexed: whether an index over key and column knows which rows pass; else it knows which have the key.
+        indexed: whether the index over key and column finds the passing rows; otherwise it finds rows with the key.
     """
 
     column: str
@@ -46,16 +46,16 @@ _ORDERED = {
     Operator.AT_LEAST: operator.ge,
 }
 _UNQUOTABLE = set('"\\') | {chr(code) for code in range(32)}
-"""What SQLite's JSON paths have no way of writing in the name of a member."""
+"""Characters that a member name in an SQLite JSON path cannot contain."""
 
 
 def entry_tests(condition: Condition, dialect: Dialect) -> list[EntryTest]:
-    """What a metadata row with the condition's key must be like: to pass one of these.
+    """Return the tests for rows with the condition's key; a row must pass one of them.
 
-    A condition with `!=` is tested as `=`: that no entry is equal is for the caller to ask.
+    A condition with `!=` gives the tests of `=`; the caller checks that no entry passes.
 
     Raises:
-        InferenceError: for the name of a member that cannot be asked for.
+        InferenceError: for a member name that SQL cannot express.
     """
     if condition.members:
         return [EntryTest(column="jv", passes=_member_test(condition, dialect), indexed=False)]
@@ -65,12 +65,12 @@ def entry_tests(condition: Condition, dialect: Dialect) -> list[EntryTest]:
 
 
 def _comparisons(condition: Condition) -> Iterator[EntryTest]:
-    numbers = [each for each in condition.values if not isinstance(each, str)]
-    texts = [each[:INDEXED_CHARACTERS] for each in condition.values if isinstance(each, str)]
+    numbers = [value for value in condition.values if not isinstance(value, str)]
+    texts = [value[:INDEXED_CHARACTERS] for value in condition.values if isinstance(value, str)]
     if numbers and condition.type in (None, "int"):
-        yield EntryTest(column="iv", passes=lambda row: _whole(row.c.iv, condition.operator, numbers))
+        yield EntryTest(column="iv", passes=lambda row: _integers_compared(row.c.iv, condition.operator, numbers))
     if numbers and condition.type in (None, "float"):
-        floats = [float(each) for each in numbers]
+        floats = [float(number) for number in numbers]
         yield EntryTest(column="fv", passes=lambda row: _compared(row.c.fv, condition.operator, floats))
     if texts and condition.type in (None, "str"):
         yield EntryTest(column="tv", passes=lambda row: _compared(row.c.tv, condition.operator, texts))
@@ -82,8 +82,8 @@ def _compared(column: ColumnElement[Any], how: Operator, values: Sequence[Scalar
     return column == values[0] if len(values) == 1 else column.in_(values)
 
 
-def _whole(column: ColumnElement[Any], how: Operator, values: Sequence[int | float]) -> ColumnElement[bool]:
-    """A comparison of 64-bit integers with numbers that may have fractions, or be far larger."""
+def _integers_compared(column: ColumnElement[Any], how: Operator, values: Sequence[int | float]) -> ColumnElement[bool]:
+    """Compare 64-bit integers with numbers that may be fractional or larger than 64 bits."""
     match how:
         case Operator.LESS:
             return _at_most(column, math.ceil(values[0]) - 1)
@@ -94,7 +94,7 @@ def _whole(column: ColumnElement[Any], how: Operator, values: Sequence[int | flo
         case Operator.AT_LEAST:
             return _at_least(column, math.ceil(values[0]))
         case _:
-            possible = [int(each) for each in values if int(each) == each and -_INT64 <= each < _INT64]
+            possible = [int(value) for value in values if int(value) == value and -_INT64 <= value < _INT64]
             return _compared(column, how, possible) if possible else false()
 
 
@@ -107,7 +107,7 @@ def _at_least(column: ColumnElement[Any], bound: int) -> ColumnElement[bool]:
 
 
 def _containing(condition: Condition, dialect: Dialect) -> Iterator[EntryTest]:
-    """A text with this in it, or an object with a member of this name."""
+    """Yield tests for a text that contains the value, and for an object with a member of this name."""
     text = str(condition.values[0])
     if condition.type in (None, "str"):
         yield EntryTest(column="tv", passes=lambda row: _within(row.c.tv, text, dialect), indexed=False)
@@ -116,7 +116,7 @@ def _containing(condition: Condition, dialect: Dialect) -> Iterator[EntryTest]:
 
 
 def _within(column: ColumnElement[Any], text: str, dialect: Dialect) -> ColumnElement[bool]:
-    """Whether a text is a part of another, case and all; nothing in it has a meaning, as % has for LIKE."""
+    """Test whether the column contains `text`, case-sensitively and without wildcards such as `%`."""
     return (func.instr(column, text) if dialect == "sqlite" else func.strpos(column, text)) > 0
 
 
@@ -130,13 +130,13 @@ def _member_test(condition: Condition, dialect: Dialect) -> Predicate:
         member = _Member(row.c.jv, condition.members, dialect)
         if how is Operator.CONTAINS:
             return member.contains(values[0])
-        return or_(*(member.compared(how, each) for each in values))
+        return or_(*(member.compared(how, value) for value in values))
 
     return test
 
 
 class _Member:
-    """A member of an object in a column of JSON."""
+    """A member of an object in a JSON column."""
 
     def __init__(self, column: ColumnElement[Any], names: Sequence[str], dialect: Dialect) -> None:
         self._column = column
@@ -161,8 +161,8 @@ class _Member:
         if isinstance(value, str):
             return and_(self._is("text", "string"), compare(self._text, value))
         number = func.json_extract(self._column, self._path) if self._sqlite else self._value
-        asked = literal(value) if self._sqlite else _json(value)
-        return and_(self._is("number", "number"), compare(number, asked))
+        expected = literal(value) if self._sqlite else _json(value)
+        return and_(self._is("number", "number"), compare(number, expected))
 
     def contains(self, value: Scalar) -> ColumnElement[bool]:
         found = [and_(self._is("array", "array"), self._has_item(value))]

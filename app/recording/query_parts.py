@@ -1,4 +1,4 @@
-"""The parts of a query: how each is tested on one inference, and through which indexes its matches are found."""
+"""Split a query into parts: the test of each on one inference, and the indexes that find its matches."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,14 +20,14 @@ from app.recording.tables import INDEXED_CHARACTERS, inferences, labels, metadat
 __all__ = ("Part", "Source", "parts_of", "unindexed")
 
 Probe = Callable[[ColumnElement[int]], ColumnElement[bool]]
-"""Of an inference's number, whether it is meant."""
+"""Given the number of an inference, return the condition that it must meet."""
 
 
 class unindexed(FunctionElement[Any]):  # noqa: N801
-    """A column in a condition that SQLite's planner is not to use an index for.
+    """A column for which SQLite's planner must not use an index.
 
-    Without statistics it takes a range in an index to be narrow, and walks all of it again for every inference that it
-    tests: two conditions took minutes where they take milliseconds.
+    Without statistics, the planner assumes that an index range is narrow, and scans it again for every tested
+    inference. Two conditions then took minutes instead of milliseconds.
     """
 
     inherit_cache = True
@@ -48,10 +48,10 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Rows that an index finds.
 
     Attributes:
-        table: has a column `number`.
-        where: which of its rows.
-        tested: what a row must be like besides, which no index knows.
-        ordered: whether the index has them in the order of their numbers.
+        table: a table with a column `number`.
+        where: the condition on its rows.
+        tested: an additional condition that no index covers.
+        ordered: whether the index returns the rows in the order of their numbers.
     """
 
     table: Table
@@ -61,14 +61,14 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a query asks.
+    """One filter of a query.
 
     Attributes:
-        row: what a row of `inferences` must be like.
-        probe: or what else must be there of its number.
-        sources: where every match can be found, or perhaps more; empty where no index helps.
-        exact: whether the sources find matches only, so that no test is needed behind them.
-        of_time: whether it is about when inferences arrived, which numbers follow closely.
+        row: the condition on a row of `inferences`.
+        probe: the condition on rows of other tables with its number, if `row` is None.
+        sources: together they find at least every match; empty when no index helps.
+        exact: whether the sources find only matches, so that no further test is needed.
+        of_time: whether it filters by arrival time, which correlates closely with the numbers.
     """
 
     row: Predicate | None = None
@@ -79,13 +79,13 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parts_of(query: InferenceQuery, dialect: Dialect) -> list[Part]:
-    """The parts of a query; an inference has to meet each.
+    """Return the parts of a query. An inference must meet every part.
 
     Raises:
-        InferenceError: for a condition that the store cannot be asked.
+        InferenceError: for a condition that SQL cannot express.
     """
-    parts = [_metadata_part(each, dialect) for each in query.conditions]
-    parts += [_place_part(each) for each in query.shapes]
+    parts = [_metadata_part(condition, dialect) for condition in query.conditions]
+    parts += [_place_part(shape) for shape in query.shapes]
     if query.label is not None or query.min_score is not None or query.max_score is not None:
         parts.append(_label_part(query.label, query.min_score, query.max_score))
     for name in ("request_id", "base_id", "model", "digest"):
@@ -149,7 +149,7 @@ def _label_part(label: str | None, least: float | None, most: float | None) -> P
         there = _there(labels, number, fits)
         if label is not None or most is None:
             return there
-        # The best of all labels, where none is named, is no better only when none of them is.
+        # Without a label, the best score is within the limit only if no label exceeds it.
         return and_(there, not_(_there(labels, number, lambda row: row.c.score > most)))
 
     sources = [] if label is None else [Source(table=labels, where=fits, ordered=True)]
@@ -162,10 +162,10 @@ def _named(row: FromClause, label: str | None) -> list[ColumnElement[bool]]:
 
 def _place_part(shape: Shape) -> Part:
     ranges = shape.bounds()
-    south, north = min(each.south for each in ranges), max(each.north for each in ranges)
+    south, north = min(bounds.south for bounds in ranges), max(bounds.north for bounds in ranges)
 
     def near(row: FromClause) -> ColumnElement[bool]:
-        return and_(row.c.latitude.between(south, north), or_(*(within(row, each) for each in ranges)))
+        return and_(row.c.latitude.between(south, north), or_(*(within(row, bounds) for bounds in ranges)))
 
     inside = place_test(shape)
     tested = None if isinstance(shape, Box) else inside
@@ -175,24 +175,24 @@ def _place_part(shape: Shape) -> Part:
 def _metadata_part(condition: Condition, dialect: Dialect) -> Part:
     tests = entry_tests(condition, dialect)
     if condition.operator is not Operator.NOT_EQUAL:
-        return Part(probe=_having(condition, tests), sources=[_entries(condition, each) for each in tests])
-    # What has the key, and nothing under it that is equal.
+        return Part(probe=_having(condition, tests), sources=[_entries(condition, test) for test in tests])
+    # Match inferences that have the key, but no equal entry under it.
     present = [EntryTest(column=name, passes=_is_there(name)) for name in _columns(condition)]
     there, equal = _having(condition, present), _having(condition, tests)
     return Part(
         probe=lambda number: and_(there(number), not_(equal(number))),
-        sources=[_entries(condition, each) for each in present],
+        sources=[_entries(condition, test) for test in present],
         exact=False,
     )
 
 
 def _having(condition: Condition, tests: Sequence[EntryTest]) -> Probe:
     key = condition.key[:INDEXED_CHARACTERS]
-    # One value of one column is one place in an index; a range would be walked for every inference.
+    # For one value of one column the index needs a single lookup; it would scan a range for every inference.
     one = condition.operator is Operator.EQUAL and len(tests) == 1 and tests[0].indexed
 
     def passes(row: FromClause) -> ColumnElement[bool]:
-        return and_((row.c.key if one else unindexed(row.c.key)) == key, or_(*(each.passes(row) for each in tests)))
+        return and_((row.c.key if one else unindexed(row.c.key)) == key, or_(*(test.passes(row) for test in tests)))
 
     return lambda number: _there(metadata, number, passes) if tests else false()
 
@@ -200,7 +200,7 @@ def _having(condition: Condition, tests: Sequence[EntryTest]) -> Probe:
 def _entries(condition: Condition, test: EntryTest) -> Source:
     key, present = condition.key[:INDEXED_CHARACTERS], _is_there(test.column)
     inner = test.passes if test.indexed else present
-    # The index over key and object has nothing between them and the number.
+    # In the index over key and object, the number follows the key directly.
     ordered = test.column == "jv" or (test.indexed and condition.operator is Operator.EQUAL)
     return Source(
         table=metadata,
@@ -211,7 +211,7 @@ def _entries(condition: Condition, test: EntryTest) -> Source:
 
 
 def _columns(condition: Condition) -> Sequence[str]:
-    """Where an entry is that could have been equal."""
+    """Return the columns that can hold an equal entry."""
     by_type = {"int": ("iv",), "float": ("fv",), "str": ("tv",), "dict": ("jv",), None: ("iv", "fv", "tv", "jv")}
     return ("jv",) if condition.members else by_type[condition.type]
 

@@ -1,4 +1,4 @@
-"""Places as SQL over the columns `latitude` and `longitude`, in functions that SQLite and PostgreSQL both have."""
+"""Translate shapes into SQL over `latitude` and `longitude`, with functions that SQLite and PostgreSQL share."""
 
 from sqlalchemy import CTE, ColumnElement, Double, and_, case, column, func, literal, or_, select, values
 from sqlalchemy.sql.expression import FromClause
@@ -10,20 +10,20 @@ __all__ = ("place_test", "within")
 
 _DOUBLE: Double[float] = Double()
 _NOWHERE = (-100.0, 0.0, -101.0, 0.0)
-"""An edge beyond the poles: a ring may have none, when all of it is level."""
+"""An edge beyond the poles, for a ring that has only horizontal edges."""
 
 
 def within(row: FromClause, bounds: Bounds) -> ColumnElement[bool]:
-    """Whether a row's place is in a range; an index knows."""
+    """Test whether a row's position is in a range. An index covers this test."""
     return and_(row.c.latitude.between(bounds.south, bounds.north), row.c.longitude.between(bounds.west, bounds.east))
 
 
 def place_test(shape: Shape) -> Predicate:
-    """Whether a row's place is in a shape: first by its bounds, which cost little."""
+    """Return a test whether a row's position is in a shape. It tests the cheap bounds first."""
     ranges = shape.bounds()
 
     def bounded(row: FromClause) -> ColumnElement[bool]:
-        return or_(*(within(row, each) for each in ranges))
+        return or_(*(within(row, bounds) for bounds in ranges))
 
     match shape:
         case Box():
@@ -36,7 +36,7 @@ def place_test(shape: Shape) -> Predicate:
 
 
 def _haversine(row: FromClause, circle: Circle) -> ColumnElement[float]:
-    """Of the angle between a row's place and the circle's centre."""
+    """Return the haversine of the angle between a row's position and the circle's centre."""
     latitude, longitude = row.c.latitude, row.c.longitude
     north = func.sin(func.radians(latitude - circle.latitude) / 2.0, type_=_DOUBLE)
     east = func.sin(func.radians(longitude - circle.longitude) / 2.0, type_=_DOUBLE)
@@ -48,15 +48,15 @@ def _haversine(row: FromClause, circle: Circle) -> ColumnElement[float]:
 
 def _table(edges: list[Edge]) -> CTE:
     names = ("from_latitude", "from_longitude", "to_latitude", "to_longitude")
-    rows = [(each.from_latitude, each.from_longitude, each.to_latitude, each.to_longitude) for each in edges]
-    # SQLite names the columns of such a table only where it stands in front of the query.
+    rows = [(edge.from_latitude, edge.from_longitude, edge.to_latitude, edge.to_longitude) for edge in edges]
+    # SQLite names the columns of a VALUES table only in a common table expression.
     return values(*(column(name, _DOUBLE) for name in names)).data(rows or [_NOWHERE]).cte("edges")
 
 
 def _crossings(row: FromClause, edges: CTE) -> ColumnElement[int]:
-    """How many edges a line from a row's place to the east crosses."""
+    """Count the edges that a line from a row's position to the east crosses."""
     of, latitude = edges.c, row.c.latitude
-    # -180 and 180 are one meridian, and have to be on the same side of an edge.
+    # -180 and 180 are the same meridian, and must be on the same side of an edge.
     longitude = case((row.c.longitude == 180.0, -180.0), else_=row.c.longitude)
     crossing = of.from_longitude + (of.to_longitude - of.from_longitude) * (latitude - of.from_latitude) / (
         of.to_latitude - of.from_latitude

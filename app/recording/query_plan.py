@@ -1,9 +1,9 @@
-"""How the newest matches of a query are found with little work, whatever the filters match.
+"""Plan how to find the newest matches of a query cheaply, however selective its filters are.
 
-The newest inferences have the largest numbers. A few matches of one filter are found through its index and tested one
-by one; where every filter has many, the inferences are walked from the newest on, through an index that has them in
-that order where there is one, until the page is full. Which is better is told from how many entries the indexes have,
-counted up to a limit. A store's own planner knows less: SQLite's, without statistics, took minutes for two filters.
+The newest inferences have the largest numbers. If one filter has few matches, its index finds them, and each is tested.
+If every filter has many, the inferences are scanned from the newest until the page is full. The scan uses an index in
+that order if one exists. The choice depends on the number of index entries, counted up to a limit. The planner of the
+database knows less: SQLite without statistics took minutes for two filters.
 """
 
 import math
@@ -22,32 +22,32 @@ from app.recording.tables import inferences
 __all__ = ("Rows", "newest_numbers")
 
 Rows = Callable[[Executable], Sequence[Row[Any]]]
-"""Asks the store."""
+"""Runs a statement in the store."""
 
 _COUNTED = 100_000
-"""No more entries of an index than this are counted, which takes some 10 ms."""
+"""Maximum number of index entries to count, which takes about 10 ms."""
 
 _SAMPLED = 1000
-"""Rows that tell how many pass a test which no index knows."""
+"""Sample size for the share of rows that pass a test without an index."""
 
 _SCANNING = 0.2
-"""What a test costs within an index, where testing an inference in its turn costs 1."""
+"""Cost of a test within an index, relative to the test of one inference in a scan."""
 
 _EVERYTHING = Source(table=inferences, where=lambda row: row.c.number.is_not(None), ordered=True)
 
 
-# One for each: SQLite walks over everything for both at once.
+# Two subqueries, because SQLite scans the whole table for min and max in one query.
 _ENDS = select(
     select(func.min(inferences.c.number)).scalar_subquery(), select(func.max(inferences.c.number)).scalar_subquery()
 )
 
 
 class _Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """What the indexes say of a part.
+    """The selectivity of a part, from its indexes.
 
     Attributes:
-        entries: in the index that lead to its matches, at most `_COUNTED`; None where there is no index.
-        share: of those, how many are matches, about.
+        entries: number of its index entries, at most `_COUNTED`; None without an index.
+        share: approximate share of these entries that match.
     """
 
     entries: int | None
@@ -55,13 +55,13 @@ class _Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def newest_numbers(ask: Rows, parts: Sequence[Part], before: int | None, limit: int) -> list[int]:
-    """The numbers of the newest inferences that meet every part, newest first.
+    """Return the numbers of the newest inferences that meet every part, newest first.
 
     Args:
-        ask: asks the store.
-        parts: of the query.
-        before: only numbers below this one.
-        limit: at most so many.
+        ask: runs a statement in the store.
+        parts: the parts of the query.
+        before: return only numbers below this one.
+        limit: maximum number of results.
     """
     everything = _least_and_largest(ask(_ENDS))
     if everything is None:
@@ -69,8 +69,8 @@ def newest_numbers(ask: Rows, parts: Sequence[Part], before: int | None, limit: 
     low, high = everything
     if before is not None:
         high = min(high, before - 1)
-    estimates = [_estimate(ask, each) for each in parts]
-    if high < low or any(each.entries == 0 for each in estimates):
+    estimates = [_estimate(ask, part) for part in parts]
+    if high < low or any(estimate.entries == 0 for estimate in estimates):
         return []
     leading = _cheapest(parts, estimates, high - low + 1, limit)
     for part in parts:
@@ -100,7 +100,7 @@ def _estimate(ask: Rows, part: Part) -> _Estimate:
 
 
 def _count(ask: Rows, source: Source, most: int, tested: Predicate | None = None) -> int:
-    """How many of the first `most` rows of a source pass a test."""
+    """Count how many of the first `most` rows of a source pass a test."""
     row = source.table.alias()
     passes = literal(1) if tested is None else case((tested(row), 1), else_=0)
     some = select(passes.label("passes")).select_from(row).where(source.where(row)).limit(most).subquery()
@@ -109,24 +109,24 @@ def _count(ask: Rows, source: Source, most: int, tested: Predicate | None = None
 
 
 def _cheapest(parts: Sequence[Part], estimates: Sequence[_Estimate], everything: int, limit: int) -> Part | None:
-    """The part whose sources should lead, None to walk over everything.
+    """Return the part whose sources should drive the search, or None to scan all inferences.
 
-    What a walk costs is unknown, because filters may have to do with each other: between what it would be if they had
-    not, and the whole way. The geometric mean of the two is taken.
+    The cost of a scan is unknown because filters may correlate. It lies between the cost for independent filters and
+    the cost of a full scan. The estimate is their geometric mean.
     """
-    shares = [1.0 if each.entries is None else min(1.0, each.entries / everything) for each in estimates]
-    matching = math.prod(share * each.share for share, each in zip(shares, estimates, strict=True))
+    shares = [1.0 if estimate.entries is None else min(1.0, estimate.entries / everything) for estimate in estimates]
+    matching = math.prod(share * estimate.share for share, estimate in zip(shares, estimates, strict=True))
     needed = limit / max(matching, 1e-12)
     best, least = None, _between(needed, everything)
     for part, estimate, share in zip(parts, estimates, shares, strict=True):
         entries = estimate.entries
         if entries is None:
             continue
-        if all(each.ordered for each in part.sources):
+        if all(source.ordered for source in part.sources):
             cost = _between(needed * share, entries if entries < _COUNTED else everything * share)
         elif entries < _COUNTED:
             cost = float(entries)
-        elif any(each.tested is not None for each in part.sources):
+        elif any(source.tested is not None for source in part.sources):
             cost = everything * _SCANNING
         else:
             continue
@@ -140,7 +140,7 @@ def _between(expected: float, most: float) -> float:
 
 
 def _span(part: Part) -> Executable:
-    """The least and the largest number of the inferences of a time."""
+    """Return a statement for the smallest and the largest number in a time range."""
     (source,) = part.sources
     row = source.table.alias()
     return select(func.min(row.c.number), func.max(row.c.number)).where(source.where(row))
@@ -153,8 +153,8 @@ def _least_and_largest(rows: Sequence[Row[Any]]) -> tuple[int, int] | None:
 
 def _statement(parts: Sequence[Part], leading: Part | None, low: int, high: int, limit: int) -> Executable:
     sources = (_EVERYTHING,) if leading is None else leading.sources
-    others = [each for each in parts if each is not leading or not each.exact]
-    arms = [_arm(each, others, low, high) for each in sources]
+    others = [part for part in parts if part is not leading or not part.exact]
+    arms = [_arm(source, others, low, high) for source in sources]
     if len(arms) == 1:
         found = arms[0] if sources[0].table is inferences else arms[0].distinct()
         return found.order_by(desc("number")).limit(limit)
@@ -165,10 +165,10 @@ def _arm(source: Source, others: Sequence[Part], low: int, high: int) -> Select[
     row = source.table.alias()
     number: ColumnElement[int] = row.c.number
     bounded = number if source.ordered else unindexed(number)
-    probes = [each.probe(number) for each in others if each.probe is not None]
-    inside = [each.row for each in others if each.row is not None]
+    probes = [part.probe(number) for part in others if part.probe is not None]
+    inside = [part.row for part in others if part.row is not None]
     if inside:
-        probes.append(_row_is(number, lambda found: and_(*(each(found) for each in inside))))
+        probes.append(_row_is(number, lambda found: and_(*(predicate(found) for predicate in inside))))
     if source.tested is not None:
         probes.insert(0, source.tested(row))
     return select(number.label("number")).where(source.where(row), bounded >= low, bounded <= high, *probes)

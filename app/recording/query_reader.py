@@ -1,4 +1,4 @@
-"""Reading recordings back: pages, everything in batches, one by its id, and its picture."""
+"""Read recordings: pages, all matches in batches, one inference by its id, and its image."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,19 +23,19 @@ from tasks.exchange.error import ErrorKind, InferenceError
 
 __all__ = ("Page", "Reader")
 
-_AT_ONCE = 500
-"""Rows that are fetched together."""
+_FETCH_ROWS = 500
+"""Number of rows in one fetch."""
 
-_AHEAD = 20_000
-"""Numbers that are found together where everything is wanted."""
+_QUERY_NUMBERS = 20_000
+"""Number of matches in one query when all matches are read."""
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """Some of what a query matches, newest first.
+    """A page of matches, newest first.
 
     Attributes:
-        inferences: in the order of recording, the last one first.
-        next: where the next page begins, None when there is none.
+        inferences: in reverse order of recording.
+        next: cursor of the next page, None for the last page.
     """
 
     inferences: Sequence[RecordedInference]
@@ -43,16 +43,16 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reader:
-    """Reads one store, and changes nothing in it. All methods may be called from any thread, and block.
+    """A read-only view of one store. All methods block, and may be called from any thread.
 
     Args:
-        address: of the store.
-        images: the folder of kept images, where there is one.
-        seconds: that the store may take for one question; as long as it likes when None.
+        address: the address of the store.
+        images: the folder of stored images, if there is one.
+        seconds: timeout of one query; None for no timeout.
 
     Raises:
-        SettingsError: when the store needs what is not installed.
-        InferenceError: when it cannot be read, or is none.
+        SettingsError: when the driver of the store is not installed.
+        InferenceError: when the store cannot be read, or is not a store of recordings.
     """
 
     def __init__(self, address: StoreAddress, images: Path | None = None, seconds: float | None = None) -> None:
@@ -65,36 +65,36 @@ class Reader:
         self._checked = False
 
     def page(self, query: InferenceQuery, limit: int, after: int | None = None) -> Page:
-        """The newest inferences that match; those behind `after`, where that is given.
+        """Return the newest matches, or those that follow the cursor `after`.
 
         Raises:
-            InferenceError: as `Connection.rows`, and for conditions that cannot be asked.
+            InferenceError: as `Connection.rows`, and for conditions that SQL cannot express.
         """
         numbers = newest_numbers(self._ask, parts_of(query, self._dialect), after, limit + 1)
         found = self._fetch(numbers[:limit])
         return Page(inferences=found, next=numbers[limit - 1] if len(numbers) > limit else None)
 
     def batches(self, query: InferenceQuery, most: int | None = None) -> Iterator[Sequence[RecordedInference]]:
-        """Everything that matches, newest first, or the newest `most`; never more than a batch in memory.
+        """Yield all matches, or the newest `most`, newest first, with one batch in memory.
 
-        What is recorded or deleted meanwhile may be in it or not; nothing is in it twice.
+        Inferences that are recorded or deleted meanwhile may be missing. None appears twice.
 
         Raises:
             InferenceError: as `page`.
         """
         parts, after, left = parts_of(query, self._dialect), None, most
         while left is None or left > 0:
-            wanted = _AHEAD if left is None else min(_AHEAD, left)
+            wanted = _QUERY_NUMBERS if left is None else min(_QUERY_NUMBERS, left)
             numbers = newest_numbers(self._ask, parts, after, wanted)
-            for start in range(0, len(numbers), _AT_ONCE):
-                yield self._fetch(numbers[start : start + _AT_ONCE])
+            for start in range(0, len(numbers), _FETCH_ROWS):
+                yield self._fetch(numbers[start : start + _FETCH_ROWS])
             if len(numbers) < wanted:
                 return
             after = numbers[-1]
             left = None if left is None else left - len(numbers)
 
     def one(self, name: str) -> RecordedInference | None:
-        """The inference of this id, None when there is none.
+        """Return the inference with this id, or None if there is none.
 
         Raises:
             InferenceError: as `Connection.rows`.
@@ -105,7 +105,7 @@ class Reader:
         return _inference(rows[0]) if rows else None
 
     def picture(self, inference: RecordedInference) -> bytes | None:
-        """The file that was sent, None when it was not kept, or not for so long."""
+        """Return the file that the client sent, or None if it was not stored or was deleted."""
         image = inference.image
         if image is None or not image.kept or self._images is None or not DIGEST.fullmatch(image.digest):
             return None
@@ -115,13 +115,13 @@ class Reader:
             return None
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the connection to the store."""
         self._connection.close()
 
     def _fetch(self, numbers: Sequence[int]) -> Sequence[RecordedInference]:
         found: list[RecordedInference] = []
-        for start in range(0, len(numbers), _AT_ONCE):
-            some = numbers[start : start + _AT_ONCE]
+        for start in range(0, len(numbers), _FETCH_ROWS):
+            some = numbers[start : start + _FETCH_ROWS]
             statement = select(inferences).where(inferences.c.number.in_(some)).order_by(inferences.c.number.desc())
             found += map(_inference, self._ask(statement))
         return found
@@ -132,10 +132,10 @@ class Reader:
         return self._connection.rows(statement)
 
     def _check(self) -> None:
-        """See that the store is one, and of a version that this program knows.
+        """Check that the store has the version of this program.
 
         Raises:
-            InferenceError: when it is not.
+            InferenceError: when it has not.
         """
         version = int(self._connection.rows(select(schema_version.c.version))[0][0])
         newest = len(MIGRATIONS) + 1

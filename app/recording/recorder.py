@@ -1,4 +1,4 @@
-"""Recording as the engine knows it: a keeper of inferences."""
+"""Record the inferences of the engine."""
 
 import logging
 from concurrent.futures import Future
@@ -12,23 +12,23 @@ from app.recording.writer import Writer
 __all__ = ("Recorder", "sampled")
 
 _logger = logging.getLogger(__name__)
-_ID_END = 8
+_SAMPLED_DIGITS = 8
 
 
 def sampled(event_id: str, fraction: float) -> bool:
-    """Whether an event is among a sample of `fraction` (0..1). A larger sample has all that a smaller one has."""
-    return int(event_id[-_ID_END:], 16) < fraction * 16**_ID_END
+    """Return whether an event is in a sample of `fraction` (0..1). A larger sample includes every smaller one."""
+    return int(event_id[-_SAMPLED_DIGITS:], 16) < fraction * 16**_SAMPLED_DIGITS
 
 
 class Recorder:
-    """Records every inference, once, whatever its protocol and its end.
+    """Record every inference once, for every protocol and outcome.
 
     Args:
-        conversion: says what is written of an inference.
-        writer: writes it.
-        report: told of what is not written.
-        fraction: of all requests, 0..1; the others are left out.
-        acknowledging: whether answers wait until they are recorded. What cannot be recorded is then not answered.
+        conversion: converts an inference into rows.
+        writer: writes the rows.
+        report: counts requests that are not recorded.
+        fraction: share of requests to record, 0..1.
+        acknowledging: whether answers wait until they are recorded. A request that cannot be recorded then fails.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class Recorder:
         """Open the store.
 
         Raises:
-            SettingsError: when it was written by a later version.
-            StoreError: when it cannot be opened, while answers wait for it.
+            SettingsError: when a later version wrote the store.
+            StoreError: when the store cannot be opened and answers wait for it.
         """
         self._writer.start()
 
     @property
     def refusing(self) -> str:
-        """Why nothing would be answered that comes now, empty where answers do not wait for the store, or it works."""
+        """The error that every request gets now; empty if the store works or answers do not wait for it."""
         fault = self._writer.refusing if self._acknowledging else None
         return "" if fault is None else str(not_recorded(fault))
 
@@ -68,7 +68,7 @@ class Recorder:
         return kept
 
     def close(self, timeout: float) -> None:
-        """Record what waits, for `timeout` seconds at the longest, and close the store."""
+        """Record the waiting requests, for at most `timeout` seconds, and close the store."""
         self._writer.close(timeout)
 
     def _put(self, event: InferenceEvent, kept: "Future[None] | None") -> str | None:

@@ -1,4 +1,4 @@
-"""What an operator does not want to be recorded, taken out before anything is written."""
+"""Remove confidential values before anything is recorded."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import cast
@@ -10,17 +10,17 @@ from metadata.entry import MetadataEntry
 __all__ = ("REDACTED", "Redaction")
 
 REDACTED = "[redacted]"
-"""What stands in the place of a value that was taken out."""
+"""Replacement for a removed value."""
 
 
-_DEEPEST = 100
+_MAX_DEPTH = 100
 
 
 class Redaction:
-    """Replaces the values of some keys, however deep they lie.
+    """Replace the values of some keys at any depth.
 
     Args:
-        keys: of metadata, of parameters, and of objects within them or within records; in any case of letters.
+        keys: case-insensitive keys of metadata, of parameters, and of objects inside them or inside records.
     """
 
     def __init__(self, keys: Collection[str]) -> None:
@@ -30,13 +30,13 @@ class Redaction:
         return bool(self._keys)
 
     def hides(self, key: str) -> bool:
-        """Whether what is under `key` is replaced."""
+        """Return whether the value of `key` is replaced."""
         return key.casefold() in self._keys
 
-    def value(self, value: object, depth: int = _DEEPEST) -> object:
-        """`value` with what is under the keys replaced, wherever objects and lists in it have them.
+    def value(self, value: object, depth: int = _MAX_DEPTH) -> object:
+        """Return `value` with the values of the keys replaced, also in nested objects and lists.
 
-        Objects and lists within more than `depth` others are replaced as a whole: nobody has looked into them.
+        Objects and lists nested deeper than `depth` are replaced completely, because they are not searched.
         """
         if isinstance(value, msgspec.Raw | msgspec.Struct):
             value = msgspec.json.decode(msgspec.json.encode(value, enc_hook=str))
@@ -48,19 +48,19 @@ class Redaction:
                 for key, inner in cast("Mapping[object, object]", value).items()
             }
         if isinstance(value, list | tuple):
-            return [self.value(each, depth - 1) for each in cast("Sequence[object]", value)]
+            return [self.value(item, depth - 1) for item in cast("Sequence[object]", value)]
         return value
 
     def entries(self, entries: Sequence[MetadataEntry]) -> Sequence[MetadataEntry]:
-        """`entries` with those under the keys replaced by a str, and what is inside the others replaced."""
+        """Return `entries` with the values of the keys replaced by a str, also inside nested values."""
         return [
-            MetadataEntry(each.key, "str", REDACTED)
-            if self.hides(each.key)
-            else MetadataEntry(each.key, each.type, self.value(each.value))  # pyright: ignore[reportArgumentType]
-            for each in entries
+            MetadataEntry(entry.key, "str", REDACTED)
+            if self.hides(entry.key)
+            else MetadataEntry(entry.key, entry.type, self.value(entry.value))  # pyright: ignore[reportArgumentType]
+            for entry in entries
         ]
 
     def message(self, message: str) -> str:
-        """`message`, unless it names one of the keys: it may quote what is under it."""
+        """Return `message`, or the replacement if it names a key: it may then quote the value."""
         folded = message.casefold()
         return REDACTED if any(key in folded for key in self._keys) else message

@@ -1,4 +1,4 @@
-"""What an operator is told of a recording: metrics, and a line of the log whenever something changes."""
+"""Report the state of recording: metrics, and a log record for each change."""
 
 import logging
 import time
@@ -11,36 +11,36 @@ from app.recording.store import StoreError, StoreFault
 __all__ = ("BEHIND", "STOPPING", "UNWRITABLE", "Report")
 
 BEHIND = "behind"
-"""More inferences wait to be written than may."""
+"""The queue of inferences is full."""
 
 STOPPING = "stopping"
 """The server ended before the inference could be written."""
 
 UNWRITABLE = "unwritable"
-"""Nothing could be made of the inference that a store would take."""
+"""The inference could not be converted into rows."""
 
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_COMMIT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
-_CALM = 10.0
-"""Seconds without a drop after which the store is said to keep up again: it would be said with every commit."""
+_RECOVERY_SECONDS = 10.0
+"""Seconds without a drop before the log reports recovery. Otherwise every commit would log it."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Report:
-    """Counts what is recorded and what is not.
+    """Count recorded and dropped inferences.
 
     Args:
-        registry: where the metrics are registered.
-        store: what may be shown of the store's address.
-        clock: seconds from any beginning.
+        registry: the registry for the metrics.
+        store: the address of the store without secrets.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(self, registry: CollectorRegistry, store: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._clock = clock
         self._failing = False
-        # When an inference last found no place; None while the store keeps up.
+        # Time of the last drop because of a full queue; None while the store keeps up.
         self._behind: float | None = None
         self._recorded = Counter("charioteer_recording_recorded", "Inferences that were recorded.", registry=registry)
         self._dropped = Counter(
@@ -52,7 +52,7 @@ class Report:
         self._failures = Counter(
             "charioteer_recording_failures", "Times that the store failed.", ("fault",), registry=registry
         )
-        # A series that begins with what is to be noticed has not increased, to Prometheus.
+        # Create every series at 0: Prometheus does not see the first increment of a new series.
         for reason in (BEHIND, STOPPING, UNWRITABLE, *StoreFault):
             self._dropped.labels(reason)
         for fault in StoreFault:
@@ -65,16 +65,16 @@ class Report:
             "charioteer_recording_commit_seconds",
             "Seconds that it took to write what was waiting.",
             registry=registry,
-            buckets=_SECONDS,
+            buckets=_COMMIT_BUCKETS,
         )
         self._queue = Gauge("charioteer_recording_queue", "Requests that wait to be recorded.", registry=registry)
 
     def watch(self, waiting: Callable[[], float]) -> None:
-        """Ask `waiting` how many requests wait, whenever metrics are read."""
+        """Read the queue length from `waiting` at every scrape."""
         self._queue.set_function(waiting)
 
     def recorded(self, inferences: int) -> None:
-        """So many more are kept."""
+        """Count recorded inferences."""
         self._recorded.inc(inferences)
         self._up.set(1)
         if self._failing:
@@ -82,14 +82,14 @@ class Report:
             _logger.warning("the store of recordings works again", extra={"store": self._store})
 
     def committed(self, seconds: float) -> None:
-        """A batch took so long."""
+        """Observe the duration of a commit."""
         self._seconds.observe(seconds)
-        if self._behind is not None and self._clock() - self._behind >= _CALM:
+        if self._behind is not None and self._clock() - self._behind >= _RECOVERY_SECONDS:
             self._behind = None
             _logger.warning("the store of recordings keeps up again", extra={"store": self._store})
 
     def dropped(self, reason: str, requests: int = 1) -> None:
-        """So many more were not recorded."""
+        """Count requests that were not recorded."""
         self._dropped.labels(reason).inc(requests)
         if reason == BEHIND:
             before, self._behind = self._behind, self._clock()
@@ -98,7 +98,7 @@ class Report:
                 _logger.error(message, extra={"store": self._store})
 
     def failed(self, error: StoreError) -> None:
-        """The store does not do what it should."""
+        """Count a failure of the store, and log the first one."""
         self._failures.labels(error.fault.value).inc()
         self._up.set(0)
         if not self._failing:
@@ -107,5 +107,5 @@ class Report:
             _logger.error("the store of recordings failed", extra=extra)
 
     def lost(self, requests: int) -> None:
-        """The server ends, and so many were not recorded."""
+        """Log the number of unrecorded requests at shutdown."""
         _logger.error("requests were not recorded before the end", extra={"store": self._store, "requests": requests})

@@ -1,4 +1,4 @@
-"""Recordings and images that have had their time are deleted."""
+"""Delete recordings and images after their retention period."""
 
 import logging
 import time
@@ -9,32 +9,32 @@ from app.recording.store import Store
 
 __all__ = ("Retention",)
 
-_AT_ONCE = 500
-_SOON = 0.05
-_LATER = 60.0
+_MAX_DELETED = 500
+_NEXT_SECONDS = 0.05
+_CHECK_SECONDS = 60.0
 _SHARD_SECONDS = 10.0
 
-_LEAP = 60.0
-"""Seconds that the clock may get ahead between two looks, which are a minute apart at most, without being doubted."""
+_MAX_JUMP = 60.0
+"""Accepted clock jump in seconds between two checks, which are at most a minute apart."""
 
-_STEADY = 3600.0
+_STEADY_SECONDS = 3600.0
 
 _logger = logging.getLogger(__name__)
 
 
 class Retention:
-    """Deletes a little at a time, between what is written.
+    """Delete a few expired items at a time, between writes.
 
-    A file of an image goes when no inference within its period has it. Nothing is deleted for an hour after the clock
-    was set forward: what looks too old then may not be, if somebody sets the clock right again.
+    An image file is deleted when no inference within its period refers to it. Nothing is deleted for an hour after the
+    clock was set forward: if that was a mistake, the recordings have not expired.
 
     Args:
-        store: of the records.
-        folder: of the images, where they are kept.
-        records: seconds that records are kept; None keeps them for ever.
-        images: the same of images; not longer than `records`.
+        store: the store of the records.
+        folder: the folder of the images, if they are stored.
+        records: retention period of records in seconds; None keeps them forever.
+        images: retention period of images in seconds; not longer than `records`.
         clock: seconds since 1970.
-        steady: seconds from any beginning, by a clock that nobody sets.
+        steady: a monotonic clock in seconds.
     """
 
     def __init__(
@@ -60,30 +60,30 @@ class Retention:
 
     @property
     def due(self) -> float | None:
-        """Seconds until there may be something to do, None when there never is."""
+        """Seconds until the next check, None when nothing ever expires."""
         dues = [
             due
             for due, period in ((self._records_due, self._records), (self._images_due, self._images))
             if period is not None
         ]
-        return min(max(0.0, min(dues) - self._clock()), _LATER) if dues else None
+        return min(max(0.0, min(dues) - self._clock()), _CHECK_SECONDS) if dues else None
 
     def step(self) -> None:
-        """Delete a little of what is due.
+        """Delete a few expired items.
 
         Raises:
-            StoreError: as the store does; the next step is in a minute then.
+            StoreError: when the store fails; the next step is in a minute then.
             OSError: when a file cannot be deleted.
         """
         now = self._clock()
         if self._is_doubtful(now):
             return
-        if self._records is not None and _has_come(self._records_due, now):
-            self._records_due = now + _LATER
-            deleted = self._store.delete_before(int((now - self._records) * 1e6), _AT_ONCE)
-            if deleted == _AT_ONCE:
-                self._records_due = now + _SOON
-        if self._folder is not None and self._images is not None and _has_come(self._images_due, now):
+        if self._records is not None and _is_due(self._records_due, now):
+            self._records_due = now + _CHECK_SECONDS
+            deleted = self._store.delete_before(int((now - self._records) * 1e6), _MAX_DELETED)
+            if deleted == _MAX_DELETED:
+                self._records_due = now + _NEXT_SECONDS
+        if self._folder is not None and self._images is not None and _is_due(self._images_due, now):
             self._images_due = now + _SHARD_SECONDS
             shard, self._shard = self._shard, (self._shard + 1) % SHARDS
             self._delete_images(self._folder, shard, now - self._images)
@@ -91,25 +91,25 @@ class Retention:
     def _is_doubtful(self, now: float) -> bool:
         steady = self._steady()
         before, self._apart = self._apart, now - steady
-        if self._apart - before > _LEAP:
-            self._doubted, self._doubted_until = True, steady + _STEADY
+        if self._apart - before > _MAX_JUMP:
+            self._doubted, self._doubted_until = True, steady + _STEADY_SECONDS
             ahead = round(self._apart - before)
             _logger.warning("the clock was set; nothing is deleted until it has been steady", extra={"seconds": ahead})
-            # So that it is looked at again in a minute, by this clock.
+            # Check again in a minute by the new clock.
             self._records_due = self._images_due = now
         elif steady >= self._doubted_until:
             self._doubted = False
         if self._doubted:
-            self._records_due = self._images_due = now + _LATER
+            self._records_due = self._images_due = now + _CHECK_SECONDS
         return self._doubted
 
     def _delete_images(self, folder: ImageFolder, shard: int, since: float) -> None:
-        unused = folder.unused(shard, since)[:_AT_ONCE]
+        unused = folder.unused(shard, since)[:_MAX_DELETED]
         if unused:
             in_use = self._store.images_since(unused, int(since * 1e6))
-            self._store.forget_images(folder.remove([each for each in unused if each not in in_use], since))
+            self._store.forget_images(folder.remove([digest for digest in unused if digest not in in_use], since))
 
 
-def _has_come(due: float, now: float) -> bool:
-    """Whether it is `due`; also when that is further ahead than it was ever set, because the clock was set back."""
-    return not now < due <= now + _LATER
+def _is_due(due: float, now: float) -> bool:
+    """Return whether `due` has passed, or is impossibly far ahead because the clock was set back."""
+    return not now < due <= now + _CHECK_SECONDS

@@ -1,4 +1,4 @@
-"""What is written of one datum: its row, and the rows that it is found by."""
+"""The rows of one datum: its inference, and the rows that filters search."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,15 +11,15 @@ from metadata.entry import MetadataEntry
 
 __all__ = ("InferenceRow", "LabelRow", "MetadataRow", "Rows", "indexed", "label_rows", "metadata_rows", "position")
 
-_MOST_ENTRIES = 256
-_MOST_LABELS = 16
-_LEAST_SCORE = 0.01
-_DEEPEST = 64
+_MAX_ENTRIES = 256
+_MAX_LABELS = 16
+_MIN_SCORE = 0.01
+_MAX_DEPTH = 64
 _INT64 = range(-(2**63), 2**63)
 
 
 class InferenceRow(NamedTuple):
-    """The columns of `tables.inferences` in their order, but for the number."""
+    """The columns of `tables.inferences` in order, without the number."""
 
     id: str
     base_id: str | None
@@ -48,7 +48,7 @@ class InferenceRow(NamedTuple):
 
 
 class MetadataRow(NamedTuple):
-    """The columns of `tables.metadata` in their order, but for the number."""
+    """The columns of `tables.metadata` in order, without the number."""
 
     place: int
     key: str
@@ -59,7 +59,7 @@ class MetadataRow(NamedTuple):
 
 
 class LabelRow(NamedTuple):
-    """The columns of `tables.labels` in their order, but for the number."""
+    """The columns of `tables.labels` in order, without the number."""
 
     label: str
     score: float | None
@@ -67,7 +67,7 @@ class LabelRow(NamedTuple):
 
 
 class Rows(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One datum, or one refusal, in the three tables."""
+    """The rows of one datum, or of one rejected request, in the three tables."""
 
     inference: InferenceRow
     metadata: Sequence[MetadataRow]
@@ -75,24 +75,24 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def size(self) -> int:
-        """About as many bytes as it has."""
+        """The approximate size in bytes."""
         row = self.inference
         return 500 + len(row.parameters) + len(row.metadata) + len(row.records or "") + len(row.message)
 
 
 def indexed(text: str, most: int = INDEXED_CHARACTERS) -> str:
-    """`text` as it can stand in an indexed column: cut, and without NUL, which PostgreSQL does not take."""
+    """Prepare `text` for an indexed column: truncate it, and replace NUL, which PostgreSQL rejects."""
     return text[:most].replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def metadata_rows(entries: Sequence[MetadataEntry]) -> Sequence[MetadataRow]:
-    """Rows of what can be looked for; an entry whose value no filter could read has none."""
-    rows = [_metadata_row(place, entry) for place, entry in enumerate(entries[:_MOST_ENTRIES])]
+    """Return one row for each entry that a filter can search."""
+    rows = [_metadata_row(place, entry) for place, entry in enumerate(entries[:_MAX_ENTRIES])]
     return [row for row in rows if row is not None]
 
 
 def label_rows(records: Sequence[object]) -> Sequence[LabelRow]:
-    """One row for each label of `records`: its best score, and how often it was found."""
+    """Return one row for each label of `records`, with its best score and its count."""
     found: dict[str, tuple[float | None, int]] = {}
     for record in records:
         label: object = getattr(record, "label", None)
@@ -106,20 +106,20 @@ def label_rows(records: Sequence[object]) -> Sequence[LabelRow]:
         else:
             best, count = before
             found[label] = (score if best is None or (score is not None and score > best) else best, count + 1)
-    worthwhile = [each for each in found.items() if each[1][0] is None or each[1][0] >= _LEAST_SCORE]
-    if len(worthwhile) > _MOST_LABELS:
-        worthwhile = sorted(worthwhile, key=lambda each: each[1][0] or 0, reverse=True)[:_MOST_LABELS]
+    chosen = [item for item in found.items() if item[1][0] is None or item[1][0] >= _MIN_SCORE]
+    if len(chosen) > _MAX_LABELS:
+        chosen = sorted(chosen, key=lambda item: item[1][0] or 0, reverse=True)[:_MAX_LABELS]
     rows: dict[str, LabelRow] = {}
-    # Two long labels may begin alike; the better one stays.
-    for label, (score, count) in reversed(worthwhile):
+    # Two long labels may be equal after truncation; keep the better one.
+    for label, (score, count) in reversed(chosen):
         cut = indexed(label)
         rows[cut] = LabelRow(cut, score, count)
     return list(rows.values())
 
 
 def position(entries: Sequence[MetadataEntry]) -> tuple[float, float] | tuple[None, None]:
-    """Latitude and longitude in degrees (Chariot, "Inference Store Metadata": the reserved keys), where both are."""
-    values = {each.key: each.value for each in entries if each.key in ("latitude", "longitude")}
+    """Return latitude and longitude in degrees if both reserved keys exist (Chariot, "Inference Store Metadata")."""
+    values = {entry.key: entry.value for entry in entries if entry.key in ("latitude", "longitude")}
     if len(values) < 2:
         return None, None
     latitude, longitude = _degrees(values["latitude"], 90), _degrees(values["longitude"], 180)
@@ -137,9 +137,9 @@ def _metadata_row(place: int, entry: MetadataEntry) -> MetadataRow | None:
     if isinstance(value, int | float):
         number = _finite(value)
         return None if number is None else MetadataRow(place, key, fv=number)
-    if _deeper_than(value, _DEEPEST):
+    if _deeper_than(value, _MAX_DEPTH):
         return None
-    # An escaped NUL is more than PostgreSQL's documents take.
+    # PostgreSQL's JSONB rejects an escaped NUL.
     document = msgspec.json.encode(value).decode()
     return MetadataRow(place, key, jv=_without_nul(document) if "\\u0000" in document else document)
 
@@ -152,8 +152,8 @@ def _replaced(value: object) -> object:
     if isinstance(value, str):
         return value.replace("\0", "\N{REPLACEMENT CHARACTER}")
     if isinstance(value, dict):
-        return {_replaced(key): _replaced(each) for key, each in cast("dict[object, object]", value).items()}
-    return [_replaced(each) for each in cast("list[object]", value)] if isinstance(value, list) else value
+        return {_replaced(key): _replaced(item) for key, item in cast("dict[object, object]", value).items()}
+    return [_replaced(item) for item in cast("list[object]", value)] if isinstance(value, list) else value
 
 
 def _deeper_than(value: object, depth: int) -> bool:
@@ -163,7 +163,7 @@ def _deeper_than(value: object, depth: int) -> bool:
         inner = cast("list[object]", value)
     else:
         return False
-    return depth == 0 or any(_deeper_than(each, depth - 1) for each in inner)
+    return depth == 0 or any(_deeper_than(item, depth - 1) for item in inner)
 
 
 def _finite(value: object) -> float | None:

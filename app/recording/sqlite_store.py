@@ -1,4 +1,4 @@
-"""A store in a file: SQLite, in WAL mode, every commit on the disk before it counts."""
+"""A store in an SQLite file, in WAL mode. Every commit reaches the disk before it is acknowledged."""
 
 import sqlite3
 from collections.abc import Collection, Generator, Sequence
@@ -18,9 +18,9 @@ from app.settings.server import SettingsError
 
 __all__ = ("SqliteStore",)
 
-_PATIENCE = 3.0
+_BUSY_TIMEOUT = 3.0
 _FIRST_ANALYSIS = 1000
-_MOST_BETWEEN_ANALYSES = 1_000_000
+_MAX_BETWEEN_ANALYSES = 1_000_000
 
 _PRAGMAS = (
     "PRAGMA journal_mode = WAL",
@@ -45,7 +45,7 @@ _FAULTS = {
 
 def _statement(table: Table) -> str:
     statement: Insert = insert(table)
-    return str(statement.compile(dialect=sqlite.dialect(), column_keys=[each.name for each in table.columns]))
+    return str(statement.compile(dialect=sqlite.dialect(), column_keys=[column.name for column in table.columns]))
 
 
 _INFERENCES, _METADATA, _LABELS = _statement(inferences), _statement(metadata), _statement(labels)
@@ -55,16 +55,16 @@ class SqliteStore:
     """A `Store` in one file, which several processes may share.
 
     Args:
-        file: made when it is not there.
-        patience: seconds to wait for another process that writes.
+        file: created if missing.
+        patience: timeout in seconds to wait for another writing process.
     """
 
-    def __init__(self, file: Path, patience: float = _PATIENCE) -> None:
+    def __init__(self, file: Path, patience: float = _BUSY_TIMEOUT) -> None:
         self._file = file
         self._patience = patience
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
-        # Whether the last write failed, so that nobody knows for certain that nothing of it was written.
+        # Whether the last write failed. Part of it may have been written.
         self._doubtful = False
         self._written = 0
         self._analysis = _FIRST_ANALYSIS
@@ -79,13 +79,13 @@ class SqliteStore:
                 rows = _missing(connection, rows)
             (last,) = connection.execute("SELECT coalesce(max(number), 0) FROM inferences").fetchone()
             numbered = list(enumerate(rows, last + 1))
-            connection.executemany(_INFERENCES, [(number, *each.inference) for number, each in numbered])
-            connection.executemany(_METADATA, [(number, *row) for number, each in numbered for row in each.metadata])
-            connection.executemany(_LABELS, [(number, *row) for number, each in numbered for row in each.labels])
+            connection.executemany(_INFERENCES, [(number, *row.inference) for number, row in numbered])
+            connection.executemany(_METADATA, [(number, *entry) for number, row in numbered for entry in row.metadata])
+            connection.executemany(_LABELS, [(number, *label) for number, row in numbered for label in row.labels])
         self._doubtful = False
         self._written += len(rows)
         if self._written >= self._analysis:
-            # What was written is written, whatever becomes of this.
+            # The rows are already committed, so a failure here does not matter.
             with suppress(StoreError):
                 self._analyse()
 
@@ -100,29 +100,29 @@ class SqliteStore:
     def images_since(self, digests: Collection[str], started: int) -> Collection[str]:
         statement = "SELECT 1 FROM inferences WHERE image_kept AND image_digest = ? AND started >= ? LIMIT 1"
         with self._failures():
-            connection = self._connected()
-            return {each for each in digests if connection.execute(statement, (each, started)).fetchone()}
+            connection = self._get_connection()
+            return {digest for digest in digests if connection.execute(statement, (digest, started)).fetchone()}
 
     def forget_images(self, digests: Collection[str]) -> None:
         statement = "UPDATE inferences SET image_kept = 0 WHERE image_kept AND image_digest = ?"
         with self._transaction() as connection:
-            connection.executemany(statement, [(each,) for each in digests])
+            connection.executemany(statement, [(digest,) for digest in digests])
 
     def close(self) -> None:
         if self._connection is None:
             return
         with suppress(StoreError):
             self._analyse()
-        self._let_go()
+        self._disconnect()
 
-    def _connected(self) -> sqlite3.Connection:
-        # A file that was moved or deleted would be written on to, where nobody reads it.
+    def _get_connection(self) -> sqlite3.Connection:
+        # Reopen if the file was moved or deleted: writes to the open file would be lost.
         if self._connection is not None and not self._is_there():
-            self._let_go()
+            self._disconnect()
         return self._connection or self._connect()
 
     def _connect(self) -> sqlite3.Connection:
-        # Absolute, because SQLite takes what begins with "file:" for something else than a file's name.
+        # Use an absolute path, because SQLite parses a name that begins with "file:" as a URI.
         connection = sqlite3.connect(self._file.absolute(), timeout=self._patience, isolation_level=None)
         try:
             self._check_owner(connection)
@@ -140,7 +140,7 @@ class SqliteStore:
         return connection
 
     def _check_owner(self, connection: sqlite3.Connection) -> None:
-        """See that the file is not the database of something else, before anything is changed in it."""
+        """Check that the file is not the database of another program, before any change to it."""
         names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if names and schema_version.name not in names:
             raise SettingsError(f"{self._file} is a database of something else than recordings")
@@ -150,22 +150,22 @@ class SqliteStore:
             return self._file.stat().st_ino == self._inode
         return False
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(sqlite3.Error):
                 connection.close()
 
     def _analyse(self) -> None:
-        """Tell the planner how often values repeat; without it, two filters may take minutes together."""
-        self._analysis = self._written + min(max(self._written, _FIRST_ANALYSIS), _MOST_BETWEEN_ANALYSES)
+        """Update the statistics of the planner. Without them, a query with two filters may take minutes."""
+        self._analysis = self._written + min(max(self._written, _FIRST_ANALYSIS), _MAX_BETWEEN_ANALYSES)
         with self._failures():
-            self._connected().execute("ANALYZE")
+            self._get_connection().execute("ANALYZE")
 
     @contextmanager
     def _transaction(self) -> Generator[sqlite3.Connection]:
         with self._failures():
-            connection = self._connected()
+            connection = self._get_connection()
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -177,13 +177,13 @@ class SqliteStore:
 
     @contextmanager
     def _failures(self) -> Generator[None]:
-        """What SQLite says, as a `StoreError`."""
+        """Convert SQLite errors into `StoreError`."""
         try:
             yield
         except (sqlite3.Error, DBAPIError) as error:
-            # While the tables are looked at, SQLAlchemy wraps what SQLite says.
-            said = error.orig if isinstance(error, DBAPIError) else error
-            raise self._failed(_fault(said), said or error) from None
+            # During migrations, SQLAlchemy wraps the errors of SQLite.
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            raise self._failed(_fault(cause), cause or error) from None
         except (OverflowError, UnicodeError) as error:
             raise self._failed(StoreFault.REJECTED, error) from None
         except OSError as error:
@@ -192,13 +192,13 @@ class SqliteStore:
     def _failed(self, fault: StoreFault, error: BaseException) -> StoreError:
         self._doubtful = True
         if fault in (StoreFault.DAMAGED, StoreFault.FAILED):
-            self._let_go()
+            self._disconnect()
         return StoreError(fault, f"{self._file}: {error}")
 
 
 def _missing(connection: sqlite3.Connection, rows: Sequence[Rows]) -> Sequence[Rows]:
     statement = "SELECT 1 FROM inferences WHERE id = ?"
-    return [each for each in rows if connection.execute(statement, (each.inference.id,)).fetchone() is None]
+    return [row for row in rows if connection.execute(statement, (row.inference.id,)).fetchone() is None]
 
 
 def _fault(error: BaseException | None) -> StoreFault:

@@ -1,4 +1,4 @@
-"""What a store of recordings has to do, and what may go wrong with one."""
+"""The interface of a store of recordings, and its errors."""
 
 from collections.abc import Collection, Sequence
 from enum import StrEnum
@@ -10,7 +10,7 @@ __all__ = ("Store", "StoreError", "StoreFault")
 
 
 class StoreFault(StrEnum):
-    """Why something could not be written, as senders and metrics are told."""
+    """Why a write failed, for clients and metrics."""
 
     FULL = "full"
     LOCKED = "locked"
@@ -21,11 +21,11 @@ class StoreFault(StrEnum):
 
 
 class StoreError(Exception):
-    """A store that does not do what it should.
+    """A failure of a store.
 
     Args:
         fault: the kind of failure.
-        message: a sentence for the operator; nothing that came from an address but what may be shown of it.
+        message: a message for the operator, without secrets from the address.
     """
 
     def __init__(self, fault: StoreFault, message: str) -> None:
@@ -34,10 +34,10 @@ class StoreError(Exception):
 
 
 class Store(Protocol):
-    """Keeps rows. All methods are called from one thread, and raise `StoreError`."""
+    """A store of rows. One thread calls all methods; they raise `StoreError`."""
 
     def open(self) -> None:
-        """Connect, and bring the tables up to date. Called again after it has failed.
+        """Connect and migrate the tables. After a failure it may be called again.
 
         Raises:
             SettingsError: when the tables are newer than this program.
@@ -45,29 +45,29 @@ class Store(Protocol):
         ...
 
     def write(self, rows: Sequence[Rows]) -> None:
-        """Write `rows`, all of them or none; they are kept once this has returned. What is there already stays."""
+        """Write `rows` in one durable transaction. Rows that already exist stay unchanged."""
         ...
 
     def delete_before(self, started: int, most: int) -> int:
         """Delete inferences that began before `started`, in microseconds since 1970, the oldest first.
 
         Args:
-            started: those that began later stay.
-            most: at most so many.
+            started: start of the period to keep.
+            most: maximum number of inferences to delete.
 
         Returns:
-            How many are gone.
+            The number of deleted inferences.
         """
         ...
 
     def images_since(self, digests: Collection[str], started: int) -> Collection[str]:
-        """Those of `digests` that an inference which began at `started` or later has."""
+        """Return the `digests` that belong to an inference which began at `started` or later."""
         ...
 
     def forget_images(self, digests: Collection[str]) -> None:
-        """Note that the files of `digests` are kept no more."""
+        """Record that the files of `digests` were deleted."""
         ...
 
     def close(self) -> None:
-        """Let go of it; raises nothing."""
+        """Close the store. This never raises."""
         ...

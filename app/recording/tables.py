@@ -1,7 +1,7 @@
-"""The tables of a store, the same in SQLite and in PostgreSQL: what is recorded, and what it is found by.
+"""The tables of a store, the same in SQLite and in PostgreSQL.
 
-`inferences` has the whole of every inference; the other two have what filters look at, a part of the same once more.
-Rows of all three belong together by `number`, which grows in the order of recording: the newest have the largest.
+`inferences` contains every inference completely. The other two repeat the parts that filters search.
+`number` joins the rows of all three tables. It grows in the order of recording: the newest rows have the largest.
 """
 
 from typing import Any
@@ -24,21 +24,21 @@ from sqlalchemy.dialects.postgresql import JSONB
 __all__ = ("INDEXED_CHARACTERS", "SCHEMA", "inferences", "labels", "metadata", "numbers", "schema_version")
 
 INDEXED_CHARACTERS = 400
-"""As much of a text goes into an indexed column: an entry of PostgreSQL's indexes has 2,704 bytes at most."""
+"""Maximum length of a text in an indexed column: a PostgreSQL index entry has at most 2,704 bytes."""
 
 SCHEMA = MetaData()
 
-# SQLite makes a column the row's own key only when its type is written INTEGER.
+# In SQLite, a column is an alias of the rowid only if its type is INTEGER.
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
-# Texts are put in order by their characters' numbers, in both stores and whatever language a database is set to.
+# Sort texts by code points in both databases, regardless of the locale of the database.
 _ORDERED = Text().with_variant(Text(collation="C"), "postgresql")
 
 numbers = Sequence("inference_numbers", metadata=SCHEMA)
-"""Gives out numbers in PostgreSQL; in SQLite the one who writes counts on."""
+"""The sequence of numbers in PostgreSQL; in SQLite the writer increments the largest number."""
 
 schema_version = Table("inference_schema", SCHEMA, Column("version", Integer, nullable=False))
-"""One row: which version of these tables the store has."""
+"""One row with the version of these tables."""
 
 inferences = Table(
     "inferences",
@@ -64,16 +64,16 @@ inferences = Table(
     Column("explanation", Boolean, nullable=False),
     Column("latitude", Double),
     Column("longitude", Double),
-    # Long texts stand last: what is behind one is slow to read where many rows are walked over.
+    # Long texts come last: in a scan of many rows, columns after a long text are slow to read.
     Column("message", Text, nullable=False),
     Column("parameters", Text, nullable=False),
     Column("metadata", Text, nullable=False),
     Column("records", Text),
 )
-"""One row a `RecordedInference`, with its fields' names and units.
+"""One row for each `RecordedInference`, with the same names and units.
 
 `parameters` (an object), `metadata` (a list of objects `key`, `type`, `value`) and `records` (a list of objects) are
-JSON. `latitude` and `longitude` are degrees, from the metadata of those names, where they are numbers in range.
+JSON. `latitude` and `longitude` are degrees from the metadata of these names, if they are numbers in range.
 """
 
 metadata = Table(
@@ -88,10 +88,10 @@ metadata = Table(
     Column("jv", Text().with_variant(JSONB(), "postgresql")),
     sqlite_with_rowid=False,
 )
-"""One row an entry of metadata, its value in the column of its type: `iv` int, `fv` float, `tv` str, `jv` dict.
+"""One row for each metadata entry, its value in the column of its type: `iv` int, `fv` float, `tv` str, `jv` dict.
 
-`place` is its place among the entries. An int that has no room in 64 bits is in `fv`. Keys and texts are cut to
-`INDEXED_CHARACTERS`; of an inference with very many entries the first are here.
+`place` is the index of the entry. An int larger than 64 bits is in `fv`. Keys and texts are truncated to
+`INDEXED_CHARACTERS`. For an inference with very many entries, only the first have rows.
 """
 
 labels = Table(
@@ -103,14 +103,15 @@ labels = Table(
     Column("count", Integer, nullable=False),
     sqlite_with_rowid=False,
 )
-"""One row a label that was found: the best score it has (None where the task gives none), and how often it was found.
+"""One row for each predicted label: its best score (None for tasks without scores), and its count.
 
-Of very many labels, those of the best scores are here. Labels are cut to `INDEXED_CHARACTERS`.
+For an inference with very many labels, only those with the best scores have rows. Labels are truncated to
+`INDEXED_CHARACTERS`.
 """
 
 
 def _present(name: str, value: Column[Any], *columns: Column[Any]) -> None:
-    """An index over `columns` of the rows that have a `value`."""
+    """Define an index over `columns` of the rows that have a `value`."""
     present = value.is_not(None)
     Index(name, *columns, sqlite_where=present, postgresql_where=present)
 

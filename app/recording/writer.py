@@ -1,4 +1,4 @@
-"""The one thread that writes recordings, as many at once as are waiting."""
+"""The thread that writes recordings, in batches."""
 
 import errno
 import logging
@@ -17,32 +17,32 @@ from app.settings.server import SettingsError
 
 __all__ = ("Writer",)
 
-_MOST_AT_ONCE = 256
-_MOST_ROWS_AT_ONCE = 2048
-_MOST_BYTES = 256 * 1024 * 1024
+_MAX_REQUESTS = 256
+_MAX_ROWS = 2048
+_MAX_BYTES = 256 * 1024 * 1024
 _BETWEEN_COMMITS = 0.02
 _BETWEEN_COMMITS_UNAWAITED = 0.1
 _FIRST_PAUSE = 0.2
-_LONGEST_PAUSE = 5.0
-_LONGEST_WRITE = 10.0
+_MAX_PAUSE = 5.0
+_WRITE_TIMEOUT = 10.0
 
 _logger = logging.getLogger(__name__)
 
 
 class Writer:
-    """Writes what is put to it, in groups, and deletes what is too old in between.
+    """Write requests in batches, and delete expired recordings in between.
 
-    While somebody waits, a store that fails refuses at once what comes meanwhile, and is tried again with what comes
-    after a pause. While nobody does, it is tried again and again with what waits.
+    If clients wait for writes, a failed store rejects new requests at once, and is tried again after a pause with later
+    ones. If no client waits, the writer retries with the queued requests.
 
     Args:
-        store: written to by this writer's thread only.
-        folder: where images go, if anywhere.
-        retention: what is deleted.
-        report: told of everything.
-        awaited: whether somebody waits for what is put to be written.
-        most_waiting: so many requests may wait.
-        longest_write: seconds after which those who wait for a write are told that it failed, whatever becomes of it.
+        store: the store; only the thread of this writer uses it.
+        folder: the folder for images, if they are stored.
+        retention: deletes expired recordings.
+        report: receives metrics and log records.
+        awaited: whether clients wait until their requests are written.
+        most_waiting: maximum number of queued requests.
+        longest_write: timeout in seconds after which waiting clients get an error, even if the write succeeds later.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Writer:
         *,
         awaited: bool,
         most_waiting: int,
-        longest_write: float = _LONGEST_WRITE,
+        longest_write: float = _WRITE_TIMEOUT,
     ) -> None:
         self._store = store
         self._folder = folder
@@ -69,23 +69,23 @@ class Writer:
         self._idle = False
         self._batch: Sequence[Entry] = ()
         self._batch_begun = 0.0
-        # Since when the store, or the folder, has been at work; None while nothing is asked of them.
+        # Start of the current operation of the store or the folder; None while they are idle.
         self._busy_since: float | None = None
         self._fault: StoreFault | None = None
         self._retry_at = 0.0
         self._pause = _FIRST_PAUSE
         self._closing = threading.Event()
-        self._last_moment = 0.0
+        self._close_deadline = 0.0
         self._opened: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="recording", daemon=True)
         report.watch(lambda: len(self._waiting))
 
     def start(self) -> None:
-        """Open the store, and begin.
+        """Open the store and start the thread.
 
         Raises:
-            SettingsError: when the store was written by a later version.
-            StoreError: when it cannot be opened, if somebody waits for what is put; else it is tried again later.
+            SettingsError: when a later version wrote the store.
+            StoreError: when the store cannot be opened and clients wait for writes; otherwise it is tried again later.
         """
         self._thread.start()
         self._opened.result()
@@ -94,16 +94,16 @@ class Writer:
 
     @property
     def refusing(self) -> str | None:
-        """Why whatever is put now would be refused, None where it would not."""
+        """The reason to reject new requests now, or None."""
         if self._awaited and self._fault is not None and time.monotonic() < self._retry_at:
             return self._fault
         return None
 
     def put(self, entry: Entry) -> str | None:
-        """Take over a request; does not block.
+        """Queue a request without blocking.
 
         Returns:
-            Why it is not written, None when it will be.
+            The reason why it was rejected, or None if it was queued.
         """
         with self._changed:
             refusal = self._refusal(entry)
@@ -116,8 +116,8 @@ class Writer:
         return refusal
 
     def close(self, timeout: float) -> None:
-        """Write what waits, for `timeout` seconds at the longest, and end."""
-        self._last_moment = time.monotonic() + timeout
+        """Write the queued requests, for at most `timeout` seconds, and stop the thread."""
+        self._close_deadline = time.monotonic() + timeout
         with self._changed:
             self._closing.set()
             self._changed.notify()
@@ -125,20 +125,20 @@ class Writer:
         with self._changed:
             left = [*self._batch, *self._waiting]
             self._waiting.clear()
-        self._refuse([each for each in left if not each.settled], STOPPING)
+        self._refuse([entry for entry in left if not entry.settled], STOPPING)
 
     def _refusal(self, entry: Entry) -> str | None:
         if self._closing.is_set():
             return STOPPING
         if (fault := self.refusing) is not None:
             return fault
-        full = self._waiting_bytes + entry.size > _MOST_BYTES
+        full = self._waiting_bytes + entry.size > _MAX_BYTES
         return BEHIND if len(self._waiting) >= self._most_waiting or (full and self._waiting) else None
 
     def _run(self) -> None:
         try:
             self._open()
-        except Exception as error:  # noqa: BLE001  whoever started it is told
+        except Exception as error:  # noqa: BLE001  `start` raises it
             self._store.close()
             self._opened.set_exception(error)
             return
@@ -149,18 +149,18 @@ class Writer:
                     self._keep(batch)
                 self._delete()
             except Exception as error:
-                # Whoever waits would wait for ever for a thread that is no more.
+                # The thread must survive: clients would otherwise wait forever.
                 _logger.exception("recording went wrong")
                 self._report.failed(StoreError(StoreFault.FAILED, str(error)))
                 with self._changed:
                     left, self._batch, self._retry_at = self._batch, (), 0.0
-                self._refuse([each for each in left if not each.settled], StoreFault.FAILED)
+                self._refuse([entry for entry in left if not entry.settled], StoreFault.FAILED)
         self._store.close()
 
     def _open(self) -> None:
         try:
             if self._folder is not None:
-                _told(self._folder.open)
+                _convert_os_errors(self._folder.open)
             self._store.open()
         except StoreError as error:
             if self._awaited:
@@ -168,7 +168,7 @@ class Writer:
             self._report.failed(error)
 
     def _take(self) -> Sequence[Entry] | None:
-        """What is to be written next; nothing when it is time to delete, None at the end."""
+        """Return the next batch; it is empty when it is time to delete, and None at shutdown."""
         with self._changed:
             self._busy_since = None
             if not self._waiting:
@@ -179,14 +179,13 @@ class Writer:
                 self._idle = False
             if not self._waiting:
                 return ()
-        # A commit costs as much as a dozen inferences. One that comes alone is written at once; where many come, those
-        # of a moment share a commit.
-        apart = _BETWEEN_COMMITS if self._awaited else _BETWEEN_COMMITS_UNAWAITED
-        self._closing.wait(max(0.0, self._batch_begun + apart - time.monotonic()))
+        # A commit costs as much as a dozen inferences. Under load, requests within this interval share a commit.
+        interval = _BETWEEN_COMMITS if self._awaited else _BETWEEN_COMMITS_UNAWAITED
+        self._closing.wait(max(0.0, self._batch_begun + interval - time.monotonic()))
         with self._changed:
             batch: list[Entry] = []
             rows = 0
-            while self._waiting and len(batch) < _MOST_AT_ONCE and rows < _MOST_ROWS_AT_ONCE:
+            while self._waiting and len(batch) < _MAX_REQUESTS and rows < _MAX_ROWS:
                 entry = self._waiting.popleft()
                 self._waiting_bytes -= entry.size
                 rows += len(entry.converted.rows)
@@ -200,7 +199,7 @@ class Writer:
         while True:
             begun = time.monotonic()
             try:
-                self._write([each for each in batch if not each.settled])
+                self._write([entry for entry in batch if not entry.settled])
             except StoreError as error:
                 self._report.failed(error)
                 if self._gave_up(error.fault):
@@ -212,46 +211,48 @@ class Writer:
                 return
 
     def _gave_up(self, fault: StoreFault, until: float | None = None) -> bool:
-        """Make the best of a store that fails, by refusing all `until` then: whether the batch is done with."""
-        pause, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE)
+        """Handle a failed store: reject all requests `until` then, or pause. Return whether the batch is finished."""
+        pause, self._pause = self._pause, min(2 * self._pause, _MAX_PAUSE)
         if self._awaited:
             with self._changed:
                 refused = [*self._batch, *self._waiting]
                 self._waiting.clear()
                 self._waiting_bytes = 0
                 self._batch, self._fault, self._retry_at = (), fault, until or time.monotonic() + pause
-            self._refuse([each for each in refused if not each.settled], fault)
+            self._refuse([entry for entry in refused if not entry.settled], fault)
             return True
         if not self._closing.wait(pause):
             return False
-        left = self._last_moment - time.monotonic()
+        left = self._close_deadline - time.monotonic()
         if left > 0:
             time.sleep(min(pause, left))
             return False
         with self._changed:
             refused, self._batch = self._batch, ()
-        self._refuse([each for each in refused if not each.settled], STOPPING)
+        self._refuse([entry for entry in refused if not entry.settled], STOPPING)
         return True
 
     def _write(self, entries: Sequence[Entry]) -> None:
-        """Write `entries`; of those that the store takes not at all, only these are refused.
+        """Write `entries`. Bisect a rejected batch, so that only the invalid entries fail.
 
         Raises:
             StoreError: when the store fails.
         """
         try:
-            if self._folder is not None and (images := [image for each in entries for image in each.converted.images]):
+            if self._folder is not None and (
+                images := [image for entry in entries for image in entry.converted.images]
+            ):
                 folder = self._folder
-                _told(lambda: folder.write(images))
-            self._store.write([rows for each in entries for rows in each.converted.rows])
+                _convert_os_errors(lambda: folder.write(images))
+            self._store.write([rows for entry in entries for rows in entry.converted.rows])
         except SettingsError as error:
-            # Somebody has put another store in the place of this one.
+            # Another program has replaced the store.
             raise StoreError(StoreFault.FAILED, str(error)) from None
         except Exception as error:
             if isinstance(error, StoreError) and error.fault is not StoreFault.REJECTED:
                 raise
             if len(entries) <= 1:
-                # What is not an error of the store is one of this program; its trace is wanted.
+                # Log the traceback of other errors: they are bugs in this program.
                 known = isinstance(error, StoreError)
                 _logger.error("an inference cannot be recorded", extra={"reason": str(error)}, exc_info=not known)
                 self._refuse(entries, StoreFault.REJECTED)
@@ -260,7 +261,7 @@ class Writer:
             self._write(entries[:middle])
             self._write(entries[middle:])
             return
-        self._report.recorded(sum(len(each.converted.rows) for each in entries))
+        self._report.recorded(sum(len(entry.converted.rows) for entry in entries))
         for entry in entries:
             entry.settle(None)
 
@@ -282,12 +283,12 @@ class Writer:
         except OSError as error:
             _logger.error("an image that had its time cannot be deleted", extra={"reason": str(error)})
         with self._changed:
-            # While deleting hung, all were refused until it would end.
+            # A hung deletion rejected all requests; accept them again.
             if self._retry_at == float("inf"):
                 self._retry_at = 0.0
 
     def _watch(self) -> None:
-        """Refuse what waits for a disk that does not come back."""
+        """Fail the waiting requests when an operation exceeds its timeout."""
         while not self._closing.wait(self._longest_write / 10):
             with self._changed:
                 since = self._busy_since if self._batch or self._waiting else None
@@ -297,11 +298,11 @@ class Writer:
                 self._gave_up(StoreFault.FAILED, until=float("inf"))
 
 
-def _told(write: Callable[[], None]) -> None:
-    """Write files, and say of a failure what a store would.
+def _convert_os_errors(write: Callable[[], None]) -> None:
+    """Write files, and convert an `OSError`.
 
     Raises:
-        StoreError: for whatever the file system has against it.
+        StoreError: for every error of the file system.
     """
     try:
         write()

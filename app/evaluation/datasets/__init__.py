@@ -1,1 +1,1 @@
-"""One module for each format that labels are written in."""
+"""Dataset readers, one module for each label format."""

@@ -26,23 +26,23 @@ class _File(msgspec.Struct):
 
 
 def read_coco(path: Path, faults: Faults, images: Path | None = None) -> Dataset:
-    """The images of an annotation file. Crowds (``iscrowd``) are ignored objects.
+    """Read an annotation file. Crowds (``iscrowd``) are ignored objects.
 
     Args:
         path: the file.
-        faults: takes what is wrong.
-        images: the folder with the images; else looked for beside the file and where COCO puts it.
+        faults: collects faults.
+        images: the folder of images; by default it is searched beside the file and in COCO's layout.
 
     Raises:
-        EvaluationError: for a file that is no COCO at all.
+        EvaluationError: when the file is not COCO.
     """
     try:
         file = msgspec.convert(json_of(path), _File)
     except msgspec.ValidationError as error:
         raise EvaluationError(f"{path}: Expected images, annotations and categories of COCO: {error}") from None
     labels = _labels(path, file, faults)
-    objects: dict[object, list[LabelledObject]] = {_id(each, "id"): [] for each in file.images}
-    sizes = {_id(each, "id"): (each.get("width"), each.get("height")) for each in file.images}
+    objects: dict[object, list[LabelledObject]] = {_id(image, "id"): [] for image in file.images}
+    sizes = {_id(image, "id"): (image.get("width"), image.get("height")) for image in file.images}
     seen: set[object] = set()
     for index, annotation in enumerate(file.annotations):
         place = f"{path}: annotations[{index}]"
@@ -60,10 +60,10 @@ def read_coco(path: Path, faults: Faults, images: Path | None = None) -> Dataset
         seen.add(number)
     items = _items(path, file, objects, _folder(path, file, images), faults)
     notes = list(faults.notes())
-    crowds = sum(each.ignored for item in items for each in item.objects)
+    crowds = sum(label.ignored for item in items for label in item.objects)
     if crowds:
         notes.append(f"{crowds} crowds (iscrowd) are neither to be found nor wrong to find")
-    outlined = any(each.rings for item in items for each in item.objects)
+    outlined = any(label.rings for item in items for label in item.objects)
     tasks = (TaskType.IMAGE_SEGMENTATION, TaskType.OBJECT_DETECTION) if outlined else (TaskType.OBJECT_DETECTION,)
     return Dataset(
         path=path, format="coco", tasks=tasks, labels=tuple(labels.values()), items=tuple(items), notes=tuple(notes)
@@ -106,7 +106,7 @@ def _items(
         width, height = size_of(folder / name, faults)
         declared = image.get("width"), image.get("height")
         if width and None not in declared and declared != (width, height):
-            got = " and ".join(brief(each) for each in declared)
+            got = " and ".join(brief(value) for value in declared)
             faults.add(place, f"Expected width and height of {name}, upright, {width} and {height}, got {got}")
         elif width:
             item = Item(
@@ -122,13 +122,13 @@ def _items(
 
 
 def _folder(path: Path, file: _File, images: Path | None) -> Path:
-    """Where the images are: COCO has ``annotations/instances_val2017.json`` beside ``val2017/``."""
+    """Return the folder of images: COCO has ``annotations/instances_val2017.json`` beside ``val2017/``."""
     if images is not None:
         return images
     split = path.stem.rpartition("_")[2]
     beside = (path.parent, path.parent / "images", path.parent / split)
     above = (path.parent.parent, path.parent.parent / "images", path.parent.parent / split)
-    names = [name for each in file.images[:20] if isinstance(name := each.get("file_name"), str)]
+    names = [name for image in file.images[:20] if isinstance(name := image.get("file_name"), str)]
     return max((*beside, *above), key=lambda folder: sum(_is_file(folder / name) for name in names))
 
 
@@ -142,7 +142,7 @@ def _is_file(path: Path) -> bool:
 def _object(
     annotation: Mapping[str, Any], label: str, size: tuple[Any, Any], place: str, faults: Faults
 ) -> LabelledObject | None:
-    """One annotation; None, and a fault or a note, where it cannot be used."""
+    """Read one annotation. If it cannot be used, record a fault or a note and return None."""
     before = len(faults.found)
     box, outline = annotation.get("bbox"), annotation.get("segmentation")
     corners = _box(box, place, faults) if box else None
@@ -185,7 +185,7 @@ def _box(value: object, place: str, faults: Faults) -> tuple[float, float, float
 def _outline(
     value: object, size: tuple[object, object], place: str, faults: Faults
 ) -> tuple[tuple[Ring, ...] | None, bool]:
-    """The rings, and whether they are to be read by the even-odd rule; None where nothing has an area."""
+    """Return the rings and whether the even-odd rule applies; None without area."""
     place = f"{place}.segmentation"
     if isinstance(value, dict):
         return rings_of_run_lengths(cast("dict[str, object]", value), size, place, faults), True

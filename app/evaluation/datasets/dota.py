@@ -1,4 +1,4 @@
-"""DOTA's text labels of turned boxes: ``x1 y1 x2 y2 x3 y3 x4 y4 category difficult``, in pixels.
+"""Read DOTA's text labels of oriented boxes: ``x1 y1 x2 y2 x3 y3 x4 y4 category difficult``, in pixels.
 
 A file may begin with lines ``imagesource:...`` and ``gsd:...``, which become metadata of the image.
 """
@@ -18,18 +18,18 @@ _CORNERS = 8
 
 
 def label_folder(path: Path) -> Path | None:
-    """The folder of labels in `path`, if it is a dataset of this format."""
-    found = sorted(each for each in path.glob("labelTxt*") if each.is_dir())
+    """Return the folder of labels in `path`, or None if it is not a DOTA dataset."""
+    found = sorted(entry for entry in path.glob("labelTxt*") if entry.is_dir())
     return found[0] if found else None
 
 
 def read_dota(path: Path, faults: Faults, images: Path | None = None) -> Dataset:
-    """The images of ``images/`` and the labels of ``labelTxt/``. Difficult objects are ignored ones.
+    """Read the images of ``images/`` and the labels of ``labelTxt/``. Difficult objects are ignored objects.
 
     Args:
-        path: the folder that has both.
-        faults: takes what is wrong.
-        images: the folder with the images, when it is another one.
+        path: the folder that contains both.
+        faults: collects faults.
+        images: another folder of images, if any.
 
     Raises:
         EvaluationError: when there is no folder of labels.
@@ -39,27 +39,27 @@ def read_dota(path: Path, faults: Faults, images: Path | None = None) -> Dataset
         raise EvaluationError(f"{path}: Expected a folder labelTxt with DOTA's labels, got none")
     metadata = sidecar(path, faults)
     root = images or (path / "images" if (path / "images").is_dir() else path)
-    pictures: dict[str, Path] = {}
-    for picture in pictures_in(root):
-        if picture.stem in pictures:
-            faults.add(str(picture), f"there is {pictures[picture.stem]} of the same name")
-        pictures.setdefault(picture.stem, picture)
-    for orphan in sorted({each.stem for each in folder.glob("*.txt")} - set(pictures)):
+    files: dict[str, Path] = {}
+    for file in pictures_in(root):
+        if file.stem in files:
+            faults.add(str(file), f"there is {files[file.stem]} of the same name")
+        files.setdefault(file.stem, file)
+    for orphan in sorted({file.stem for file in folder.glob("*.txt")} - set(files)):
         faults.add(str(folder / f"{orphan}.txt"), "there is no image of that name")
     items: list[Item] = []
-    for stem, picture in pictures.items():
+    for stem, file in files.items():
         labels = folder / f"{stem}.txt"
         if not labels.is_file():
-            faults.add(str(picture), f"there are no labels {labels}")
+            faults.add(str(file), f"there are no labels {labels}")
             continue
         objects, about = _read(labels, faults)
-        width, height = size_of(picture, faults)
+        width, height = size_of(file, faults)
         if width:
-            known = metadata.get(picture.name, {})
+            known = metadata.get(file.name, {})
             items.append(
                 Item(
-                    id=picture.name,
-                    image=picture,
+                    id=file.name,
+                    image=file,
                     width=width,
                     height=height,
                     objects=tuple(objects),
@@ -67,14 +67,14 @@ def read_dota(path: Path, faults: Faults, images: Path | None = None) -> Dataset
                 )
             )
     notes = list(faults.notes())
-    difficult = sum(each.ignored for item in items for each in item.objects)
+    difficult = sum(label.ignored for item in items for label in item.objects)
     if difficult:
         notes.append(f"{difficult} difficult objects are neither to be found nor wrong to find")
     return Dataset(
         path=path,
         format="dota",
         tasks=(TaskType.ORIENTED_OBJECT_DETECTION,),
-        labels=tuple(sorted({each.label for item in items for each in item.objects})),
+        labels=tuple(sorted({label.label for item in items for label in item.objects})),
         items=tuple(items),
         notes=tuple(notes),
     )

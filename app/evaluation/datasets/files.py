@@ -1,4 +1,4 @@
-"""What the formats share: pictures in folders, their sizes, numbers, lines and JSON, each fault with its place."""
+"""Shared helpers of the formats: image files, their sizes, numbers, lines and JSON, with places for faults."""
 
 import contextlib
 import csv
@@ -40,66 +40,66 @@ _SIDECARS = ("metadata.csv", "metadata.jsonl")
 _HEADER_BYTES = 1 << 18
 _ORIENTATION = 0x0112
 _QUARTERS = frozenset({5, 6, 7, 8})
-_FARTHEST = 1e6
-"""Pixels: no image reaches so far, and areas of greater coordinates would overflow."""
+_MAX_COORDINATE = 1e6
+"""Maximum coordinate in pixels, beyond any image; areas of larger ones would overflow."""
 _BYTE = re.compile(r"\(byte (\d+)\)$")
 
 
 def pictures_in(folder: Path) -> list[Path]:
-    """The image files under `folder`, by name, those in folders that begin with a dot left out."""
+    """Return the image files under `folder`, sorted by name, except in hidden folders."""
     return sorted(
-        each
-        for each in folder.rglob("*")
-        if each.suffix.lower() in _ENDINGS
-        and each.is_file()
-        and not any(part.startswith(".") for part in each.relative_to(folder).parts)
+        file
+        for file in folder.rglob("*")
+        if file.suffix.lower() in _ENDINGS
+        and file.is_file()
+        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
     )
 
 
-def size_of(picture: Path, faults: Faults) -> tuple[int, int]:
-    """Width and height in pixels of the upright image; (0, 0) and a fault where they cannot be read."""
+def size_of(path: Path, faults: Faults) -> tuple[int, int]:
+    """Return width and height of the upright image in pixels; record a fault and return (0, 0) if unreadable."""
     try:
-        str(picture).encode()
-        if picture.exists() and not picture.is_file():
-            faults.add(str(picture), "is no file")
+        str(path).encode()
+        if path.exists() and not path.is_file():
+            faults.add(str(path), "is no file")
             return 0, 0
-        with picture.open("rb") as file:
+        with path.open("rb") as file:
             start = file.read(_HEADER_BYTES)
             try:
                 width, height = image_size(start)
             except InferenceError:
                 width, height = image_size(start + file.read())
-        return (height, width) if _lies_on_its_side(picture) else (width, height)
+        return (height, width) if _is_rotated(path) else (width, height)
     except FileNotFoundError:
-        faults.add(str(picture), "there is no such file")
+        faults.add(str(path), "there is no such file")
     except OSError as error:
-        faults.add(str(picture), f"cannot be read: {error.strerror}")
+        faults.add(str(path), f"cannot be read: {error.strerror}")
     except InferenceError as error:
-        faults.add(str(picture), error.message)
+        faults.add(str(path), error.message)
     except ValueError:
-        # A NUL, or bytes that are no UTF-8, which no report and no answer could name.
-        shown = str(picture).replace("\0", "\\0").encode("ascii", "backslashreplace").decode()
+        # The name contains NUL or invalid UTF-8, which a report cannot contain.
+        shown = str(path).replace("\0", "\\0").encode("ascii", "backslashreplace").decode()
         faults.add(shown, "Expected a name in UTF-8, without NUL")
     return 0, 0
 
 
 def lines_of(path: Path) -> Iterator[tuple[str, str]]:
-    """The lines of a text file that are not blank, each behind its place, ``file:line``.
+    """Yield the place, ``file:line``, and the text of each line that is not blank.
 
     Raises:
         EvaluationError: when it cannot be read as UTF-8.
     """
-    # Not `splitlines`: a text in JSON may have other separators of lines in it.
+    # Do not use `splitlines`: a JSON text may contain other line separators.
     for number, line in enumerate(_text(path).split("\n"), 1):
         if line.strip():
             yield f"{path}:{number}", line.strip()
 
 
 def json_of(path: Path) -> object:
-    """The JSON in a file.
+    """Read a JSON file.
 
     Raises:
-        EvaluationError: naming the line where it ends to be JSON.
+        EvaluationError: naming the line of the syntax error.
     """
     text = _text(path)
     try:
@@ -111,7 +111,7 @@ def json_of(path: Path) -> object:
 
 
 def json_lines(path: Path, faults: Faults) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """The objects in a file of JSON lines, each behind its place; what is none is a fault."""
+    """Yield the place and the object of each JSON line; other lines are faults."""
     for place, line in lines_of(path):
         try:
             yield place, msgspec.json.decode(line, type=dict[str, object])
@@ -120,12 +120,12 @@ def json_lines(path: Path, faults: Faults) -> Iterator[tuple[str, Mapping[str, o
 
 
 def listed(value: object) -> list[object] | None:
-    """What was read, if it is a list."""
+    """Return `value` if it is a list, otherwise None."""
     return cast("list[object]", value) if isinstance(value, list) else None
 
 
 def numbers(words: Sequence[object], place: str, faults: Faults) -> list[float] | None:
-    """Finite numbers that a coordinate may be; None and a fault where one of them is none."""
+    """Parse finite coordinates; record a fault and return None if one is invalid."""
     read: list[float] = []
     for word in words:
         try:
@@ -135,21 +135,21 @@ def numbers(words: Sequence[object], place: str, faults: Faults) -> list[float] 
         if not math.isfinite(value):
             faults.add(place, f"Expected a finite number, got {brief(word)}")
             return None
-        if abs(value) > _FARTHEST:
-            faults.add(place, f"Expected a number within {_FARTHEST:.0f} of 0, got {brief(word)}")
+        if abs(value) > _MAX_COORDINATE:
+            faults.add(place, f"Expected a number within {_MAX_COORDINATE:.0f} of 0, got {brief(word)}")
             return None
         read.append(value)
     return read
 
 
 def area_of(points: Sequence[tuple[float, float]]) -> float:
-    """The area that a ring encloses, in the square of its unit, by the shoelace formula."""
+    """Return the area of a ring by the shoelace formula, in squared units."""
     shifted = [*points[1:], *points[:1]]
     return abs(sum(x * v - u * y for (x, y), (u, v) in zip(points, shifted, strict=True))) / 2
 
 
 def scalars(values: Mapping[str, object], without: frozenset[str]) -> dict[str, str]:
-    """The entries that results can be sliced by: texts, numbers, yes and no."""
+    """Return the entries to slice results by: texts, numbers and booleans."""
     return {
         key: value if isinstance(value, str) else msgspec.json.encode(value).decode()
         for key, value in values.items()
@@ -158,12 +158,12 @@ def scalars(values: Mapping[str, object], without: frozenset[str]) -> dict[str, 
 
 
 def sidecar(folder: Path, faults: Faults) -> Mapping[str, Mapping[str, str]]:
-    """The rows of ``metadata.csv`` or ``metadata.jsonl`` in `folder`, by the name of the image.
+    """Read ``metadata.csv`` or ``metadata.jsonl`` in `folder` into rows by image name.
 
     The image is the column ``file_name`` (as Hugging Face's image folders have it), ``image``, ``file`` or ``name``.
     """
     found: dict[str, Mapping[str, str]] = {}
-    for path in (folder / each for each in _SIDECARS):
+    for path in (folder / name for name in _SIDECARS):
         if not path.is_file():
             continue
         for place, row in _rows(path, faults):
@@ -177,24 +177,24 @@ def sidecar(folder: Path, faults: Faults) -> Mapping[str, Mapping[str, str]]:
     return found
 
 
-def names_of(pictures: Iterable[Path]) -> Counter[str]:
-    """How often each name occurs among the files, their folders left away."""
-    return Counter(each.name for each in pictures)
+def names_of(files: Iterable[Path]) -> Counter[str]:
+    """Count each file name, without folders."""
+    return Counter(file.name for file in files)
 
 
 def known_of(
-    metadata: Mapping[str, Mapping[str, str]], name: str, picture: Path, names: Counter[str]
+    metadata: Mapping[str, Mapping[str, str]], name: str, file: Path, names: Counter[str]
 ) -> Mapping[str, str]:
-    """The row of a picture in a `sidecar`, by its `name` in the dataset, else by its file's, if it alone has that."""
-    return metadata.get(name) or (metadata.get(picture.name, {}) if names[picture.name] == 1 else {})
+    """Return an image's row in a `sidecar`, by its `name` in the dataset, or by a unique file name."""
+    return metadata.get(name) or (metadata.get(file.name, {}) if names[file.name] == 1 else {})
 
 
-def _lies_on_its_side(picture: Path) -> bool:
-    """Whether EXIF turns the image by a quarter."""
+def _is_rotated(path: Path) -> bool:
+    """Return whether EXIF rotates the image by 90 degrees."""
     with contextlib.suppress(Exception), warnings.catch_warnings():
-        # Only the header is read: Pillow's warning about large pictures is for who decodes them.
+        # Only the header is read, so Pillow's warning about large images does not apply.
         warnings.simplefilter("ignore", PIL.Image.DecompressionBombWarning)
-        with PIL.Image.open(picture) as image:
+        with PIL.Image.open(path) as image:
             return image.getexif().get(_ORIENTATION) in _QUARTERS
     return False
 

@@ -1,4 +1,4 @@
-"""Classification as folders: a folder for each class, images in it."""
+"""Read classification datasets with one folder of images for each class."""
 
 from pathlib import Path
 
@@ -10,18 +10,18 @@ __all__ = ("read_image_folder",)
 
 
 def read_image_folder(path: Path, faults: Faults) -> Dataset:
-    """The images under `path`; the class of each is the name of the folder just under `path` that it lies in."""
+    """Read the images under `path`; the name of the first folder under `path` is the class."""
     metadata = sidecar(path, faults)
     items: list[Item] = []
-    labels = sorted(each.name for each in path.iterdir() if each.is_dir() and not each.name.startswith("."))
-    pictures = [(label, picture) for label in labels for picture in pictures_in(path / label)]
-    names = names_of(picture for _, picture in pictures)
-    for label, picture in pictures:
-        name = picture.relative_to(path).as_posix()
-        width, height = size_of(picture, faults)
+    labels = sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    files = [(label, file) for label in labels for file in pictures_in(path / label)]
+    names = names_of(file for _, file in files)
+    for label, file in files:
+        name = file.relative_to(path).as_posix()
+        width, height = size_of(file, faults)
         if width:
-            about = known_of(metadata, name, picture, names)
-            items.append(Item(id=name, image=picture, width=width, height=height, label=label, metadata=about))
+            about = known_of(metadata, name, file, names)
+            items.append(Item(id=name, image=file, width=width, height=height, label=label, metadata=about))
     held = {item.label for item in items}
     return Dataset(
         path=path,

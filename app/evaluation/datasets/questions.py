@@ -1,4 +1,4 @@
-"""Questions about pictures as JSON lines: ``{"image": "a.jpg", "question": "...", "answers": ["..."], ...}``."""
+"""Read questions about images as JSON lines: ``{"image": "a.jpg", "question": "...", "answers": ["..."], ...}``."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,12 +14,12 @@ _OWN = frozenset({"id", "image", "question", "answer", "answers"})
 
 
 def read_questions(path: Path, faults: Faults, images: Path | None = None) -> Dataset:
-    """One item a line. ``answer`` is one right answer, ``answers`` are several; other values are metadata.
+    """Read one item a line. ``answer`` is one correct answer, ``answers`` are several; other values are metadata.
 
     Args:
         path: the file.
-        faults: takes what is wrong.
-        images: the folder that names of images are in; that of the file when absent.
+        faults: collects faults.
+        images: the folder of images; by default the folder of the file.
     """
     items: list[Item] = []
     seen: set[str] = set()
@@ -39,12 +39,12 @@ def read_questions(path: Path, faults: Faults, images: Path | None = None) -> Da
                 faults.add(place, f"id: Expected each id once, got {brief(name)} again")
                 continue
             seen.add(name)
-            picture = (images or path.parent) / image
-            width, height = size_of(picture, faults)
+            file = (images or path.parent) / image
+            width, height = size_of(file, faults)
             if width:
                 item = Item(
                     id=name,
-                    image=picture,
+                    image=file,
                     width=width,
                     height=height,
                     question=question,
@@ -61,5 +61,5 @@ def _answers(line: Mapping[str, object]) -> tuple[str, ...] | None:
     value = line.get("answers", line.get("answer"))
     if isinstance(value, str):
         return (value,)
-    texts = [each for each in listed(value) or () if isinstance(each, str)]
+    texts = [text for text in listed(value) or () if isinstance(text, str)]
     return tuple(texts) if texts and texts == value else None

@@ -1,4 +1,4 @@
-"""A dataset of any format, recognised from what lies there."""
+"""Read a dataset of any format, and detect the format."""
 
 from collections import Counter
 from pathlib import Path
@@ -23,14 +23,14 @@ _FORMATS = "a folder of images for each class, COCO's JSON, YOLO's data.yaml, DO
 
 
 class DatasetOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to read a dataset, where that is not to be seen from it.
+    """Options to read a dataset.
 
     Attributes:
-        format: instead of recognising one.
-        images: the folder with the images (COCO, DOTA, questions).
-        split: which one (YOLO).
-        task: what to measure, where labels allow for several.
-        skip_bad: leave out labels and images that cannot be used.
+        format: the format, instead of detecting it.
+        images: the folder of images (COCO, DOTA, questions).
+        split: the split (YOLO).
+        task: the task to measure, if labels allow several.
+        skip_bad: skip labels and images that cannot be used.
     """
 
     format: DatasetFormat | None = None
@@ -41,10 +41,10 @@ class DatasetOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_dataset(path: Path, options: DatasetOptions = DatasetOptions()) -> Dataset:  # noqa: B008
-    """The dataset at `path`, a folder or a file.
+    """Read the dataset at `path`, a folder or a file.
 
     Raises:
-        EvaluationError: when there is none, it is empty, or its labels cannot be used: each with file and line.
+        EvaluationError: when it is missing, empty, or has invalid labels; lists the file and line of each.
     """
     if not path.exists():
         raise EvaluationError(f"{path}: there is no such file or folder")
@@ -88,13 +88,13 @@ def _recognised(path: Path) -> tuple[DatasetFormat, Path]:
         return "coco", path
     elif _one(path, "*.jsonl"):
         return "vqa", path
-    elif any(pictures_in(each) for each in path.iterdir() if each.is_dir()):
+    elif any(pictures_in(entry) for entry in path.iterdir() if entry.is_dir()):
         return "image-folder", path
     raise EvaluationError(f"{path}: Expected {_FORMATS}, got none of them")
 
 
 def _file(kind: DatasetFormat, path: Path) -> Path:
-    """The file that the labels of a folder are in, for the formats that have one."""
+    """Return the label file of a folder, for formats with a single one."""
     if path.is_file() or kind in ("image-folder", "dota"):
         return path
     found = yolo_file(path) if kind == "yolo" else _one(path, "*.json" if kind == "coco" else "*.jsonl")
@@ -104,15 +104,15 @@ def _file(kind: DatasetFormat, path: Path) -> Path:
 
 
 def _one(path: Path, pattern: str) -> Path | None:
-    """The only file of labels in a folder or its ``annotations``.
+    """Return the only label file in a folder or its ``annotations``.
 
     Raises:
         EvaluationError: when there are several.
     """
     found = sorted([*path.glob(pattern), *path.glob(f"annotations/{pattern}")])
-    found = [each for each in found if each.name != "metadata.jsonl"]
+    found = [file for file in found if file.name != "metadata.jsonl"]
     if len(found) > 1:
-        names = ", ".join(each.relative_to(path).as_posix() for each in found[:5])
+        names = ", ".join(file.relative_to(path).as_posix() for file in found[:5])
         raise EvaluationError(f"{path}: Expected one file of labels, got {names}; name the one that is meant")
     return found[0] if found else None
 

@@ -1,8 +1,8 @@
-"""COCO's run-length masks, plain and compressed, as outlines.
+"""Convert COCO's run-length masks, plain or compressed, into outlines.
 
-The compressed form is that of ``maskApi.c`` in cocoapi (`rleFrString`): lengths of runs down the columns, zeros first,
-six bits a character from 48 on, the fifth bit a sign, the sixth for "more follows"; from the third run on, the
-difference from the run before the last.
+The compressed form is that of ``maskApi.c`` in cocoapi (`rleFrString`): column-major run lengths, zeros first. Each
+character has six bits, offset by 48: the fifth is a sign, the sixth means that more bits follow. From the third run on,
+a value is the difference from the run before the last.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,17 +25,17 @@ _MOST_BITS = 60
 def rings_of_run_lengths(
     value: Mapping[str, object], size: tuple[object, object], place: str, faults: Faults
 ) -> tuple[Ring, ...] | None:
-    """The boundaries of a mask by the even-odd rule, as OpenCV walks them, from pixel centre to pixel centre.
+    """Return the outlines of a mask for the even-odd rule, through pixel centres as in OpenCV.
 
     Args:
         value: ``{"size": [height, width], "counts": ...}``.
-        size: width and height of the image, which the mask has to fit.
-        place: of the mask.
-        faults: takes what is wrong.
+        size: width and height of the image, which the mask must match.
+        place: the place of the mask, for faults.
+        faults: collects faults.
     """
     declared = value.get("size")
     sides = listed(declared) or ()
-    if len(sides) != 2 or not all(isinstance(each, int) and each > 0 for each in sides):
+    if len(sides) != 2 or not all(isinstance(side, int) and side > 0 for side in sides):
         faults.add(place, f"size: Expected height and width, got {brief(declared)}")
         return None
     height, width = cast("tuple[int, int]", tuple(sides))
@@ -52,10 +52,10 @@ def rings_of_run_lengths(
 
 
 def mask_of_run_lengths(counts: object, height: int, width: int) -> NDArray[np.uint8]:
-    """A (height, width) mask of 0 and 1.
+    """Decode a (height, width) mask of 0 and 1.
 
     Raises:
-        ValueError: when the runs are not as long as the mask, or cannot be read.
+        ValueError: when the runs cannot be parsed, or do not match the size of the mask.
     """
     runs = _runs(counts)
     if min(runs, default=0) < 0 or sum(runs) != height * width:
@@ -66,7 +66,7 @@ def mask_of_run_lengths(counts: object, height: int, width: int) -> NDArray[np.u
 
 def _runs(counts: object) -> list[int]:
     plain = listed(counts)
-    if plain is not None and all(isinstance(each, int) for each in plain):
+    if plain is not None and all(isinstance(run, int) for run in plain):
         return cast("list[int]", plain)
     if not isinstance(counts, str) or not counts.isascii():
         raise ValueError(f"Expected a list of lengths, or their compressed form as a text, got {brief(counts)}")

@@ -1,6 +1,6 @@
-"""Ultralytics' text labels: boxes, turned boxes and polygons, in fractions of the image, and their ``data.yaml``.
+"""Read Ultralytics' text labels: boxes, oriented boxes and polygons in fractions of the image, and ``data.yaml``.
 
-A line is a class number and ``cx cy w h`` (boxes), four corners (turned boxes) or three and more points (polygons).
+A line is a class number and ``cx cy w h`` (boxes), four corners (oriented boxes) or at least three points (polygons).
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,11 +31,11 @@ _SPLITS = ("val", "test", "train")
 _BOX, _TURNED, _SMALLEST_POLYGON = 4, 8, 6
 _DIGITS = 9
 _MARGIN = 0.01
-"""So far beyond the image a coordinate may be, as a fraction: exporters round."""
+"""Tolerance of coordinates outside the image, as a fraction, because exporters round."""
 
 
 def yolo_file(path: Path) -> Path | None:
-    """The description of a dataset in the folder `path`, if it is one of this format."""
+    """Return the ``data.yaml`` in the folder `path`, or None if it is not a YOLO dataset."""
     for name in ("data.yaml", "data.yml", "dataset.yaml"):
         if (path / name).is_file():
             return path / name
@@ -43,40 +43,40 @@ def yolo_file(path: Path) -> Path | None:
 
 
 def read_yolo(path: Path, faults: Faults, split: str | None = None, task: TaskType | None = None) -> Dataset:
-    """One split of a dataset.
+    """Read one split of a dataset.
 
     Args:
         path: the ``data.yaml``.
-        faults: takes what is wrong.
-        split: its name there; ``val`` when absent, else ``test``, else ``train``.
-        task: what lines of four points are; turned boxes when absent, unless other lines have other counts.
+        faults: collects faults.
+        split: the name of the split; by default the first of ``val``, ``test`` and ``train``.
+        task: the meaning of lines with four points; by default oriented boxes, unless other lines have other counts.
 
     Raises:
         EvaluationError: when the description cannot be used.
     """
     described = _described(path)
     labels = _labels(path, described.get("names"))
-    chosen = split or next((each for each in _SPLITS if described.get(each)), None)
+    chosen = split or next((name for name in _SPLITS if described.get(name)), None)
     if chosen is None or not described.get(chosen):
         raise EvaluationError(f"{path}: Expected a split {split or ', '.join(_SPLITS)}, got none")
     root = path.parent / str(described.get("path") or "")
-    pictures = _pictures(path, root if root.is_dir() else path.parent, described[chosen], faults)
-    metadata, names = sidecar(path.parent, faults), names_of(pictures)
-    read = [(picture, *size_of(picture, faults), _lines(picture, faults)) for picture in pictures]
+    files = _image_files(path, root if root.is_dir() else path.parent, described[chosen], faults)
+    metadata, names = sidecar(path.parent, faults), names_of(files)
+    read = [(file, *size_of(file, faults), _lines(file, faults)) for file in files]
     wanted = task or _task({len(values) for _, _, _, lines in read for _, _, values in lines})
     items: list[Item] = []
-    for picture, width, height, lines in read:
-        found = [_object(each, labels, (width, height), wanted, faults) for each in lines]
+    for file, width, height, lines in read:
+        found = [_object(line, labels, (width, height), wanted, faults) for line in lines]
         if width:
-            name = _name(picture, path.parent)
+            name = _name(file, path.parent)
             items.append(
                 Item(
                     id=name,
-                    image=picture,
+                    image=file,
                     width=width,
                     height=height,
-                    objects=tuple(each for each in found if each),
-                    metadata=known_of(metadata, name, picture, names),
+                    objects=tuple(label for label in found if label),
+                    metadata=known_of(metadata, name, file, names),
                 )
             )
     tasks = (wanted, TaskType.OBJECT_DETECTION) if wanted is TaskType.IMAGE_SEGMENTATION else (wanted,)
@@ -103,22 +103,22 @@ def _labels(path: Path, names: object) -> list[str]:
         given = given if len(given) == len(by_number) else None
     if not given:
         raise EvaluationError(f"{path}: names: Expected a list of names, or names by numbers from 0 on")
-    labels = [str(each) for each in given]
+    labels = [str(name) for name in given]
     if len(set(labels)) < len(labels):
         raise EvaluationError(f"{path}: names: Expected each name once, got {brief(labels)}")
     return labels
 
 
-def _pictures(path: Path, root: Path, value: object, faults: Faults) -> list[Path]:
+def _image_files(path: Path, root: Path, value: object, faults: Faults) -> list[Path]:
     found: list[Path] = []
-    for each in listed(value) or [value]:
-        place = root / str(each)
-        if not place.exists() and str(each).startswith("../"):
-            # Roboflow counts from a folder beside the description, as ultralytics reads it.
-            place = root / str(each)[3:]
+    for entry in listed(value) or [value]:
+        place = root / str(entry)
+        if not place.exists() and str(entry).startswith("../"):
+            # Roboflow's paths are relative to a sibling folder of ``data.yaml``; ultralytics reads them so too.
+            place = root / str(entry)[3:]
         if place.is_dir():
             own = pictures_in(place)
-            _tell_orphans(place, own, faults)
+            _report_orphans(place, own, faults)
             found += own
         elif place.is_file():
             found += [place.parent / line for _, line in lines_of(place)]
@@ -127,17 +127,17 @@ def _pictures(path: Path, root: Path, value: object, faults: Faults) -> list[Pat
     return list(dict.fromkeys(found))
 
 
-def _tell_orphans(folder: Path, pictures: Sequence[Path], faults: Faults) -> None:
-    """Labels whose image is missing would otherwise be missing from every figure, unseen."""
+def _report_orphans(folder: Path, files: Sequence[Path], faults: Faults) -> None:
+    """Report labels without an image, which the figures would silently omit."""
     beside = _label_file(folder / "any.jpg").parent
-    known = {_label_file(each) for each in pictures} | {beside / "classes.txt"}
+    known = {_label_file(file) for file in files} | {beside / "classes.txt"}
     for orphan in sorted(set(beside.rglob("*.txt")) - known) if beside != folder else ():
         faults.add(str(orphan), "there is no image of that name")
 
 
-def _lines(picture: Path, faults: Faults) -> list[tuple[str, str, list[float]]]:
-    """Place, class and numbers of each line; an image without a file of labels has no objects."""
-    path = _label_file(picture)
+def _lines(file: Path, faults: Faults) -> list[tuple[str, str, list[float]]]:
+    """Return place, class and numbers of each line; an image without a label file has no objects."""
+    path = _label_file(file)
     found: list[tuple[str, str, list[float]]] = []
     for place, line in lines_of(path) if path.is_file() else ():
         number, *words = line.split()
@@ -152,12 +152,12 @@ def _lines(picture: Path, faults: Faults) -> list[tuple[str, str, list[float]]]:
     return found
 
 
-def _label_file(picture: Path) -> Path:
-    parts = picture.parts
+def _label_file(file: Path) -> Path:
+    parts = file.parts
     for index in reversed(range(len(parts) - 1)):
         if parts[index] == "images":
             return Path(*parts[:index], "labels", *parts[index + 1 :]).with_suffix(".txt")
-    return picture.with_suffix(".txt")
+    return file.with_suffix(".txt")
 
 
 def _task(counts: set[int]) -> TaskType:
@@ -173,7 +173,7 @@ def _object(
     if not number.isdecimal() or len(number) > _DIGITS or int(number) >= len(labels):
         faults.add(place, f"Expected a class from 0 to {len(labels) - 1}, got {brief(number)}")
         return None
-    if not all(-_MARGIN <= each <= 1 + _MARGIN for each in values):
+    if not all(-_MARGIN <= value <= 1 + _MARGIN for value in values):
         faults.add(place, f"Expected fractions of the image, 0..1, got {brief(values)}")
         return None
     if (len(values) == _BOX) != (task is TaskType.OBJECT_DETECTION):
@@ -200,5 +200,5 @@ def _object(
     )
 
 
-def _name(picture: Path, root: Path) -> str:
-    return picture.relative_to(root).as_posix() if picture.is_relative_to(root) else picture.as_posix()
+def _name(file: Path, root: Path) -> str:
+    return file.relative_to(root).as_posix() if file.is_relative_to(root) else file.as_posix()

@@ -1,1 +1,1 @@
-"""A report, as terminals, programs and browsers read it."""
+"""Render a report for terminals, programs and browsers."""

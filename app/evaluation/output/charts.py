@@ -1,4 +1,4 @@
-"""Charts as SVG, for a page that runs no script."""
+"""Render charts as SVG, for a page without scripts."""
 
 from collections.abc import Sequence
 
@@ -15,19 +15,19 @@ _TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 def svg_chart(chart: Chart) -> Markup:
-    """The lines of `chart` over 0..1, with axes and a legend below."""
+    """Render the lines of `chart` over 0..1, with axes and a legend below."""
     low = min((x for line in chart.lines for x in line.xs), default=0.0)
     start = 0.5 if low >= 0.5 else 0.0
     parts = [_axes(chart, start)]
-    # The first line says most, and lies on top.
+    # Draw the first line last, because it is the most important.
     drawn = [_line(line, _COLOURS[index % len(_COLOURS)], start) for index, line in enumerate(chart.lines)]
     parts += reversed(drawn)
     label = escape(f"{chart.title}: {', '.join(line.name for line in chart.lines)}")
     body = Markup("").join(parts)
-    picture = Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
+    drawing = Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
         _WIDTH, _HEIGHT, label, body
     )
-    return picture + _legend(chart.lines)
+    return drawing + _legend(chart.lines)
 
 
 def _axes(chart: Chart, start: float) -> Markup:

@@ -1,4 +1,4 @@
-"""A report as one page that needs nothing else: curves, tables, confusion, and the worst images."""
+"""Render a report as a self-contained page: curves, tables, confusion, and the worst images."""
 
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,17 @@ from app.evaluation.report import Confusion, Report
 __all__ = ("html_report",)
 
 _MOST_LABELS = 25
-"""A larger matrix is not drawn; its largest cells are listed as well."""
+"""Maximum size of a drawn matrix. The largest cells are always listed."""
 _MOST_CELLS = 30
 _MOST_FAILURES = 50
 
 
 def html_report(report: Report, worst: int = 24) -> bytes:
-    """The page. Labels, names and answers are escaped: they are shown, never run.
+    """Render the page. Labels, names and answers are escaped.
 
     Args:
-        report: what was found.
-        worst: so many images with mistakes are drawn.
+        report: the report.
+        worst: maximum number of drawn images with mistakes.
     """
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
         Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
@@ -33,12 +33,12 @@ def html_report(report: Report, worst: int = 24) -> bytes:
     return template.render(
         report=report,
         version=__version__,
-        figures=[(each.name, each.title, in_words(each.value)) for each in measures.figures],
+        figures=[(figure.name, figure.title, in_words(figure.value)) for figure in measures.figures],
         tables=measures.tables,
-        charts=[(each.title, svg_chart(each)) for each in measures.charts],
+        charts=[(chart.title, svg_chart(chart)) for chart in measures.charts],
         matrix=_matrix(measures.confusion),
         cells=_cells(measures.confusion),
-        worst=[(each, svg_picture(each)) for each in measures.mistakes[:worst]],
+        worst=[(mistake, svg_picture(mistake)) for mistake in measures.mistakes[:worst]],
         mistakes=len(measures.mistakes),
         failures=list(report.failures.items())[:_MOST_FAILURES],
         words=in_words,
@@ -46,7 +46,7 @@ def html_report(report: Report, worst: int = 24) -> bytes:
 
 
 def _matrix(confusion: Confusion | None) -> dict[str, Any] | None:
-    """Rows of cells, each with its count and its share of the row."""
+    """Return rows of cells, each with its count and its share of the row."""
     if confusion is None or not 1 <= len(confusion.labels) <= _MOST_LABELS:
         return None
     missed = confusion.missed or None
@@ -63,7 +63,7 @@ def _matrix(confusion: Confusion | None) -> dict[str, Any] | None:
 
 
 def _cells(confusion: Confusion | None) -> list[tuple[str, str, int, str]]:
-    """The largest cells off the diagonal: truth, what was found, how often, and some images."""
+    """Return the largest cells off the diagonal: truth, prediction, count, and some images."""
     if confusion is None:
         return []
     labels = confusion.labels

@@ -1,4 +1,4 @@
-"""Images with what is right, wrong and missing drawn over them, as SVG around a small JPEG."""
+"""Draw right, wrong and missed objects over an image, as SVG around a small JPEG."""
 
 from collections.abc import Sequence
 
@@ -18,13 +18,13 @@ _SIDE = 480
 _QUALITY = 78
 _MOST_PIXELS = 200_000_000
 _LETTERS = 24
-"""Labels are so high that as many squares of that height fit across a picture."""
+"""Width of an image divided by the height of its labels."""
 _BREADTH = 0.65
-"""Of a letter, as a share of its height: the widest that a page will have."""
+"""Maximum width of a letter, as a share of its height."""
 
 
 def svg_picture(mistake: Mistake) -> Markup | None:
-    """The image of a mistake, and the objects on it; None where it cannot be shown."""
+    """Render the image of a mistake with its objects; None if the image cannot be shown."""
     item, found = mistake.answered.item, mistake.answered.found
     if item.width * item.height > _MOST_PIXELS:
         return None
@@ -74,7 +74,7 @@ def _shape(kind: str, text: str, rings: Sequence[Ring], width: int, height: int)
 
 def _place_of_label(kind: str, ring: Ring, letter: float) -> tuple[float, float]:
     if kind == "missed":
-        # Below, because a finding of the same object has its label above.
+        # Place it below, because a prediction of the same object has its label above.
         left, bottom = max(ring, key=lambda point: (point[1], -point[0]))
         return left, bottom + 1.25 * letter
     left, top = min(ring, key=lambda point: (point[1], point[0]))

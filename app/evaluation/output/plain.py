@@ -1,4 +1,4 @@
-"""A report as plain values, which JSON is made of."""
+"""Convert a report into plain values for JSON."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _MOST_MISTAKES = 100
 
 
 def plain(report: Report) -> dict[str, Any]:
-    """The whole report, without pictures. Of images with mistakes there are the worst hundred."""
+    """Return the complete report without images. It lists the worst hundred images with mistakes."""
     measures = report.measures
     return {
         "charioteer": __version__,
@@ -23,21 +23,21 @@ def plain(report: Report) -> dict[str, Any]:
         "source": report.source,
         "images": report.images,
         "measured": report.measured,
-        "figures": {each.name: each.value for each in measures.figures},
+        "figures": {figure.name: figure.value for figure in measures.figures},
         "tables": [
-            {"title": each.title, "rows": [dict(zip(each.columns, row, strict=True)) for row in each.rows]}
-            for each in measures.tables
+            {"title": table.title, "rows": [dict(zip(table.columns, row, strict=True)) for row in table.rows]}
+            for table in measures.tables
         ],
         "charts": msgspec.to_builtins(measures.charts),
         "confusion": msgspec.to_builtins(measures.confusion),
-        "mistakes": [_mistake(each) for each in measures.mistakes[:_MOST_MISTAKES]],
+        "mistakes": [_mistake(mistake) for mistake in measures.mistakes[:_MOST_MISTAKES]],
         "failures": dict(report.failures),
         "notes": list(report.notes),
     }
 
 
 def json_report(report: Report) -> bytes:
-    """`plain` as JSON."""
+    """Return the result of `plain` as JSON."""
     return msgspec.json.format(msgspec.json.encode(plain(report)))
 
 

@@ -1,4 +1,4 @@
-"""A report on a terminal: the figures, then the tables."""
+"""Print a report on a terminal: the figures, then the tables."""
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,13 +13,13 @@ _MOST_FAILURES = 5
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print it. Of long tables the beginning is shown."""
+    """Print the report. Long tables are truncated."""
     items = "questions" if report.measures.figures[0].name == "exact_match" else "images"
     console.print(f"{escape(report.source)} on {escape(report.dataset)} ({report.format}): {report.task}")
     console.print(f"{report.measured} of {report.images} {items} measured")
     figures = RichTable("figure", "value", "")
-    for each in report.measures.figures:
-        figures.add_row(each.name, in_words(each.value), escape(each.title))
+    for figure in report.measures.figures:
+        figures.add_row(figure.name, in_words(figure.value), escape(figure.title))
     console.print(figures)
     for table in report.measures.tables:
         _print_table(table, console)
@@ -30,7 +30,7 @@ def print_report(report: Report, console: Console) -> None:
 
 
 def in_words(value: str | float | int | None) -> str:
-    """A cell: four digits of a share, a dash for what cannot be told."""
+    """Format a cell: four digits for a share, a dash for an undefined value."""
     if value is None:
         return "-"
     return f"{value:.4f}" if isinstance(value, float) else str(value)

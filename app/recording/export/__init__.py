@@ -1,1 +1,1 @@
-"""Recorded inferences as files of other tools' formats."""
+"""Export recorded inferences to formats of other tools."""

@@ -1,6 +1,6 @@
-"""Detections, turned boxes and segmentations as COCO, which annotation tools and pycocotools read.
+"""Export detections, oriented boxes and segmentations as COCO, for annotation tools and pycocotools.
 
-An annotation has its `score` too, so that the list of them is also what COCO calls results.
+An annotation includes its `score`, so that the list is also valid as COCO results.
 """
 
 import shutil
@@ -25,7 +25,7 @@ from tasks.vision.contours import mask_of_contours
 __all__ = ("write_coco",)
 
 _HALF_PIXEL = 0.5
-"""COCO counts from the edge of the first pixel, contours from its centre."""
+"""Offset: COCO measures from the edge of the first pixel, contours from its centre."""
 _Kind = type[DetectedObject] | type[OrientedObject] | type[SegmentedObject]
 _TASKS: dict[str, _Kind] = {
     TaskType.OBJECT_DETECTION.value: DetectedObject,
@@ -36,10 +36,10 @@ _Corners = NDArray[np.float64]
 
 
 def write_coco(batches: Batches, file: BinaryIO) -> Exported:
-    """`images`, `annotations` and `categories`; an image for each inference, whether or not anything was found in it.
+    """Write `images`, `annotations` and `categories`, with one image for each inference, even without predictions.
 
-    Boxes are xywh in pixels; `segmentation` has polygons in pixels, of a box its corners, or a run-length code where an
-    object has holes. Inferences of other tasks, refusals, and those whose image's size is not known are left out.
+    Boxes are xywh in pixels. `segmentation` has polygons in pixels, the corners of a box, or run-length codes for
+    objects with holes. Inferences of other tasks, rejected requests, and images of unknown size are left out.
     """
     encoder = msgspec.json.Encoder()
     categories: dict[str, int] = {}
@@ -56,12 +56,12 @@ def write_coco(batches: Batches, file: BinaryIO) -> Exported:
                 written += 1
                 file.write(b",\n" if written > 1 else b"\n")
                 file.write(encoder.encode(_image(written, inference, image)))
-                for each in _annotations(inference.records, kind, image):
+                for annotation in _annotations(inference.records, kind, image):
                     annotated += 1
-                    category = categories.setdefault(each.pop("label"), len(categories) + 1)
+                    category = categories.setdefault(annotation.pop("label"), len(categories) + 1)
                     annotations.write(b",\n" if annotated > 1 else b"\n")
                     place = {"id": annotated, "image_id": written, "category_id": category}
-                    annotations.write(encoder.encode(place | each))
+                    annotations.write(encoder.encode(place | annotation))
         file.write(b'],"annotations":[')
         annotations.seek(0)
         shutil.copyfileobj(annotations, file)
@@ -71,7 +71,7 @@ def write_coco(batches: Batches, file: BinaryIO) -> Exported:
 
 
 def _image(number: int, inference: RecordedInference, image: RecordedImage) -> dict[str, Any]:
-    named = next((each.value for each in inference.metadata if each.key == "file_name"), None)
+    named = next((entry.value for entry in inference.metadata if entry.key == "file_name"), None)
     return {
         "id": number,
         "width": image.width,
@@ -80,7 +80,7 @@ def _image(number: int, inference: RecordedInference, image: RecordedImage) -> d
         "date_captured": iso_moment(inference.started),
         "inference": inference.id,
         "model": inference.model,
-        "metadata": {each.key: each.value for each in inference.metadata},
+        "metadata": {entry.key: entry.value for entry in inference.metadata},
     }
 
 
@@ -106,13 +106,13 @@ def _annotations(
             case OrientedObject():
                 yield _annotation(found.label, found.score, _corners(found, image.width, image.height))
             case _:
-                outlines = [np.array([[point.x, point.y] for point in each]) for each in found.contour if each]
+                outlines = [np.array([[point.x, point.y] for point in ring]) for ring in found.contour if ring]
                 if outlines:
                     yield _outlined(found.label, found.score, outlines, image)
 
 
 def _annotation(label: str, score: float, corners: _Corners) -> dict[str, Any]:
-    """Of a box, by its corners in order."""
+    """Return the annotation of a box from its corners in order."""
     low, high = corners.min(axis=0), corners.max(axis=0)
     return {
         "label": label,
@@ -125,16 +125,16 @@ def _annotation(label: str, score: float, corners: _Corners) -> dict[str, Any]:
 
 
 def _outlined(label: str, score: float, outlines: Sequence[_Corners], image: RecordedImage) -> dict[str, Any]:
-    """Of an object, by its outlines through the centres of pixels.
+    """Return the annotation of an object from its outlines through the centres of pixels.
 
-    Area and box are those of its pixels. COCO's polygons cannot have holes, nor be lines or points.
+    Area and box are those of its pixels. COCO polygons cannot have holes, and cannot be lines or points.
     """
     low = np.floor(np.concatenate(outlines).min(axis=0))
     width, height = (np.ceil(np.concatenate(outlines).max(axis=0)) - low + 1).astype(int).tolist()
-    local = [(each - low).astype(np.float32) for each in outlines]
+    local = [(outline - low).astype(np.float32) for outline in outlines]
     mask = mask_of_contours(local, width, height)
     rows, columns = np.nonzero(mask)
-    segmentation: object = [(each + _HALF_PIXEL).ravel().tolist() for each in outlines]
+    segmentation: object = [(outline + _HALF_PIXEL).ravel().tolist() for outline in outlines]
     if min(map(len, outlines)) < 3 or (len(outlines) > 1 and _have_holes(local, mask)):
         places = np.sort((columns + int(low[0])) * image.height + rows + int(low[1]))
         segmentation = {"size": [image.height, image.width], "counts": _runs(places, image.width * image.height)}
@@ -149,19 +149,19 @@ def _outlined(label: str, score: float, outlines: Sequence[_Corners], image: Rec
 
 
 def _have_holes(outlines: Sequence[NDArray[np.float32]], mask: NDArray[np.uint8]) -> bool:
-    """Whether the even-odd rule takes away from what the outlines hold together."""
+    """Return whether the even-odd rule removes pixels from the union of the outlines."""
     together = np.zeros_like(mask)
-    for each in outlines:
-        together |= mask_of_contours([each], mask.shape[1], mask.shape[0])
+    for outline in outlines:
+        together |= mask_of_contours([outline], mask.shape[1], mask.shape[0])
     return not np.array_equal(together, mask)
 
 
 def _runs(places: NDArray[np.int64], size: int) -> list[int]:
-    """COCO's uncompressed code: lengths of runs of 0 and 1 in turns, 0 first.
+    """Encode COCO's uncompressed run lengths: alternating runs of 0 and 1, 0 first.
 
     Args:
-        places: of the ones, column by column, sorted.
-        size: pixels of the image.
+        places: sorted indexes of the ones, in column-major order.
+        size: number of pixels of the image.
     """
     breaks = np.flatnonzero(np.diff(places) != 1) + 1
     starts = places[np.concatenate([[0], breaks])]
@@ -171,7 +171,7 @@ def _runs(places: NDArray[np.int64], size: int) -> list[int]:
 
 
 def _corners(found: OrientedObject, width: int, height: int) -> _Corners:
-    """Scaled to pixels, then turned: clockwise, with y down."""
+    """Return the corners: scaled to pixels, then rotated clockwise, with y down."""
     centre = np.array([found.cx * width, found.cy * height])
     along = np.array([np.cos(found.r), np.sin(found.r)]) * found.w * width / 2
     across = np.array([-np.sin(found.r), np.cos(found.r)]) * found.h * height / 2

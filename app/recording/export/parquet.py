@@ -1,4 +1,4 @@
-"""Inferences as Parquet, for DuckDB, pandas and whatever else reads columns."""
+"""Export inferences as Parquet, for DuckDB, pandas and other tools."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -12,7 +12,7 @@ from metadata.entry import MetadataEntry
 
 __all__ = ("SCHEMA", "write_parquet")
 
-# It has no types.
+# pyarrow has no type annotations.
 _arrow: Any = import_module("pyarrow")
 _parquet: Any = import_module("pyarrow.parquet")
 
@@ -51,17 +51,17 @@ SCHEMA: Any = _arrow.schema(
         ),
     ]
 )
-"""`records` and `parameters` are JSON; of a metadata entry, `text` has what is no int of 64 bits and no float."""
+"""`records` and `parameters` are JSON. `text` of a metadata entry has values other than 64-bit ints and floats."""
 
 _INT64 = range(-(2**63), 2**63)
 
 
 def write_parquet(batches: Batches, file: BinaryIO) -> Exported:
-    """A row group for each batch, compressed by Zstandard."""
+    """Write one row group for each batch, compressed with Zstandard."""
     written = 0
     with _parquet.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
         for batch in batches:
-            rows = [_row(each) for each in batch]
+            rows = [_row(inference) for inference in batch]
             writer.write_batch(_arrow.RecordBatch.from_pylist(rows, SCHEMA))
             written += len(batch)
     return Exported(written=written)
@@ -90,8 +90,8 @@ def _row(inference: RecordedInference) -> dict[str, Any]:
         "image_height": image and image.height,
         "image_size": image and image.size,
         "image_kept": image and image.kept,
-        "labels": None if records is None else [_of_kind(each.get("label"), str) for each in records],
-        "scores": None if records is None else [_of_kind(each.get("score"), float) for each in records],
+        "labels": None if records is None else [_of_kind(record.get("label"), str) for record in records],
+        "scores": None if records is None else [_of_kind(record.get("score"), float) for record in records],
         "records": None if records is None else msgspec.json.encode(records).decode(),
         "parameters": msgspec.json.encode(inference.parameters).decode(),
         "metadata": _entries(inference.metadata),
@@ -105,7 +105,7 @@ def _of_kind(value: object, kind: type) -> object:
 
 
 def _entries(entries: Sequence[MetadataEntry]) -> list[dict[str, Any]]:
-    return [{"key": each.key, "type": each.type, **_value(each.value)} for each in entries]
+    return [{"key": entry.key, "type": entry.type, **_value(entry.value)} for entry in entries]
 
 
 def _value(value: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One line for each inference: JSONL, which has everything, and CSV, for spreadsheets."""
+"""Export one line for each inference: complete as JSONL, and as CSV for spreadsheets."""
 
 import csv
 import io
@@ -42,7 +42,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_jsonl(batches: Batches, file: BinaryIO) -> Exported:
-    """One `RecordedInference` a line, with all of its fields, as `msgspec.json.decode` reads it back."""
+    """Write one `RecordedInference` a line with all fields; `msgspec.json.decode` reads it back."""
     written = 0
     encoder = msgspec.json.Encoder()
     for batch in batches:
@@ -52,23 +52,23 @@ def write_jsonl(batches: Batches, file: BinaryIO) -> Exported:
 
 
 def write_csv(batches: Batches, file: BinaryIO) -> Exported:
-    """`COLUMNS`, in UTF-8, quoted as RFC 4180 says; what is nested is in them as JSON.
+    """Write `COLUMNS` in UTF-8, quoted as in RFC 4180, with nested values as JSON.
 
-    A text that a spreadsheet would take for a formula has an apostrophe in front: it may come from any sender.
+    A text that a spreadsheet would parse as a formula gets a leading apostrophe, because any client may have sent it.
     """
     written = 0
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
     table = csv.writer(text)
     table.writerow(COLUMNS)
     for batch in batches:
-        table.writerows([_cell(each) for each in _row(inference)] for inference in batch)
+        table.writerows([_cell(value) for value in _row(inference)] for inference in batch)
         written += len(batch)
     text.detach()
     return Exported(written=written)
 
 
 def best_finding(records: Sequence[Mapping[str, object]] | None) -> tuple[str | None, float | None]:
-    """Label and score of the record that has the best score, or of the first with a label where none has a score."""
+    """Return label and score of the record with the best score, or of the first label if there are no scores."""
     label: str | None = None
     best: float | None = None
     for record in records or ():
@@ -84,7 +84,7 @@ def best_finding(records: Sequence[Mapping[str, object]] | None) -> tuple[str | 
 def _row(inference: RecordedInference) -> tuple[object, ...]:
     label, score = best_finding(inference.records)
     image = inference.image
-    metadata = {each.key: each.value for each in inference.metadata}
+    metadata = {entry.key: entry.value for entry in inference.metadata}
     return (
         inference.id,
         iso_moment(inference.started),

@@ -1,4 +1,4 @@
-"""Exports: recorded inferences into one file, batch by batch."""
+"""Export recorded inferences into one file, batch by batch."""
 
 import os
 import tempfile
@@ -11,6 +11,7 @@ from typing import BinaryIO
 import msgspec
 
 from app.recording.inference import RecordedInference
+from app.settings.extras import missing_extra
 from app.settings.server import SettingsError
 
 __all__ = ("Batches", "Exported", "Format", "export", "format_of")
@@ -19,7 +20,7 @@ Batches = Iterable[Sequence[RecordedInference]]
 
 
 class Format(StrEnum):
-    """What a file of inferences can be."""
+    """The format of a file of inferences."""
 
     PARQUET = "parquet"
     COCO = "coco"
@@ -28,11 +29,11 @@ class Format(StrEnum):
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of an export.
+    """The result of an export.
 
     Attributes:
-        written: inferences in the file.
-        left_out: inferences that the format has no place for.
+        written: number of inferences in the file.
+        left_out: number of inferences that the format cannot represent.
     """
 
     written: int
@@ -49,7 +50,7 @@ _SUFFIXES = {
 
 
 def format_of(path: Path) -> Format:
-    """The format that a file's name stands for; a plain ``.json`` is COCO.
+    """Return the format for the ending of a file name; ``.json`` is COCO.
 
     Raises:
         SettingsError: for any other name.
@@ -61,16 +62,16 @@ def format_of(path: Path) -> Format:
 
 
 def export(batches: Batches, path: Path, form: Format, told: Callable[[int], None] = lambda _: None) -> Exported:
-    """Write inferences into a file, which appears when it is whole, in the place of one that was there.
+    """Write inferences into a file. The complete file replaces an existing one atomically.
 
     Args:
-        batches: of inferences; never more than a few are in memory.
-        path: of the file; its folder exists.
-        form: of the file.
-        told: how many inferences are written so far, after every batch.
+        batches: batches of inferences; only a few are in memory at once.
+        path: the file, in an existing folder.
+        form: the format of the file.
+        told: called after every batch with the number of inferences written so far.
 
     Raises:
-        SettingsError: when the format needs what is not installed, or there is no such folder.
+        SettingsError: when a library for the format is not installed, or the folder does not exist.
         OSError: when the file cannot be written.
     """
     write = _writer(form)
@@ -78,7 +79,7 @@ def export(batches: Batches, path: Path, form: Format, told: Callable[[int], Non
         raise SettingsError(f"--to: There is no folder {path.parent}")
     if path.is_dir():
         raise SettingsError(f"--to: Expected a file, got the folder {path}")
-    with _whole(path) as file:
+    with _atomic_file(path) as file:
         return write(_counted(batches, told), file)
 
 
@@ -94,9 +95,7 @@ def _writer(form: Format) -> Callable[[Batches, BinaryIO], Exported]:
             try:
                 from app.recording.export.parquet import write_parquet as write
             except ImportError as error:
-                raise SettingsError(
-                    f"Parquet needs the extra parquet, pip install charioteer[parquet] ({error})"
-                ) from None
+                raise SettingsError(missing_extra("Parquet", "parquet", error)) from None
     return write
 
 
@@ -109,8 +108,8 @@ def _counted(batches: Batches, told: Callable[[int], None]) -> Iterator[Sequence
 
 
 @contextmanager
-def _whole(path: Path) -> Generator[BinaryIO]:
-    """A file beside `path` that takes its name once it is written, and is removed when it could not be."""
+def _atomic_file(path: Path) -> Generator[BinaryIO]:
+    """Open a temporary file beside `path`. It takes this name on success, and is removed on failure."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".part", dir=path.parent)
     os.close(descriptor)
     unfinished = Path(name)
@@ -127,7 +126,7 @@ def _whole(path: Path) -> Generator[BinaryIO]:
 
 
 def _permissions() -> int:
-    """What a new file gets; `mkstemp` gives nobody else any rights."""
+    """Return the default permissions of a new file; `mkstemp` grants access to the owner only."""
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask
