@@ -1,1 +1,1 @@
-"""Whether any engine keeps a protocol: asked from outside, over HTTP or gRPC, clause by clause."""
+"""Check any engine against a protocol from outside, over HTTP or gRPC, one clause at a time."""

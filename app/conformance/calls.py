@@ -1,4 +1,4 @@
-"""Asking an engine over gRPC."""
+"""Call an engine over gRPC."""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,34 +20,34 @@ from app.conformance.trust import Trust
 __all__ = ("SCHEMES", "Call", "Channel", "call", "connected", "only_answer", "refusal")
 
 SCHEMES = ("grpc://", "grpcs://")
-"""What the URLs of engines begin with: in plain text, and with TLS."""
+"""URL schemes of engines: plain text and TLS."""
 
-_LONGEST_MESSAGE = 8_000_000
-_LONGEST_CONNECTING_S = 10
+_MAX_MESSAGE_BYTES = 8_000_000
+_MAX_CONNECT_S = 10
 _BARRED = ("UNAUTHENTICATED", "PERMISSION_DENIED")
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Exchange):
-    """An exchange over gRPC, with the messages of its answer; none where it was refused."""
+    """An exchange over gRPC, with its response messages; a refused call has none."""
 
     answers: Sequence[Any]
     unreadable: str
-    """Why the answer could not be read; empty where it could."""
+    """Why the response could not be decoded; empty if it could."""
 
     @property
     def ok(self) -> bool:
-        """Whether the status is OK."""
+        """Return whether the status is OK."""
         return self.status == 0
 
     @property
     def barred(self) -> bool:
-        """Whether it is who asks that is refused, and not what is asked."""
+        """Return whether the engine refused the credentials."""
         return self.code in _BARRED
 
     @property
     def code(self) -> str:
-        """The name of the status."""
+        """Return the name of the status."""
         return self.headers["grpc-status"]
 
 
@@ -56,9 +56,9 @@ class Channel:
     """A channel to an engine.
 
     Args:
-        channel: that of grpc.
-        metadata: sent with each call.
-        timeout: seconds to wait for an answer.
+        channel: the grpc channel.
+        metadata: sent with every call.
+        timeout: seconds to wait for a response.
     """
 
     channel: Any
@@ -66,7 +66,7 @@ class Channel:
     timeout: float
 
     def reach(self) -> None:
-        seconds = min(self.timeout, _LONGEST_CONNECTING_S)
+        seconds = min(self.timeout, _MAX_CONNECT_S)
         try:
             grpc.channel_ready_future(self.channel).result(timeout=seconds)
         except grpc.FutureTimeoutError:
@@ -93,9 +93,9 @@ def connected(
     timeout: float,
     trust: Trust = Trust(),  # noqa: B008  frozen
 ) -> Generator[Channel]:
-    """A channel to the engine at `url`, which begins with one of `SCHEMES`; it is connected when it is first needed."""
+    """Open a channel to the engine at `url`, which starts with one of `SCHEMES`; it connects on first use."""
     parts = urlsplit(url)
-    options = [("grpc.max_receive_message_length", _LONGEST_MESSAGE), ("grpc.enable_http_proxy", 0)]
+    options = [("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES), ("grpc.enable_http_proxy", 0)]
     if parts.scheme == "grpcs":
         channel = grpc.secure_channel(parts.netloc, trust.credentials(), options)
     else:
@@ -107,11 +107,11 @@ def connected(
 
 
 def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *, fresh: bool = False) -> Call:
-    """Call `method` of `service`; the same call is made once, unless it is to be `fresh`.
+    """Call `method` of `service`. Reuse the response to an equal earlier call, unless `fresh`.
 
     Raises:
-        BudgetSpentError: enough were made.
-        LateError: no answer in time.
+        BudgetSpentError: the request limit is reached.
+        LateError: there is no response in time.
     """
     path = f"/{service.full_name}/{method}"
     sent = request.SerializeToString(deterministic=True)
@@ -131,10 +131,10 @@ def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *,
 
 
 def only_answer(made: Call) -> Any:
-    """The message that a call was answered with.
+    """Return the first response message of a call.
 
     Raises:
-        FaultError: it was refused, or there is no reading it.
+        FaultError: the call failed, or the response could not be decoded.
     """
     if not made.ok:
         raise FaultError(f"{made.path}: Expected OK, got {made.code} {brief(made.body)}")
@@ -144,7 +144,7 @@ def only_answer(made: Call) -> Any:
 
 
 def refusal(made: Call, *codes: str) -> None:
-    """Raise a `FaultError` where a call was not refused, with one of `codes` if any are given."""
+    """Raise a `FaultError` unless the call was refused, with one of `codes` if given."""
     if made.ok or (codes and made.code not in codes):
         expected = " or ".join(codes) or "a status other than OK"
         raise FaultError(f"{made.path}: Expected {expected}, got {made.code} {brief(made.body)}")
@@ -152,7 +152,7 @@ def refusal(made: Call, *codes: str) -> None:
 
 def _read(kind: Any, answers: Sequence[bytes]) -> tuple[Sequence[Any], str]:
     try:
-        return [kind.FromString(each) for each in answers], ""
+        return [kind.FromString(answer) for answer in answers], ""
     except DecodeError as error:
         return [], f"The answer is not a {kind.DESCRIPTOR.name}: {error}"
 
@@ -165,4 +165,4 @@ def _as_json(message: Any) -> str:
 
 
 def _name(status: int) -> str:
-    return next((each.name for each in grpc.StatusCode if cast("Any", each.value)[0] == status), str(status))
+    return next((code.name for code in grpc.StatusCode if cast("Any", code.value)[0] == status), str(status))

@@ -1,4 +1,4 @@
-"""What a protocol asks of an engine, one clause at a time, and what was found."""
+"""Define clauses (checks of a protocol) and their findings."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ __all__ = ("Clause", "FaultError", "Finding", "InapplicableError", "Level", "Nee
 
 
 class Level(StrEnum):
-    """How binding a clause is: only a MUST decides the exit code."""
+    """The level of a clause: only a MUST changes the exit code."""
 
     MUST = "MUST"
     SHOULD = "SHOULD"
 
 
 class Need(StrEnum):
-    """Who cannot go on without a clause: three features of Chariot, or the sender."""
+    """What depends on a clause: three features of Chariot, or clients."""
 
     STORAGE = "storage"
     DRIFT = "drift"
@@ -26,7 +26,7 @@ class Need(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What was found of a clause."""
+    """The result of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -35,30 +35,30 @@ class Verdict(StrEnum):
 
 
 class FaultError(Exception):
-    """Raised by a check: the engine breaks the clause. The message says what was expected and what came."""
+    """Raised by a check: the engine violates the clause. The message has the expected and the actual value."""
 
 
 class UntestedError(Exception):
-    """Raised by a check: this engine, or what its model found, does not let the clause be judged."""
+    """Raised by a check: the engine's responses neither prove nor disprove the clause."""
 
 
 class InapplicableError(Exception):
-    """Raised by a check: the clause is not about engines such as this one. The message says which it is about."""
+    """Raised by a check: the clause is for other engines. The message says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One thing that a protocol asks of an engine.
+    """One requirement of a protocol.
 
     Args:
-        id: as reports name it.
-        level: how binding it is.
-        sentence: what is asked, in one sentence.
-        source: where it comes from: a page and its section, or the public engine that behaves so.
-        check: asks the engine; returns where the clause is kept, and raises `FaultError`, `UntestedError` or
-            `InapplicableError` elsewhere.
-        needed_for: who reads what the clause is about.
-        requires: ids of clauses without which this one means nothing; where one of them fails, this one is not tested.
+        id: the id in reports.
+        level: MUST or SHOULD.
+        sentence: the requirement in one sentence.
+        source: a page and its section, or a public engine that behaves this way.
+        check: sends requests; returns if the engine meets the requirement, else raises `FaultError`, `UntestedError`
+            or `InapplicableError`.
+        needed_for: what depends on the clause.
+        requires: ids of clauses that this one builds on; if one of them fails, this one is not tested.
     """
 
     id: str
@@ -72,7 +72,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What was found of one clause, with the exchanges that show it, the deciding one last."""
+    """The result of one clause, with the exchanges that prove it, the deciding one last."""
 
     clause: Clause
     verdict: Verdict

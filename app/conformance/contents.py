@@ -1,4 +1,4 @@
-"""The elements of tensors as V2 has them over gRPC: in the field of their datatype, or raw."""
+"""Read and write tensor elements of V2 over gRPC: in the field of their datatype, or raw."""
 
 import base64
 import math
@@ -27,7 +27,7 @@ FIELDS: Mapping[str, str] = {
     "FP64": "fp64_contents",
     "BYTES": "bytes_contents",
 }
-"""The field of `InferTensorContents` for each datatype; FP16 and BF16 have none, and go raw."""
+"""The field of `InferTensorContents` for each datatype; FP16 and BF16 have none and are always raw."""
 
 _RAW: Mapping[str, str] = {
     "BOOL": "?",
@@ -44,24 +44,24 @@ _RAW: Mapping[str, str] = {
     "FP32": "<f4",
     "FP64": "<f8",
 }
-"""How numpy calls the raw form; of BF16 only the bits are looked at."""
+"""The numpy dtype of the raw form; BF16 is read as its bits."""
 
 
 def made_input(spec: Any) -> tuple[Sequence[int], list[object] | None]:
-    """A shape that fits what the metadata declares, and elements; none for datatypes that only go raw."""
+    """Return a shape that fits the metadata, and elements, or None for datatypes that must be raw."""
     shape = [1 if length < 0 else length for length in spec.shape]
     if spec.datatype not in FIELDS:
         return shape, None
     made = made_up(spec.datatype, shape, spec.name)
     if spec.datatype != "BYTES":
         return shape, made
-    return shape, [_plain(str(each)) for each in made]
+    return shape, [_plain(str(element)) for element in made]
 
 
 def in_raw(tensor: Any) -> bytes:
-    """The elements of an input in the raw form: row-major, little-endian, a BYTES element behind its length."""
+    """Return the raw form of an input: row-major, little-endian, each BYTES element preceded by its length."""
     if tensor.datatype == "BYTES":
-        return b"".join(struct.pack("<I", len(each)) + each for each in tensor.contents.bytes_contents)
+        return b"".join(struct.pack("<I", len(element)) + element for element in tensor.contents.bytes_contents)
     kind = np.dtype(_RAW[tensor.datatype])
     if tensor.datatype not in FIELDS:
         return bytes(kind.itemsize * math.prod(tensor.shape))
@@ -69,10 +69,10 @@ def in_raw(tensor: Any) -> bytes:
 
 
 def place_of(answer: Any, index: int) -> str:
-    """Where the elements of an output are: "raw", or the only field of its contents that has any; empty for none.
+    """Return where the elements of an output are: "raw", or the contents field that is set; empty without elements.
 
     Raises:
-        FaultError: they are in several.
+        FaultError: more than one place has elements.
     """
     output = answer.outputs[index]
     places = [field.name for field, _ in output.contents.ListFields()]
@@ -84,10 +84,10 @@ def place_of(answer: Any, index: int) -> str:
 
 
 def elements_of(answer: Any, index: int) -> Sequence[object]:
-    """The elements of an output, wherever they are.
+    """Return the elements of an output, from either place.
 
     Raises:
-        FaultError: they do not have the form that their datatype asks for.
+        FaultError: the elements do not match the datatype.
     """
     output = answer.outputs[index]
     place = place_of(answer, index)
@@ -118,7 +118,7 @@ def _texts(name: str, raw: bytes) -> Sequence[bytes]:
 
 
 def _plain(made: str) -> bytes:
-    """Over gRPC a picture travels as it is, not in base64."""
+    """Decode a generated image from base64, because gRPC carries raw bytes; encode text as UTF-8."""
     try:
         return base64.b64decode(made, validate=True)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a gate before a server asks of its callers."""
+"""Read request headers from options and files, such as credentials for a gateway."""
 
 import re
 from collections.abc import Sequence
@@ -11,18 +11,18 @@ _HEADER = re.compile(r"\s*([\w!#$%&'*+.^`|~-]+)\s*:([\t -~]*)", re.ASCII)
 
 
 class GateError(Exception):
-    """Lines that are no headers. They may be secrets all the same, and are not shown."""
+    """A line is not a valid header. The message does not quote it, because it can be a secret."""
 
 
 def gate_headers(lines: Sequence[str], file: Path | None = None) -> dict[str, str]:
-    """Headers by their names in lower case.
+    """Return header values by lower-case name.
 
     Args:
-        lines: "Name: value" each, as options give them.
-        file: with such lines, for what nobody is to read in a list of processes; goes before `lines`.
+        lines: "Name: value" lines from options.
+        file: a file of such lines, so that secrets do not show in the process list; it overrides `lines`.
 
     Raises:
-        GateError: when a line is no header, or the file cannot be read.
+        GateError: a line is not a valid header, or the file cannot be read.
     """
     read = _headers(lines, "--header")
     if file is None:
@@ -32,7 +32,7 @@ def gate_headers(lines: Sequence[str], file: Path | None = None) -> dict[str, st
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "Expected ASCII"
         raise GateError(f"--header-file: {file}: {why}") from None
-    return {**read, **_headers([each for each in found if each.strip()], f"--header-file: {file}")}
+    return {**read, **_headers([line for line in found if line.strip()], f"--header-file: {file}")}
 
 
 def _headers(lines: Sequence[str], option: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Holding an engine against the clauses of a protocol, one after the other."""
+"""Run the checks of a protocol against an engine, one after the other."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,91 +11,95 @@ from app.conformance.protocols import Protocol
 
 __all__ = ("Holding", "Report", "UnreachableError", "held_against")
 
-_MOST_EXCHANGES = 3
-"""As many exchanges are kept for a finding: the last ones, which decided it."""
-_KEYLESS = "Every request is refused for who sends it; give what the engine's gate asks for with --header-file"
-_BARRED = "Who sends this is refused, not what is sent; give what the engine's gate asks for with --header-file"
+_MAX_EXCHANGES = 3
+"""The number of exchanges to keep for a finding; the last ones decided it."""
+_KEYLESS = "Every request is refused for missing credentials; give them with --header-file"
+_BARRED = "The credentials are refused, not the content; give valid ones with --header-file"
 
 
 class UnreachableError(Exception):
-    """Nothing answers at the engine's URL, or only what refuses whoever asks."""
+    """The engine's URL does not answer, or refuses every request for its credentials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What was found of one engine."""
+    """The findings for one engine."""
 
     protocol: str
     target: Target
     task_type: str | None
-    """As it was given, or as it was found from the items; none where the protocol has no items, or they say nothing."""
+    """The given task type, or the one detected from items; None if the protocol has no items or they do not show it."""
     findings: Sequence[Finding]
     requests: int
 
     def counted(self, verdict: Verdict, level: Level | None = None) -> int:
-        """How many findings have a verdict, of one level or of both."""
-        return sum(each.verdict is verdict and level in (None, each.clause.level) for each in self.findings)
+        """Count the findings with a verdict, of one level or of both."""
+        return sum(finding.verdict is verdict and level in (None, finding.clause.level) for finding in self.findings)
 
     @property
     def needs(self) -> Sequence[Need]:
-        """Whom the protocol's clauses speak of."""
-        named = {need for each in self.findings for need in each.clause.needed_for}
+        """Return the needs that the protocol's clauses name."""
+        named = {need for finding in self.findings for need in finding.clause.needed_for}
         return [need for need in Need if need in named]
 
     @property
     def conforms(self) -> bool:
-        """Whether no MUST failed."""
+        """Return whether no MUST failed."""
         return not self.counted(Verdict.FAILED, Level.MUST)
 
     @property
     def barred(self) -> Sequence[str]:
-        """The ids of the clauses that bind, and of which nothing is known because of who asked."""
+        """Return the ids of MUST clauses that were not tested because the engine refused the credentials."""
         return [
-            each.clause.id
-            for each in self.findings
-            if each.verdict is Verdict.NOT_TESTED
-            and each.clause.level is Level.MUST
-            and each.exchanges
-            and each.exchanges[-1].barred
+            finding.clause.id
+            for finding in self.findings
+            if finding.verdict is Verdict.NOT_TESTED
+            and finding.clause.level is Level.MUST
+            and finding.exchanges
+            and finding.exchanges[-1].barred
         ]
 
     def failing(self, need: Need) -> Sequence[str]:
-        """The ids of the failed clauses that `need` cannot do without."""
+        """Return the ids of the failed MUST clauses that `need` depends on."""
         return [
-            each.clause.id
-            for each in self.findings
-            if each.verdict is Verdict.FAILED and each.clause.level is Level.MUST and need in each.clause.needed_for
+            finding.clause.id
+            for finding in self.findings
+            if finding.verdict is Verdict.FAILED
+            and finding.clause.level is Level.MUST
+            and need in finding.clause.needed_for
         ]
 
     def untested(self, need: Need) -> Sequence[str]:
-        """The ids of the clauses that `need` cannot do without, and of which nothing is known."""
+        """Return the ids of the untested MUST clauses that `need` depends on."""
         return [
-            each.clause.id
-            for each in self.findings
-            if each.verdict is Verdict.NOT_TESTED and each.clause.level is Level.MUST and need in each.clause.needed_for
+            finding.clause.id
+            for finding in self.findings
+            if finding.verdict is Verdict.NOT_TESTED
+            and finding.clause.level is Level.MUST
+            and need in finding.clause.needed_for
         ]
 
 
 class Holding:
-    """An engine that is held against a protocol, each clause when it is asked for.
+    """Check an engine against a protocol, each clause on first use.
 
     Args:
-        protocol: with its clauses, those first that others require.
-        probe: asks the engine.
+        protocol: its clauses come after those that they require.
+        probe: sends the requests.
     """
 
     def __init__(self, protocol: Protocol, probe: Probe) -> None:
         self.protocol = protocol
         self.probe = probe
-        self._clauses = {each.id: each for each in protocol.clauses}
+        self._clauses = {clause.id: clause for clause in protocol.clauses}
         self._findings: dict[str, Finding] = {}
         self._broken: dict[str, str] = {}
 
     def reach(self) -> None:
-        """See whether anything answers.
+        """Send one request, to see whether the engine answers.
 
         Raises:
-            UnreachableError: the engine does not answer at all.
+            UnreachableError: the engine does not answer.
         """
         try:
             if self.probe.caller:
@@ -105,21 +109,21 @@ class Holding:
         except (LateError, httpx.TransportError, httpx.InvalidURL) as error:
             raise UnreachableError(f"{self.probe.target.url}: {error or type(error).__name__}") from None
         except httpx.HTTPError:
-            pass  # Something answers, if strangely; the clauses will say how.
+            pass  # The engine answers, and the checks report what is wrong with the response.
 
     def finding(self, clause: Clause) -> Finding:
-        """What is found of one clause, once; those that it requires are looked at before it."""
+        """Return the finding for one clause. Check it once, after the clauses that it requires."""
         if clause.id not in self._findings:
-            for each in clause.requires:
-                self.finding(self._clauses[each])
-            self._findings[clause.id] = self._look(clause)
+            for required in clause.requires:
+                self.finding(self._clauses[required])
+            self._findings[clause.id] = self._check(clause)
         return self._findings[clause.id]
 
     def report(self, told: Callable[[Clause], None] | None = None) -> Report:
-        """What is found of every clause; `told` hears of each before it is looked at.
+        """Check every clause and return the report; call `told` with each clause before its check.
 
         Raises:
-            UnreachableError: every request was refused for who asks, so that nothing is known of the engine.
+            UnreachableError: the engine refused the credentials of every request, so nothing was tested.
         """
         for clause in self.protocol.clauses:
             if told:
@@ -131,12 +135,12 @@ class Holding:
             protocol=self.protocol.name,
             target=self.probe.target,
             task_type=_task_type(self.protocol, self.probe),
-            findings=[self._findings[each.id] for each in self.protocol.clauses],
+            findings=[self._findings[checked.id] for checked in self.protocol.clauses],
             requests=self.probe.sent,
         )
 
-    def _look(self, clause: Clause) -> Finding:
-        if roots := [self._broken[each] for each in clause.requires if each in self._broken]:
+    def _check(self, clause: Clause) -> Finding:
+        if roots := [self._broken[required] for required in clause.requires if required in self._broken]:
             self._broken[clause.id] = roots[0]
             reason = f"{roots[0]} failed"
             return Finding(clause=clause, verdict=Verdict.NOT_TESTED, reason=reason, exchanges=())
@@ -150,12 +154,12 @@ def held_against(protocol: Protocol, probe: Probe, told: Callable[[Clause], None
     """Check every clause of `protocol`.
 
     Args:
-        protocol: with its clauses, those first that others require.
-        probe: asks the engine.
-        told: hears of each clause before it is checked.
+        protocol: its clauses come after those that they require.
+        probe: sends the requests.
+        told: called with each clause before its check.
 
     Raises:
-        UnreachableError: the engine does not answer at all, or refuses whoever asks.
+        UnreachableError: the engine does not answer, or refuses the credentials of every request.
     """
     holding = Holding(protocol, probe)
     holding.reach()
@@ -176,15 +180,15 @@ def _found(clause: Clause, probe: Probe) -> Finding:
     except (LateError, httpx.HTTPError) as error:
         verdict, reason = Verdict.FAILED, f"No answer: {error or type(error).__name__}"
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        # Nobody foresees every answer: one that cannot be judged must not keep the other clauses from being.
+        # An unforeseen response must not stop the other checks.
         verdict, reason = Verdict.NOT_TESTED, f"The answer could not be judged: {error!r}"
     if verdict is not Verdict.NOT_APPLICABLE and probe.exchanges and probe.exchanges[-1].barred:
         verdict, reason = _barred(verdict, reason)
-    return Finding(clause=clause, verdict=verdict, reason=reason, exchanges=tuple(probe.exchanges[-_MOST_EXCHANGES:]))
+    return Finding(clause=clause, verdict=verdict, reason=reason, exchanges=tuple(probe.exchanges[-_MAX_EXCHANGES:]))
 
 
 def _barred(verdict: Verdict, reason: str) -> tuple[Verdict, str]:
-    """What failed stays so, or a run with a key that is over would pass; what expects a refusal has not seen one."""
+    """Keep a failure, so that an expired key cannot pass; make other verdicts not tested."""
     return (verdict, f"{reason}. {_BARRED}") if verdict is Verdict.FAILED else (Verdict.NOT_TESTED, _BARRED)
 
 

@@ -1,4 +1,4 @@
-"""Asking an engine of the Open Inference Protocol for inferences over gRPC."""
+"""Send inferences to an engine over the Open Inference Protocol's gRPC API."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ __all__ = (
 )
 
 SENDERS_FAULTS = ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE")
-"""The statuses that blame who asked."""
+"""Statuses for errors that the client made."""
 
 
 def call_method(probe: Probe, method: str, **fields: Any) -> Call:
@@ -33,32 +33,32 @@ def call_method(probe: Probe, method: str, **fields: Any) -> Call:
 
 
 def model_of(probe: Probe) -> str:
-    """The name that was given, or that of the only model in the repository's index, an extension.
+    """Return the given model name, or the only one in the repository index (an extension).
 
     Raises:
-        UntestedError: there is no telling.
+        UntestedError: no name was given, and the index does not have exactly one.
     """
     if probe.target.model:
         return probe.target.model
     listed = call_method(probe, "RepositoryIndex")
-    names = {each.name for each in listed.answers[0].models} if listed.ok and listed.answers else set[str]()
+    names = {model.name for model in listed.answers[0].models} if listed.ok and listed.answers else set[str]()
     if len(names) != 1:
-        raise UntestedError("Which model is not known; give its name with --model")
+        raise UntestedError("The model's name is not known; give it with --model")
     return names.pop()
 
 
 def metadata_of(probe: Probe) -> Any:
-    """What the engine says of the model."""
+    """Return the engine's metadata of the model."""
     return only_answer(call_method(probe, "ModelMetadata", name=model_of(probe)))
 
 
 def made_request(probe: Probe) -> Any:
-    """A request that the model is likely to answer: what was given, or made up from the metadata."""
+    """Return a request that the model can answer: the given one, or one generated from the metadata."""
     if probe.target.request:
         try:
             made = ParseDict(dict(probe.target.request), message("inference.ModelInferRequest"))
         except ParseError as error:
-            raise UntestedError(f"--request is no ModelInferRequest in protobuf's JSON: {error}") from None
+            raise UntestedError(f"--request is not a ModelInferRequest in protobuf's JSON: {error}") from None
         made.model_name = model_of(probe)
         return made
     made = message("inference.ModelInferRequest", model_name=model_of(probe))
@@ -71,13 +71,13 @@ def made_request(probe: Probe) -> Any:
 
 
 def raw_form(request: Any) -> Any:
-    """The same with all elements in raw_input_contents."""
+    """Return a copy of `request` with all elements in raw_input_contents."""
     made = message("inference.ModelInferRequest")
     made.CopyFrom(request)
     if not made.raw_input_contents:
-        made.raw_input_contents.extend([in_raw(each) for each in request.inputs])
-        for each in made.inputs:
-            each.ClearField("contents")
+        made.raw_input_contents.extend([in_raw(tensor) for tensor in request.inputs])
+        for tensor in made.inputs:
+            tensor.ClearField("contents")
     return made
 
 
@@ -87,19 +87,23 @@ def infer(probe: Probe, request: Any, *, fresh: bool = False) -> Call:
 
 
 def answered(probe: Probe, request: Any) -> Any:
-    """The answer to a request that was made up; where that is refused for what it says, nothing is known."""
+    """Return the response to a generated request.
+
+    Raises:
+        UntestedError: the engine rejected the generated request, which proves nothing.
+    """
     made = infer(probe, request)
     if made.code in SENDERS_FAULTS:
-        raise UntestedError(f"The engine refuses what was made up, with {made.code} {brief(made.body)}; give a body"
+        raise UntestedError(f"The engine refuses the request, with {made.code} {brief(made.body)}; give a body"
                             " with --request")  # fmt: skip
     return only_answer(made)
 
 
 def answer_of(probe: Probe) -> Any:
-    """The answer to the request that is likely to be answered.
+    """Return the response to the given or generated request.
 
     Raises:
-        UntestedError: it has no outputs, or there is none.
+        UntestedError: the engine rejected it, or the response has no outputs.
     """
     answer = answered(probe, made_request(probe))
     if not answer.outputs:

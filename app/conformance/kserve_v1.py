@@ -1,4 +1,4 @@
-"""KServe's V1."""
+"""Check KServe's V1."""
 
 from collections.abc import Sequence
 
@@ -27,17 +27,17 @@ __all__ = ("CLAUSES",)
 
 
 def _instances(probe: Probe) -> list[object]:
-    """Two instances that the engine answers: those given, or images in one of the forms that are seen.
+    """Return two instances that the engine accepts: the given ones, or images in one of the common forms.
 
     Raises:
-        UntestedError: it answers none.
+        UntestedError: the engine accepts none.
     """
     if (given := given_instances(probe)) is not None:
         return given
     candidates: Sequence[list[object]] = (
-        [{"b64": each} for each in PICTURES[:2]],
-        [{"image": {"b64": each}} for each in PICTURES[:2]],
-        [{"image_bytes": {"b64": each}} for each in PICTURES[:2]],
+        [{"b64": image} for image in PICTURES[:2]],
+        [{"image": {"b64": image}} for image in PICTURES[:2]],
+        [{"image_bytes": {"b64": image}} for image in PICTURES[:2]],
         list(PICTURES[:2]),
         [1.0, 2.0],
         [[1.0], [2.0]],
@@ -45,7 +45,7 @@ def _instances(probe: Probe) -> list[object]:
     for candidate in candidates:
         if predict(probe, {"instances": candidate}).ok:
             return candidate
-    raise UntestedError("The engine refuses every kind of instance that was made up; give a body with --request")
+    raise UntestedError("The engine refuses every generated instance; give a body with --request")
 
 
 def _predictions(probe: Probe, instances: list[object]) -> list[object]:
@@ -60,14 +60,14 @@ def _alive(probe: Probe) -> None:
 
 def _models(probe: Probe) -> None:
     names = said(probe.get("/v1/models")).get("models")
-    if not is_list(names) or not all(isinstance(each, str) for each in names):
+    if not is_list(names) or not all(isinstance(name, str) for name in names):
         raise FaultError(f"Expected an array of names in models, got {brief(names)}")
 
 
 def _ready(probe: Probe) -> None:
     got = said(probe.get(model_path(probe)))
     if got.get("name") != listed_model(probe, "/v1/models") or got.get("ready") is not True:
-        raise FaultError(f"Expected the model's name and that it is ready, got {brief(got)}")
+        raise FaultError(f"Expected the model's name and ready, got {brief(got)}")
 
 
 def _unknown_model(probe: Probe) -> None:
@@ -85,12 +85,12 @@ def _one_each(probe: Probe) -> None:
 
 def _in_order(probe: Probe) -> None:
     instances = _instances(probe)
-    first, second = (_predictions(probe, [each]) for each in instances)
+    first, second = (_predictions(probe, [instance]) for instance in instances)
     if first == second:
-        raise UntestedError("Both instances are answered alike")
+        raise UntestedError("Both instances have the same prediction")
     together = _predictions(probe, instances)
     if together == [*second, *first]:
-        raise FaultError("Expected the predictions in the order of the instances, got them the other way round")
+        raise FaultError("Expected the predictions in the order of the instances, got the reverse order")
 
 
 def _alias(probe: Probe) -> None:
@@ -147,26 +147,26 @@ _MUST, _SHOULD = Level.MUST, Level.SHOULD
 _PREDICTS = ("V1-005",)
 
 CLAUSES = (
-    Clause("V1-001", _SHOULD, 'GET / says {"status": "alive"}.', f"{_SDK}; its client asks so", _alive),
+    Clause("V1-001", _SHOULD, 'GET / returns {"status": "alive"}.', f"{_SDK}; its client reads it", _alive),
     Clause("V1-002", _MUST, "GET /v1/models lists the names of models.", f"{_PAGE}, List Models", _models),
-    Clause("V1-003", _MUST, "GET /v1/models/<model> says name and ready.", f"{_PAGE}, Model Ready", _ready),
-    Clause("V1-004", _MUST, "An unknown model is 404.", f"{_SDK}, TF Serving", _unknown_model),
-    Clause("V1-005", _MUST, "POST /v1/models/<model>:predict answers instances with predictions.", f"{_PAGE}, Predict",
+    Clause("V1-003", _MUST, "GET /v1/models/<model> returns name and ready.", f"{_PAGE}, Model Ready", _ready),
+    Clause("V1-004", _MUST, "An unknown model is answered with 404.", f"{_SDK}, TF Serving", _unknown_model),
+    Clause("V1-005", _MUST, "POST /v1/models/<model>:predict returns predictions for instances.", f"{_PAGE}, Predict",
            _predicts),
     Clause("V1-006", _MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict", _one_each,
            requires=_PREDICTS),
-    Clause("V1-007", _MUST, "Predictions come in the order of the instances.", f"{_PAGE}, Predict", _in_order,
+    Clause("V1-007", _MUST, "Predictions are in the order of the instances.", f"{_PAGE}, Predict", _in_order,
            requires=("V1-005", "V1-006")),
     Clause("V1-008", _SHOULD, "inputs is another name for instances.", f"{_SDK}; not so in TF Serving", _alias,
            requires=_PREDICTS),
-    Clause("V1-009", _MUST, "The answer's Content-Type is application/json.", _SDK, _content_type,
+    Clause("V1-009", _MUST, "The response's Content-Type is application/json.", _SDK, _content_type,
            requires=_PREDICTS),
-    Clause("V1-010", _MUST, "What is not JSON is 400.", f"{_SDK}: Unrecognized request format", _bad_json),
-    Clause("V1-011", _SHOULD, "A body without instances is refused with 4xx.", f"{_PAGE}; the stock server says 500",
+    Clause("V1-010", _MUST, "Invalid JSON is answered with 400.", f"{_SDK}: Unrecognized request format", _bad_json),
+    Clause("V1-011", _SHOULD, "A body without instances is refused with 4xx.", f"{_PAGE}; the stock server returns 500",
            _neither),
-    Clause("V1-012", _SHOULD, "Instances that are no list are refused with 4xx.", f"{_SDK}, with a predictor",
+    Clause("V1-012", _SHOULD, "Instances that are not a list are refused with 4xx.", f"{_SDK}, with a predictor",
            _not_a_list),
-    Clause("V1-013", _MUST, "Refusals are objects with a text in error.", _SDK, _error_body),
+    Clause("V1-013", _MUST, "Refusals are JSON objects with a text in error.", _SDK, _error_body),
     Clause("V1-014", _SHOULD, "A CloudEvent in ce- headers is answered with one.", f"{_SDK}, CloudEvents",
            _cloud_event, requires=_PREDICTS),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol, V2, over gRPC."""
+"""Check the Open Inference Protocol, V2, over gRPC."""
 
 import math
 from collections.abc import Sequence
@@ -54,12 +54,12 @@ def _model_metadata(probe: Probe) -> None:
         raise FaultError(f"Expected the model's name, got {brief(found.name)}")
     for name in ("inputs", "outputs"):
         specs = getattr(found, name)
-        if not specs or not all(each.name and each.datatype for each in specs):
+        if not specs or not all(spec.name and spec.datatype for spec in specs):
             raise FaultError(f"Expected {name} of name, datatype and shape, got {brief(_shown(specs))}")
 
 
 def _shown(specs: Sequence[Any]) -> Sequence[object]:
-    return [[each.name, each.datatype, list(each.shape)] for each in specs]
+    return [[spec.name, spec.datatype, list(spec.shape)] for spec in specs]
 
 
 def _datatypes(probe: Probe) -> None:
@@ -71,7 +71,7 @@ def _datatypes(probe: Probe) -> None:
 
 def _infers(probe: Probe) -> None:
     answer = answered(probe, made_request(probe))
-    if not answer.outputs or not all(each.name and each.datatype for each in answer.outputs):
+    if not answer.outputs or not all(output.name and output.datatype for output in answer.outputs):
         raise FaultError(f"Expected outputs of name and datatype, got {brief(_shown(answer.outputs))}")
 
 
@@ -83,9 +83,9 @@ def _names(probe: Probe) -> None:
 
 
 def _specs(probe: Probe) -> Sequence[tuple[Any, Any]]:
-    """Each output, with what the metadata says of it."""
+    """Return each output with its spec from the metadata."""
     declared = {spec.name: spec for spec in metadata_of(probe).outputs}
-    return [(each, declared[each.name]) for each in answer_of(probe).outputs if each.name in declared]
+    return [(output, declared[output.name]) for output in answer_of(probe).outputs if output.name in declared]
 
 
 def _output_datatypes(probe: Probe) -> None:
@@ -133,18 +133,18 @@ def _model_name(probe: Probe) -> None:
         raise FaultError(f"Expected the model's name, got {brief(got)}")
 
 
-def _said(answer: Any) -> Sequence[object]:
-    return [(each.name, list(elements_of(answer, index))) for index, each in enumerate(answer.outputs)]
+def _values(answer: Any) -> Sequence[object]:
+    return [(output.name, list(elements_of(answer, index))) for index, output in enumerate(answer.outputs)]
 
 
 def _raw_alike(probe: Probe) -> None:
     request = made_request(probe)
     if request.raw_input_contents:
-        raise InapplicableError("About models that can also be asked with contents")
-    first = _said(answer_of(probe))
-    if first != _said(only_answer(infer(probe, request, fresh=True))):
-        raise UntestedError("The model answers the same request otherwise each time")
-    if (got := _said(only_answer(infer(probe, raw_form(request))))) != first:
+        raise InapplicableError("About models that accept contents")
+    first = _values(answer_of(probe))
+    if first != _values(only_answer(infer(probe, request, fresh=True))):
+        raise UntestedError("The model gives different answers to the same request")
+    if (got := _values(only_answer(infer(probe, raw_form(request))))) != first:
         raise FaultError(f"Expected {brief(first)}, got {brief(got)}")
 
 
@@ -152,7 +152,7 @@ def _wanted(probe: Probe) -> None:
     name = answer_of(probe).outputs[-1].name
     request = made_request(probe)
     request.outputs.add(name=name)
-    got = [each.name for each in answered(probe, request).outputs]
+    got = [output.name for output in answered(probe, request).outputs]
     if got != [name]:
         raise FaultError(f"Expected only {brief(name)}, got {brief(got)}")
 
@@ -170,13 +170,13 @@ def _unknown_model(probe: Probe) -> None:
 
 
 def _reasons(probe: Probe) -> None:
-    refused = [each for each in (call_method(probe, "ModelMetadata", name=_UNKNOWN),
-                                 call_method(probe, "ModelInfer", model_name=_UNKNOWN)) if not each.ok]  # fmt: skip
+    refused = [answer for answer in (call_method(probe, "ModelMetadata", name=_UNKNOWN),
+                                 call_method(probe, "ModelInfer", model_name=_UNKNOWN)) if not answer.ok]  # fmt: skip
     if not refused:
         raise UntestedError("Nothing was refused")
-    for each in refused:
-        if not each.headers.get("grpc-message"):
-            raise FaultError(f"{each.path}: Expected a text beside {each.code}, got none")
+    for answer in refused:
+        if not answer.headers.get("grpc-message"):
+            raise FaultError(f"{answer.path}: Expected a text with {answer.code}, got none")
 
 
 def _unknown_output(probe: Probe) -> None:
@@ -192,17 +192,17 @@ def _no_inputs(probe: Probe) -> None:
 
 def _wrong_datatype(probe: Probe) -> None:
     request = made_request(probe)
-    for each in request.inputs:
-        each.datatype = "CONFORM"
+    for tensor in request.inputs:
+        tensor.datatype = "CONFORM"
     refusal(infer(probe, request), *SENDERS_FAULTS)
 
 
 def _wrong_count(probe: Probe) -> None:
     request = made_request(probe)
-    if any(each.datatype == "BYTES" or not each.shape for each in request.inputs):
-        raise InapplicableError("About inputs of numbers with a shape")
-    for each in request.inputs:
-        each.shape[:] = [length + 1 for length in each.shape]
+    if any(tensor.datatype == "BYTES" or not tensor.shape for tensor in request.inputs):
+        raise InapplicableError("About numeric inputs with a shape")
+    for tensor in request.inputs:
+        tensor.shape[:] = [length + 1 for length in tensor.shape]
     refusal(infer(probe, request), *SENDERS_FAULTS)
 
 
@@ -210,7 +210,7 @@ def _raw_and_contents(probe: Probe) -> None:
     answer_of(probe)
     request = made_request(probe)
     if request.raw_input_contents:
-        raise InapplicableError("About models that can also be asked with contents")
+        raise InapplicableError("About models that accept contents")
     request.raw_input_contents.extend(raw_form(request).raw_input_contents)
     refusal(infer(probe, request), *SENDERS_FAULTS)
 
@@ -240,15 +240,15 @@ _MUST, _SHOULD = Level.MUST, Level.SHOULD
 _INFERS = ("V2G-007",)
 
 CLAUSES = (
-    Clause("V2G-001", _MUST, "ServerLive says live.", f"{_OIP}, ServerLive", _live),
-    Clause("V2G-002", _MUST, "ServerReady says ready.", f"{_OIP}, ServerReady", _ready),
-    Clause("V2G-003", _MUST, "ServerMetadata says name and version.", f"{_OIP}, ServerMetadata", _server_metadata),
-    Clause("V2G-004", _MUST, "ModelReady says ready.", f"{_OIP}, ModelReady", _model_ready),
-    Clause("V2G-005", _MUST, "ModelMetadata says name, inputs and outputs.", f"{_OIP}, ModelMetadata",
+    Clause("V2G-001", _MUST, "ServerLive returns live.", f"{_OIP}, ServerLive", _live),
+    Clause("V2G-002", _MUST, "ServerReady returns ready.", f"{_OIP}, ServerReady", _ready),
+    Clause("V2G-003", _MUST, "ServerMetadata returns name and version.", f"{_OIP}, ServerMetadata", _server_metadata),
+    Clause("V2G-004", _MUST, "ModelReady returns ready.", f"{_OIP}, ModelReady", _model_ready),
+    Clause("V2G-005", _MUST, "ModelMetadata returns name, inputs and outputs.", f"{_OIP}, ModelMetadata",
            _model_metadata),
     Clause("V2G-006", _MUST, "Declared datatypes are those of the table, or BF16.",
            "Open Inference Protocol, Tensor Data Types", _datatypes, requires=("V2G-005",)),
-    Clause("V2G-007", _MUST, "ModelInfer answers outputs of name and datatype.", _OUTPUT, _infers,
+    Clause("V2G-007", _MUST, "ModelInfer returns outputs with name and datatype.", _OUTPUT, _infers,
            requires=("V2G-005",)),
     Clause("V2G-008", _MUST, "Outputs have names that the metadata declares.", f"{_OIP}, ModelMetadata", _names,
            requires=_INFERS),
@@ -258,30 +258,31 @@ CLAUSES = (
            _output_shapes, requires=_INFERS),
     Clause("V2G-011", _MUST, "Elements are in the field of their datatype, or all outputs are raw.",
            f"{_OIP}, InferTensorContents, raw_output_contents", _places, requires=("V2G-007", "V2G-009")),
-    Clause("V2G-012", _MUST, "There are as many elements as shape says; raw ones have the size of their datatype.",
+    Clause("V2G-012", _MUST,
+           "Outputs have the number of elements that shape implies; raw elements have the size of their datatype.",
            f"{_OIP}, raw_output_contents", _counts, requires=("V2G-011",)),
-    Clause("V2G-013", _MUST, "The id of a request comes back.", _OUTPUT, _id, requires=_INFERS),
+    Clause("V2G-013", _MUST, "The response has the id of the request.", _OUTPUT, _id, requires=_INFERS),
     Clause("V2G-014", _MUST, "model_name is the model's.", _OUTPUT, _model_name, requires=_INFERS),
-    Clause("V2G-015", _MUST, "raw_input_contents say the same as contents.", f"{_INPUT}, raw_input_contents",
+    Clause("V2G-015", _MUST, "raw_input_contents give the same answer as contents.", f"{_INPUT}, raw_input_contents",
            _raw_alike, requires=("V2G-012",)),
-    Clause("V2G-016", _MUST, "Of outputs that are asked for, only those come.", f"{_INPUT}, outputs", _wanted,
+    Clause("V2G-016", _MUST, "Only the requested outputs are returned.", f"{_INPUT}, outputs", _wanted,
            requires=_INFERS),
-    Clause("V2G-017", _SHOULD, "Unknown parameters are passed over.",
-           f"{_INPUT}, parameters; Triton, KServe and MLServer pass over them", _unknown_parameters, requires=_INFERS),
-    Clause("V2G-018", _MUST, "An unknown model is NOT_FOUND.", "Triton, KServe and MLServer: NOT_FOUND",
+    Clause("V2G-017", _SHOULD, "Unknown parameters are ignored.",
+           f"{_INPUT}, parameters; Triton, KServe and MLServer ignore them", _unknown_parameters, requires=_INFERS),
+    Clause("V2G-018", _MUST, "An unknown model is answered with NOT_FOUND.", "Triton, KServe and MLServer: NOT_FOUND",
            _unknown_model),
-    Clause("V2G-019", _MUST, "A refusal says why beside its status.", f"{_OIP}: google.rpc.Status", _reasons),
-    Clause("V2G-020", _SHOULD, "An unknown output is refused as the sender's fault.", _STATUS, _unknown_output,
+    Clause("V2G-019", _MUST, "A refusal has a text with its status.", f"{_OIP}: google.rpc.Status", _reasons),
+    Clause("V2G-020", _SHOULD, "An unknown output is refused as a client error.", _STATUS, _unknown_output,
            requires=_INFERS),
-    Clause("V2G-021", _SHOULD, "A request without inputs is refused as the sender's fault.", _STATUS, _no_inputs),
-    Clause("V2G-022", _SHOULD, "An unknown datatype is refused as the sender's fault.", _STATUS, _wrong_datatype,
+    Clause("V2G-021", _SHOULD, "A request without inputs is refused as a client error.", _STATUS, _no_inputs),
+    Clause("V2G-022", _SHOULD, "An unknown datatype is refused as a client error.", _STATUS, _wrong_datatype,
            requires=("V2G-005",)),
-    Clause("V2G-023", _SHOULD, "A shape that does not fit numbers is refused as the sender's fault.",
+    Clause("V2G-023", _SHOULD, "A shape that does not match the number of elements is refused as a client error.",
            f"{_INPUT}, contents; Triton: INVALID_ARGUMENT", _wrong_count, requires=("V2G-005",)),
-    Clause("V2G-024", _SHOULD, "Both contents and raw_input_contents are refused as the sender's fault.",
+    Clause("V2G-024", _SHOULD, "Both contents and raw_input_contents are refused as a client error.",
            f"{_INPUT}, raw_input_contents; MLServer takes the contents", _raw_and_contents, requires=_INFERS),
-    Clause("V2G-025", _SHOULD, "More raw_input_contents than inputs are refused as the sender's fault.",
+    Clause("V2G-025", _SHOULD, "More raw_input_contents than inputs are refused as a client error.",
            f"{_INPUT}, raw_input_contents", _raw_count, requires=_INFERS),
-    Clause("V2G-026", _SHOULD, "Versions that the metadata names can be asked for.", f"{_OIP}; KServe has none",
+    Clause("V2G-026", _SHOULD, "Each version in the metadata can be requested.", f"{_OIP}; KServe has none",
            _version, requires=_INFERS),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol, V2, over REST."""
+"""Check the Open Inference Protocol, V2, over REST."""
 
 import math
 from collections.abc import Mapping
@@ -36,8 +36,8 @@ def _metadata(probe: Probe) -> dict[str, Any]:
     found = said(probe.get(_path(probe)))
     for name in ("inputs", "outputs"):
         specs = found.get(name)
-        if not is_list(specs) or not all(_is_spec(each) for each in specs):
-            raise UntestedError(f"The metadata does not say what the {name} are")
+        if not is_list(specs) or not all(_is_spec(spec) for spec in specs):
+            raise UntestedError(f"The metadata does not describe the {name}")
     return found
 
 
@@ -45,7 +45,7 @@ def _is_spec(spec: object) -> bool:
     if not is_object(spec) or not isinstance(spec.get("name"), str) or not isinstance(spec.get("datatype"), str):
         return False
     shape = spec.get("shape")
-    return is_list(shape) and all(type(each) is int for each in shape)
+    return is_list(shape) and all(type(length) is int for length in shape)
 
 
 def _body(probe: Probe, **fields: object) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def _infer(probe: Probe, body: object, headers: Mapping[str, str] | None = None)
 
 def _outputs(probe: Probe) -> list[dict[str, Any]]:
     found = answered(_infer(probe, _body(probe))).get("outputs")
-    if not is_list(found) or not found or not all(is_object(each) for each in found):
+    if not is_list(found) or not found or not all(is_object(output) for output in found):
         raise UntestedError("There are no outputs")
     return found
 
@@ -102,7 +102,7 @@ def _model_metadata(probe: Probe) -> None:
         raise FaultError(f"Expected name and platform to be strings, got {brief(found)}")
     for name in ("inputs", "outputs"):
         specs = found.get(name)
-        if not is_list(specs) or not all(_is_spec(each) for each in specs):
+        if not is_list(specs) or not all(_is_spec(spec) for spec in specs):
             raise FaultError(f"Expected {name} to be objects of name, datatype and shape, got {brief(specs)}")
 
 
@@ -133,7 +133,7 @@ def _json(probe: Probe) -> None:
 
 
 def _specs(probe: Probe) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each output, with what the metadata says of it."""
+    """Return each output with its spec from the metadata."""
     declared = {spec["name"]: spec for spec in _metadata(probe)["outputs"]}
     return [(output, declared[output["name"]]) for output in _outputs(probe) if output.get("name") in declared]
 
@@ -190,7 +190,7 @@ def _model_name(probe: Probe) -> None:
 def _wanted(probe: Probe) -> None:
     name = _outputs(probe)[-1].get("name")
     found = answered(_infer(probe, _body(probe, outputs=[{"name": name}]))).get("outputs")
-    if not is_list(found) or [each.get("name") for each in found if is_object(each)] != [name]:
+    if not is_list(found) or [output.get("name") for output in found if is_object(output)] != [name]:
         raise FaultError(f"Expected only {brief(name)}, got {brief(found)}")
 
 
@@ -208,8 +208,8 @@ def _error_body(probe: Probe) -> None:
     for exchange in (probe.get(f"/v2/models/{_UNKNOWN}"), _infer(probe, {"inputs": []})):
         if not exchange.refused:
             continue
-        said_why = exchange.object().get("error")
-        if not isinstance(said_why, str) or not said_why:
+        reason = exchange.object().get("error")
+        if not isinstance(reason, str) or not reason:
             raise FaultError(f"Expected a text in error, got {brief(exchange.body)}")
 
 
@@ -232,15 +232,15 @@ def _no_inputs(probe: Probe) -> None:
 
 def _wrong_datatype(probe: Probe) -> None:
     body = _body(probe)
-    expect_error(_infer(probe, {**body, "inputs": [{**each, "datatype": "CONFORM"} for each in body["inputs"]]}))
+    expect_error(_infer(probe, {**body, "inputs": [{**tensor, "datatype": "CONFORM"} for tensor in body["inputs"]]}))
 
 
 def _wrong_count(probe: Probe) -> None:
     body = _body(probe)
-    if any(each["datatype"] == "BYTES" or not each["shape"] for each in body["inputs"]):
-        raise InapplicableError("About inputs of numbers with a shape; Chariot's clients send others with images")
-    spoilt = [{**each, "shape": [length + 1 for length in each["shape"]]} for each in body["inputs"]]
-    expect_error(_infer(probe, {**body, "inputs": spoilt}))
+    if any(tensor["datatype"] == "BYTES" or not tensor["shape"] for tensor in body["inputs"]):
+        raise InapplicableError("About numeric inputs with a shape; Chariot's clients send other shapes with images")
+    wrong = [{**tensor, "shape": [length + 1 for length in tensor["shape"]]} for tensor in body["inputs"]]
+    expect_error(_infer(probe, {**body, "inputs": wrong}))
 
 
 def _unknown_parameters(probe: Probe) -> None:
@@ -260,7 +260,7 @@ def _version(probe: Probe) -> None:
 def _binary(probe: Probe) -> None:
     extensions = said(probe.get("/v2")).get("extensions")
     if not is_list(extensions) or "binary_tensor_data" not in extensions:
-        raise InapplicableError("About engines that announce binary_tensor_data")
+        raise InapplicableError("About engines that list binary_tensor_data")
     _outputs(probe)
     exchange = _infer(probe, _body(probe, parameters={"binary_data_output": True}))
     expect_status(exchange, 200)
@@ -278,20 +278,21 @@ _OIP = "Open Inference Protocol, REST"
 _MUST, _SHOULD = Level.MUST, Level.SHOULD
 
 CLAUSES = (
-    Clause("V2-001", _MUST, "GET /v2 says name, version and extensions.", f"{_OIP}, Server Metadata",
+    Clause("V2-001", _MUST, "GET /v2 returns name, version and extensions.", f"{_OIP}, Server Metadata",
            _server_metadata),
     Clause("V2-002", _MUST, "GET /v2/health/live answers with status 200.", f"{_OIP}, Health", _live),
     Clause("V2-003", _MUST, "GET /v2/health/ready answers with status 200.", f"{_OIP}, Health", _ready),
-    Clause("V2-004", _SHOULD, "Their bodies say live and ready.", "KServe's InferenceRESTClient reads them",
+    Clause("V2-004", _SHOULD, "The bodies of the health paths have live and ready.",
+           "KServe's InferenceRESTClient reads them",
            _health_bodies, requires=("V2-002", "V2-003")),
     Clause("V2-005", _MUST, "GET /v2/models/<model>/ready answers with status 200.", f"{_OIP}, Health", _model_ready),
-    Clause("V2-006", _MUST, "GET /v2/models/<model> says name, platform, inputs and outputs.",
+    Clause("V2-006", _MUST, "GET /v2/models/<model> returns name, platform, inputs and outputs.",
            f"{_OIP}, Model Metadata", _model_metadata),
     Clause("V2-007", _MUST, "Declared datatypes are those of the table, or BF16.", f"{_OIP}, Tensor Data Types",
            _datatypes, requires=("V2-006",)),
-    Clause("V2-008", _MUST, "POST /v2/models/<model>/infer answers outputs of name, datatype, shape and data.",
+    Clause("V2-008", _MUST, "POST /v2/models/<model>/infer returns outputs with name, datatype, shape and data.",
            f"{_OIP}, Inference", _infers, requires=("V2-006",)),
-    Clause("V2-009", _MUST, "The answer's Content-Type is application/json.", f"{_OIP}, Inference", _json,
+    Clause("V2-009", _MUST, "The response's Content-Type is application/json.", f"{_OIP}, Inference", _json,
            requires=("V2-008",)),
     Clause("V2-010", _MUST, "Outputs have names that the metadata declares.", f"{_OIP}, Model Metadata", _names,
            requires=("V2-008",)),
@@ -299,32 +300,33 @@ CLAUSES = (
            requires=("V2-007", "V2-008")),
     Clause("V2-012", _MUST, "Outputs have shapes that fit the declared ones.", f"{_OIP}, Model Metadata",
            _output_shapes, requires=("V2-008",)),
-    Clause("V2-013", _MUST, "data has as many elements as shape says.", f"{_OIP}, Tensor Data", _counts,
+    Clause("V2-013", _MUST, "data has the number of elements that shape implies.", f"{_OIP}, Tensor Data", _counts,
            requires=("V2-008",)),
     Clause("V2-014", _MUST, "Elements of data are JSON values of their datatype.", f"{_OIP}, Tensor Data", _values,
            requires=("V2-008", "V2-011")),
-    Clause("V2-015", _MUST, "The id of a request comes back.", f"{_OIP}, Inference", _id, requires=("V2-008",)),
+    Clause("V2-015", _MUST, "The response has the id of the request.", f"{_OIP}, Inference", _id, requires=("V2-008",)),
     Clause("V2-016", _MUST, "model_name is the model's.", f"{_OIP}, Inference", _model_name, requires=("V2-008",)),
-    Clause("V2-017", _MUST, "Of outputs that are asked for, only those come.", f"{_OIP}, Inference", _wanted,
+    Clause("V2-017", _MUST, "Only the requested outputs are returned.", f"{_OIP}, Inference", _wanted,
            requires=("V2-008",)),
     Clause("V2-018", _SHOULD, "An unknown output is refused with 4xx.", "Triton and KServe: 400", _unknown_output,
            requires=("V2-008",)),
-    Clause("V2-019", _MUST, "An unknown model is 404.", "Triton, KServe, MLServer and OVMS: 404", _unknown_model),
-    Clause("V2-020", _MUST, "Refusals are objects with a text in error.", f"{_OIP}, errors; tritonclient reads it",
+    Clause("V2-019", _MUST, "An unknown model is answered with 404.", "Triton, KServe, MLServer and OVMS: 404",
+           _unknown_model),
+    Clause("V2-020", _MUST, "Refusals are JSON objects with a text in error.", f"{_OIP}, errors; tritonclient reads it",
            _error_body),
-    Clause("V2-021", _MUST, "What is not JSON is an error.", f"{_OIP}, errors", _bad_json),
-    Clause("V2-022", _SHOULD, "What is not JSON is the sender's error: 4xx.",
-           f"{_OIP}: typically 400; Triton says 500", _bad_json_blamed, requires=("V2-021",)),
+    Clause("V2-021", _MUST, "Invalid JSON is an error.", f"{_OIP}, errors", _bad_json),
+    Clause("V2-022", _SHOULD, "Invalid JSON is a client error: 4xx.",
+           f"{_OIP}: typically 400; Triton returns 500", _bad_json_blamed, requires=("V2-021",)),
     Clause("V2-023", _MUST, "A request without inputs is an error.", f"{_OIP}, Inference", _no_inputs),
     Clause("V2-024", _SHOULD, "An unknown datatype is refused with 4xx.", "Triton and KServe: 400", _wrong_datatype,
            requires=("V2-006",)),
-    Clause("V2-025", _SHOULD, "A shape that does not fit numbers is refused with 4xx.",
-           f"{_OIP}, Tensor Data; Triton says 500", _wrong_count, requires=("V2-006",)),
-    Clause("V2-026", _SHOULD, "Unknown parameters are passed over.",
-           f"{_OIP}, Parameters: a server may have its own; Triton, KServe and MLServer pass over others",
+    Clause("V2-025", _SHOULD, "A shape that does not match the number of elements is refused with 4xx.",
+           f"{_OIP}, Tensor Data; Triton returns 500", _wrong_count, requires=("V2-006",)),
+    Clause("V2-026", _SHOULD, "Unknown parameters are ignored.",
+           f"{_OIP}, Parameters: a server may have its own; Triton, KServe and MLServer ignore others",
            _unknown_parameters, requires=("V2-008",)),
-    Clause("V2-027", _SHOULD, "Versions that the metadata names have paths of their own.", f"{_OIP}; KServe has none",
+    Clause("V2-027", _SHOULD, "Each version in the metadata has its own path.", f"{_OIP}; KServe has none",
            _version, requires=("V2-008",)),
-    Clause("V2-028", _MUST, "Who announces binary_tensor_data gives outputs so when asked.",
+    Clause("V2-028", _MUST, "An engine that lists binary_tensor_data returns binary outputs on request.",
            "Triton, binary tensor data extension", _binary, requires=("V2-001", "V2-008")),
 )  # fmt: skip

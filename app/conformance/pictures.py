@@ -1,4 +1,4 @@
-"""The pictures that an engine is asked about: shapes drawn here, and those that are given."""
+"""Draw test images, decode given ones, and convert both."""
 
 import struct
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Pixels = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An encoded image, and its size in pixels once it is upright."""
+    """An encoded image, and its size in pixels after EXIF orientation is applied."""
 
     name: str
     data: bytes
@@ -22,16 +22,16 @@ class Picture:
     height: int
 
     def pixels(self) -> Pixels:
-        """(height, width, 3) upright BGR."""
+        """Return (height, width, 3) BGR pixels with EXIF orientation applied."""
         return _decoded(self.name, self.data)
 
     def twice(self) -> "Picture":
-        """The same, twice as wide and as high."""
+        """Return the image at twice its width and height."""
         large = cv2.resize(self.pixels(), (self.width * 2, self.height * 2), interpolation=cv2.INTER_NEAREST)
         return _encoded(f"{self.name} at twice its size", np.asarray(large, np.uint8))
 
     def turned(self, *, told: bool) -> "Picture":
-        """A JPEG whose pixels are turned left by a quarter; with `told`, EXIF says to turn them back."""
+        """Return a JPEG with pixels rotated 90 degrees left; with `told`, its EXIF orientation rotates them back."""
         left = np.ascontiguousarray(np.rot90(self.pixels()))
         data = cv2.imencode(".jpg", left, [cv2.IMWRITE_JPEG_QUALITY, 95])[1].tobytes()
         if not told:
@@ -39,39 +39,39 @@ class Picture:
         return Picture(f"{self.name}, turned left with EXIF 6", _with_exif(data), self.width, self.height)
 
     def as_jpeg(self) -> "Picture":
-        """The same as a JPEG without EXIF."""
+        """Return the image as a JPEG without EXIF."""
         data = cv2.imencode(".jpg", self.pixels(), [cv2.IMWRITE_JPEG_QUALITY, 95])[1].tobytes()
         return Picture(f"{self.name} as JPEG", data, self.width, self.height)
 
     def as_grey(self) -> "Picture":
-        """The same as a PNG of one channel."""
+        """Return the image as a PNG with one channel."""
         return _encoded(f"{self.name} in grey", np.asarray(cv2.cvtColor(self.pixels(), cv2.COLOR_BGR2GRAY), np.uint8))
 
     def with_alpha(self) -> "Picture":
-        """The same as a PNG with an opaque fourth channel."""
+        """Return the image as a PNG with an opaque alpha channel."""
         return _encoded(
             f"{self.name} with alpha", np.asarray(cv2.cvtColor(self.pixels(), cv2.COLOR_BGR2BGRA), np.uint8)
         )
 
     def sixteen_bits(self) -> "Picture":
-        """The same as a PNG of sixteen bits a channel."""
+        """Return the image as a PNG with 16 bits per channel."""
         deep = self.pixels().astype(np.uint16) * 257
         data = cv2.imencode(".png", deep)[1].tobytes()
         return Picture(f"{self.name} in 16 bits", data, self.width, self.height)
 
 
 def picture_of(name: str, data: bytes) -> Picture:
-    """A picture that was given.
+    """Wrap a given image.
 
     Raises:
-        ValueError: it cannot be decoded.
+        ValueError: `data` cannot be decoded.
     """
     height, width = _decoded(name, data).shape[:2]
     return Picture(name, data, width, height)
 
 
 def turned_bar(degrees: float) -> Picture:
-    """A bright bar on black, its long side turned clockwise from the x axis as seen."""
+    """Draw a bright bar on black, its long side rotated clockwise from the x axis, with y downward."""
     pixels = np.zeros((320, 400, 3), np.uint8)
     corners = cv2.boxPoints(((200.0, 160.0), (200.0, 60.0), degrees))
     cv2.fillPoly(pixels, [np.rint(corners).astype(np.int32)], (40, 220, 60))
@@ -91,7 +91,7 @@ def _encoded(name: str, pixels: Pixels) -> Picture:
 
 
 def _with_exif(jpeg: bytes) -> bytes:
-    """`jpeg` with an EXIF segment that holds Orientation 6 and nothing else (EXIF 2.32, 4.6)."""
+    """Return `jpeg` with an EXIF segment that holds only Orientation 6 (EXIF 2.32, 4.6)."""
     entry = struct.pack(">HHIHH", 0x0112, 3, 1, 6, 0)
     tiff = b"MM\x00*" + struct.pack(">IH", 8, 1) + entry + struct.pack(">I", 0)
     segment = b"Exif\x00\x00" + tiff
@@ -112,6 +112,6 @@ def _rectangle() -> Picture:
 
 
 OWN_PICTURES = (_shapes(), _rectangle(), turned_bar(30), turned_bar(75))
-"""What is asked about whatever is given."""
+"""Images that every run sends, besides the given ones."""
 PLAIN = _encoded("plain grey", np.full((200, 300, 3), 118, np.uint8))
-"""Nothing to be found in it."""
+"""An image without objects."""

@@ -1,4 +1,4 @@
-"""Asking an engine over HTTP or gRPC, a bounded number of times, and remembering what it said."""
+"""Send a limited number of requests to an engine over HTTP or gRPC, and keep the exchanges."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,55 +12,54 @@ from app.conformance.pictures import Picture
 
 __all__ = ("BudgetSpentError", "Caller", "Exchange", "LateError", "NotJsonError", "Probe", "Target")
 
-_TOO_LONG = 8_000_000
-"""More of an answer than this is not read: no answer to the probe's pictures is as large."""
+_MAX_BODY_BYTES = 8_000_000
+"""Longer responses are an error: no valid response to the probe's images is this large."""
 
-
-_MOST_UNANSWERED = 3
-_LONGEST_ANSWER_S = 120
-"""An answer takes no longer where the client has no limit of its own."""
+_MAX_UNANSWERED = 3
+_MAX_RESPONSE_S = 120
+"""The time limit of a response if the client has no timeout."""
 
 _BARRED = (401, 403)
 
 
 class BudgetSpentError(Exception):
-    """As many requests were sent, or were left without an answer, as may be."""
+    """The limit of requests, or of requests without a response, is reached."""
 
 
 class LateError(Exception):
-    """A call over gRPC had no answer in time."""
+    """A gRPC call got no response in time."""
 
 
 class NotJsonError(Exception):
-    """An answer is not the JSON that its reader needs."""
+    """A response is not the expected JSON."""
 
 
 class Caller(Protocol):
     """Calls methods of an engine over gRPC."""
 
     def reach(self) -> None:
-        """Wait until there is a connection.
+        """Wait until the channel is connected.
 
         Raises:
-            LateError: there is none in time.
+            LateError: the connection takes too long.
         """
         ...
 
     def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, Sequence[bytes]]:
-        """The number of the status, its text, and the messages of the answer.
+        """Call a method; return the status number, its text, and the response messages.
 
         Raises:
-            LateError: no answer in time.
+            LateError: there is no response in time.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request as it was sent and the answer as it came; header names are in lower case.
+    """A request and its response; header names are in lower case.
 
-    Of a call over gRPC, the method is gRPC, the status is that of the call (0 is OK), and the bodies are the messages
-    in protobuf's JSON.
+    For a gRPC call, `method` is "gRPC", `status` is the status number (0 is OK), and the bodies are the messages in
+    protobuf's JSON.
     """
 
     method: str
@@ -73,24 +72,24 @@ class Exchange:
 
     @property
     def ok(self) -> bool:
-        """Whether the status is 200."""
+        """Return whether the status is 200."""
         return self.status == 200
 
     @property
     def refused(self) -> bool:
-        """Whether the status is one of the sender's faults."""
+        """Return whether the status is 4xx."""
         return 400 <= self.status < 500
 
     @property
     def barred(self) -> bool:
-        """Whether it is who asks that is refused, and not what is asked."""
+        """Return whether the engine refused the credentials."""
         return self.status in _BARRED
 
     def json(self) -> Any:
-        """The answer, read as JSON by its standard: UTF-8, no NaN.
+        """Decode the response body as strict JSON: UTF-8, no NaN.
 
         Raises:
-            NotJsonError: it is not.
+            NotJsonError: the body is something else.
         """
         try:
             return msgspec.json.decode(self.body)
@@ -98,10 +97,10 @@ class Exchange:
             raise NotJsonError(f"The answer is not JSON: {error}") from None
 
     def object(self) -> dict[str, Any]:
-        """The answer, a JSON object.
+        """Decode the response body as a JSON object.
 
         Raises:
-            NotJsonError: it is not.
+            NotJsonError: the body is something else.
         """
         try:
             return msgspec.json.decode(self.body, type=dict[str, Any])
@@ -111,15 +110,15 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What is tested.
+    """The engine under test.
 
     Args:
-        url: where the engine is: the paths of the protocol are appended to it.
-        model: the name of the model in the paths, for protocols that have one there.
-        task_type: what the model does, as Chariot calls it; found from its answers where it is not given.
-        pictures: asked about after the probe's own.
-        request: the body of an inference that the engine can answer, for protocols of tensors; made up otherwise.
-        health_path: where a platform would ask for health; the usual paths otherwise.
+        url: the engine's URL; the paths of the protocol are appended to it.
+        model: the name of the model in paths, for protocols that use one.
+        task_type: Chariot's task type; detected from responses by default.
+        pictures: given images, sent besides the probe's own.
+        request: the body of an inference that the engine can answer, for tensor protocols; generated by default.
+        health_path: the path that a platform polls for health; the common paths by default.
     """
 
     url: str
@@ -132,13 +131,13 @@ class Target:
 
 @dataclass(slots=True)
 class Probe:
-    """Sends requests one at a time. The same request is sent once, unless it is to be `fresh`.
+    """Send requests one at a time. Reuse the response to an equal earlier request, unless `fresh`.
 
     Args:
-        client: with its timeout and its headers.
-        target: what is tested.
-        max_requests: after so many, `BudgetSpentError`.
-        caller: for the protocols over gRPC.
+        client: with timeout and headers.
+        target: the engine under test.
+        max_requests: the limit; further requests raise `BudgetSpentError`.
+        caller: sends gRPC calls; None for HTTP protocols.
     """
 
     client: httpx.Client
@@ -148,20 +147,20 @@ class Probe:
     sent: int = 0
     unanswered: int = 0
     exchanges: list[Exchange] = field(default_factory=list[Exchange])
-    """Those of the present clause; whoever holds the engine to clauses empties it."""
+    """The exchanges of the current clause; the runner clears them before each clause."""
     _known: dict[tuple[object, ...], Exchange] = field(default_factory=dict[tuple[object, ...], Exchange])
 
     @property
     def barred(self) -> bool:
-        """Whether nothing came back but refusals of who asks."""
-        return bool(self._known) and all(each.barred for each in self._known.values())
+        """Return whether the engine refused the credentials of every request."""
+        return bool(self._known) and all(exchange.barred for exchange in self._known.values())
 
     def get(self, path: str, **headers: str) -> Exchange:
-        """GET `path`, which is appended to the engine's URL."""
+        """Send GET to `path`, which is appended to the engine's URL."""
         return self.send("GET", path, headers=headers)
 
     def post_json(self, path: str, body: object, headers: Mapping[str, str] | None = None) -> Exchange:
-        """POST `body` as JSON."""
+        """Send POST to `path` with `body` as JSON."""
         encoded = msgspec.json.encode(body)
         return self.send("POST", path, body=encoded, headers={"content-type": "application/json", **(headers or {})})
 
@@ -177,8 +176,8 @@ class Probe:
         """Send a request, and keep the exchange as evidence.
 
         Raises:
-            BudgetSpentError: enough were sent.
-            httpx.HTTPError: no answer.
+            BudgetSpentError: the request limit is reached.
+            httpx.HTTPError: there is no response.
         """
         sent_headers = dict(headers or {})
 
@@ -186,26 +185,26 @@ class Probe:
             try:
                 answer = self._exchanged(method, path, sent_headers, body)
             except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
-                # Some servers close a connection behind an error without saying so: that is no answer to this request.
+                # Some servers close a connection after an error without `Connection: close`, so send again.
                 answer = self._exchanged(method, path, sent_headers, body)
             return Exchange(method, path, sent_headers, body, *answer)
 
         return self.asked((method, path, tuple(sorted(sent_headers.items())), body), ask, fresh=fresh)
 
     def asked(self, key: tuple[object, ...], ask: Callable[[], Exchange], *, fresh: bool = False) -> Exchange:
-        """What `ask` brings, or brought when it was last asked for by `key`; it is kept as evidence.
+        """Return the earlier exchange for `key`, or call `ask`; keep the exchange as evidence.
 
         Raises:
-            BudgetSpentError: enough were sent.
-            LateError: no answer in time, over gRPC.
-            httpx.HTTPError: no answer, over HTTP.
+            BudgetSpentError: the request limit is reached.
+            LateError: a gRPC call gets no response in time.
+            httpx.HTTPError: an HTTP request gets no response.
         """
         exchange = None if fresh else self._known.get(key)
         if exchange is None:
             if self.sent >= self.max_requests:
-                raise BudgetSpentError(f"{self.max_requests} requests were sent, which is as many as may be")
-            if self.unanswered >= _MOST_UNANSWERED:
-                raise BudgetSpentError(f"{self.unanswered} requests had no answer in time, which is as many as may be")
+                raise BudgetSpentError(f"The limit of {self.max_requests} requests is reached")
+            if self.unanswered >= _MAX_UNANSWERED:
+                raise BudgetSpentError(f"{self.unanswered} requests had no answer in time, which is the limit")
             self.sent += 1
             try:
                 exchange = ask()
@@ -220,14 +219,14 @@ class Probe:
         self, method: str, path: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, Mapping[str, str], bytes]:
         url = self.target.url.rstrip("/") + path
-        longest = self.client.timeout.read or _LONGEST_ANSWER_S
+        longest = self.client.timeout.read or _MAX_RESPONSE_S
         late = monotonic() + longest
         with self.client.stream(method, url, headers=dict(headers), content=body) as answer:
             read = bytearray()
             for part in answer.iter_bytes():
                 read += part
-                if len(read) > _TOO_LONG:
-                    raise httpx.DecodingError(f"The answer is longer than {_TOO_LONG} bytes")
+                if len(read) > _MAX_BODY_BYTES:
+                    raise httpx.DecodingError(f"The answer is longer than {_MAX_BODY_BYTES} bytes")
                 if monotonic() > late:
                     raise httpx.ReadTimeout(f"The answer takes more than {longest:g} seconds")
             return answer.status_code, {k.lower(): v for k, v in answer.headers.items()}, bytes(read)

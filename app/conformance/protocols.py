@@ -1,4 +1,4 @@
-"""The protocols that an engine can be held against."""
+"""List the protocols that an engine can be checked against."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ __all__ = ("PROTOCOLS", "Protocol")
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """A protocol.
+    """A protocol with its clauses.
 
     Args:
-        name: as it is asked for.
-        clauses: those first that others require.
-        task_type: how an engine that speaks it shows what its model does; none where answers do not show it.
-        rpc: whether it is spoken over gRPC.
+        name: the value of `--protocol`.
+        clauses: each after those that it requires.
+        task_type: detects the task type from responses; None if they do not show it.
+        rpc: whether the protocol uses gRPC.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Protocol:
 
     @property
     def needs(self) -> Sequence[Need]:
-        """Whom the clauses speak of."""
+        """Return the needs that the clauses name."""
         named = {need for clause in self.clauses for need in clause.needed_for}
         return [need for need in Need if need in named]
 

@@ -1,6 +1,6 @@
-"""Clauses as pytest's tests: one item for each, which passes, fails, or says why it cannot do either.
+"""Run clauses as pytest items: each passes, fails, or is skipped with a reason.
 
-``charioteer_pytest`` loads this where ``--conform-url`` is given.
+``charioteer_pytest`` loads this module if ``--conform-url`` is given.
 """
 
 from collections.abc import Generator
@@ -20,13 +20,13 @@ __all__ = ("Conformance",)
 
 
 class Conformance:
-    """The plugin of one run.
+    """The pytest plugin of one run.
 
     Args:
-        config: with the options of ``charioteer_pytest``.
+        config: has the options of ``charioteer_pytest``.
 
     Raises:
-        pytest.UsageError: the options make no sense.
+        pytest.UsageError: an option is not valid.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -39,30 +39,30 @@ class Conformance:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
-        """Put the clauses behind whatever else was collected; ``-k`` and ``-m`` choose among them."""
+        """Append the clauses to the collected items, so that ``-k`` and ``-m`` select among them."""
         name = self._holding.protocol.name
         engine = _node(Engine, session, name=name, nodeid=f"charioteer::{name}", holding=self._holding)
         items.extend(engine.collect())
 
 
 class Engine(pytest.Collector):
-    """The engine, and its clauses below it."""
+    """The collector for an engine's clauses."""
 
     def __init__(self, *, holding: Holding, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.holding = holding
 
     def collect(self) -> Generator[pytest.Item]:
-        """One item for each clause."""
+        """Yield one item for each clause."""
         for clause in self.holding.protocol.clauses:
             yield _node(ClauseItem, self, name=clause.id, holding=self.holding, clause=clause)
 
     def setup(self) -> None:
-        """See once whether anything answers: where nothing does, every clause is an error with the reason."""
-        if reason := self._silence():
+        """Check once that the engine answers; if not, every clause is an error with the reason."""
+        if reason := self._unreachable_reason():
             pytest.fail(reason, pytrace=False)
 
-    def _silence(self) -> str:
+    def _unreachable_reason(self) -> str:
         try:
             self.holding.reach()
         except UnreachableError as error:
@@ -71,7 +71,7 @@ class Engine(pytest.Collector):
 
 
 class ClauseFailedError(Exception):
-    """An engine breaks a clause that is a MUST."""
+    """The engine violates a MUST."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.reason)
@@ -81,8 +81,8 @@ class ClauseFailedError(Exception):
 class ClauseItem(pytest.Item):
     """One clause.
 
-    A MUST that is broken fails; a SHOULD is an expected failure; what is not known, or is about other engines, is
-    skipped with its reason.
+    A violated MUST fails; a violated SHOULD is an expected failure. A clause without a result, or for other engines,
+    is skipped with its reason.
     """
 
     def __init__(self, *, holding: Holding, clause: Clause, **kwargs: Any) -> None:
@@ -103,22 +103,22 @@ class ClauseItem(pytest.Item):
         raise ClauseFailedError(finding)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The clause, what came, who could still read it, and the exchanges that show it."""
+        """Return the clause, the reason, the features that still work, and the exchanges as evidence."""
         if not isinstance(excinfo.value, ClauseFailedError):
             return super().repr_failure(excinfo, style)
         finding = excinfo.value.finding
         clause = finding.clause
         lines = [f"{clause.id} {clause.level}: {clause.sentence}", f"({clause.source})", finding.reason]
         lines.append(readers_of(finding, self._holding.protocol.needs))
-        return "\n".join([*filter(None, lines), *(f"\n{evidence(each)}" for each in finding.exchanges)])
+        return "\n".join([*filter(None, lines), *(f"\n{evidence(exchange)}" for exchange in finding.exchanges)])
 
     def reportinfo(self) -> tuple[Any, int | None, str]:
-        """What verbose runs and JUnit call the test."""
+        """Return the name of the item for verbose runs and JUnit."""
         return self.path, None, f"{self._holding.protocol.name}::{self._clause.id} {self._clause.sentence}"
 
 
 def _node(kind: Any, parent: pytest.Collector, **fields: Any) -> Any:
-    """A node of pytest's, which is made through a method that type checkers cannot follow."""
+    """Create a pytest node through a method that type checkers cannot follow."""
     return kind.from_parent(parent, **fields)
 
 

@@ -1,4 +1,4 @@
-"""Evidence in a few words."""
+"""Shorten values for messages."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ __all__ = ("brief",)
 
 
 def brief(value: object, longest: int = 120) -> str:
-    """A value, or an answer's body, short enough for a line."""
+    """Return a value or a body as one line of at most `longest` characters."""
     if isinstance(value, bytes):
         text = value[: 4 * longest].decode(errors="replace")
     else:

@@ -1,4 +1,4 @@
-"""TensorFlow Serving's REST API."""
+"""Check TensorFlow Serving's REST API."""
 
 from typing import Any
 
@@ -40,36 +40,36 @@ def _statuses(exchange: Exchange) -> list[Any]:
 
 
 def _signature(probe: Probe) -> dict[str, dict[str, Any]]:
-    """The inputs of serving_default.
+    """Return the inputs of the signature serving_default.
 
     Raises:
-        UntestedError: the metadata does not have them where they belong.
+        UntestedError: the metadata does not have them.
     """
     try:
         described = said(probe.get(f"{model_path(probe)}/metadata"))["metadata"]["signature_def"]["signature_def"]
         inputs: object = described["serving_default"]["inputs"]
     except (KeyError, TypeError):
         raise UntestedError("There is no signature serving_default in the metadata") from None
-    if not is_object(inputs) or not inputs or not all(is_object(each) for each in inputs.values()):
+    if not is_object(inputs) or not inputs or not all(is_object(spec) for spec in inputs.values()):
         raise UntestedError(f"The inputs of serving_default are not known: {brief(inputs)}")
     return inputs
 
 
 def _instance(probe: Probe, picture: int) -> object:
-    """One row for every input of the default signature; bare where there is one input."""
+    """Return one row with a value for every input of the default signature, or the bare value of a single input."""
     row: dict[str, object] = {}
     for name, spec in _signature(probe).items():
         dtype = str(spec.get("dtype"))
         if dtype in _REFUSED_TYPES:
-            raise UntestedError(f"{name} is {dtype}, which REST does not take")
+            raise UntestedError(f"{name} is {dtype}, which REST does not accept")
         try:
-            lengths = [int(each["size"]) for each in spec["tensor_shape"].get("dim", [])][1:]
+            lengths = [int(dim["size"]) for dim in spec["tensor_shape"].get("dim", [])][1:]
         except (KeyError, TypeError, ValueError):
             raise UntestedError(f"The shape of {name} is not known: {brief(spec)}") from None
         element: object = made_up("BOOL" if dtype == "DT_BOOL" else "INT32", [1])[0]
         if dtype == "DT_STRING":
             element = TEXT if means_text(name) else {"b64": PICTURES[picture]}
-        row[name] = _nested(element, [1 if each < 0 else each for each in lengths])
+        row[name] = _nested(element, [1 if length < 0 else length for length in lengths])
     return next(iter(row.values())) if len(row) == 1 else row
 
 
@@ -88,17 +88,17 @@ def _predictions(probe: Probe, instances: list[object]) -> list[object]:
 
 
 def _status(probe: Probe) -> None:
-    for each in _statuses(probe.get(model_path(probe))):
-        if not is_object(each) or not isinstance(each.get("version"), str) or each.get("state") not in _STATES:
-            raise FaultError(f"Expected version as a string and a state of {', '.join(_STATES)}, got {brief(each)}")
-        status = each.get("status")
+    for entry in _statuses(probe.get(model_path(probe))):
+        if not is_object(entry) or not isinstance(entry.get("version"), str) or entry.get("state") not in _STATES:
+            raise FaultError(f"Expected version as a string and a state of {', '.join(_STATES)}, got {brief(entry)}")
+        status = entry.get("status")
         if not is_object(status) or "error_code" not in status or not isinstance(status.get("error_message"), str):
             raise FaultError(f"Expected a status of error_code and error_message, got {brief(status)}")
 
 
 def _status_of_version(probe: Probe) -> None:
     version = _statuses(probe.get(model_path(probe)))[0].get("version")
-    got = [each.get("version") for each in _statuses(probe.get(f"{model_path(probe)}/versions/{version}"))]
+    got = [entry.get("version") for entry in _statuses(probe.get(f"{model_path(probe)}/versions/{version}"))]
     if got != [version]:
         raise FaultError(f"Expected version {version} alone, got {brief(got)}")
 
@@ -144,8 +144,8 @@ def _columnar(probe: Probe) -> dict[str, Any]:
 def _agree(probe: Probe) -> None:
     predictions, outputs = _predictions(probe, _instances(probe)), _columnar(probe).get("outputs")
     if is_object(outputs):
-        names = [set(each) if is_object(each) else set[str]() for each in predictions]
-        if any(each != set(outputs) for each in names):
+        names = [set(prediction) if is_object(prediction) else set[str]() for prediction in predictions]
+        if any(name != set(outputs) for name in names):
             raise FaultError(f"Expected rows of {brief(sorted(outputs))}, got {brief(predictions[0])}")
     elif flattened(outputs) != flattened(predictions):
         raise FaultError(f"Expected {brief(predictions)}, got {brief(outputs)}")
@@ -199,7 +199,7 @@ def _unknown_label(probe: Probe) -> None:
 def _bad_base64(probe: Probe) -> None:
     (first, *others) = _signature(probe).values()
     if others or first.get("dtype") != "DT_STRING":
-        raise InapplicableError("About models of one input of strings")
+        raise InapplicableError("About models with one string input")
     expect_status(predict(probe, {"instances": [{"b64": "%%% not base64 %%%"}]}), 400)
 
 
@@ -217,34 +217,43 @@ _MUST, _SHOULD = Level.MUST, Level.SHOULD
 _PREDICTS = ("TFS-005",)
 
 CLAUSES = (
-    Clause("TFS-001", _MUST, "GET /v1/models/<model> lists the versions' states.", f"{_PAGE}, Model status", _status),
-    Clause("TFS-002", _MUST, "With a version, only that one.", f"{_PAGE}, Model status", _status_of_version,
+    Clause("TFS-001", _MUST, "GET /v1/models/<model> lists the states of the versions.", f"{_PAGE}, Model status",
+           _status),
+    Clause("TFS-002", _MUST, "With a version in the path, only that version is listed.", f"{_PAGE}, Model status",
+           _status_of_version,
            requires=("TFS-001",)),
     Clause("TFS-003", _MUST, "The status of an unknown model is 404.", "Its handler's tests", _unknown_status),
-    Clause("TFS-004", _MUST, "Metadata has model_spec, and signature_def twice nested.", f"{_PAGE}, Model Metadata",
+    Clause("TFS-004", _MUST, "Metadata has model_spec, and signature_def nested in signature_def.",
+           f"{_PAGE}, Model Metadata",
            _metadata),
-    Clause("TFS-005", _MUST, "POST <model>:predict answers instances with predictions.", f"{_PAGE}, Predict", _rows,
+    Clause("TFS-005", _MUST, "POST <model>:predict returns predictions for instances.", f"{_PAGE}, Predict", _rows,
            requires=("TFS-004",)),
     Clause("TFS-006", _MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict, row format", _one_each,
            requires=_PREDICTS),
-    Clause("TFS-007", _MUST, "inputs, in columns, is answered with outputs.", f"{_PAGE}, Predict, column format",
+    Clause("TFS-007", _MUST, "inputs, in columns, returns outputs.", f"{_PAGE}, Predict, column format",
            _columns, requires=_PREDICTS),
-    Clause("TFS-008", _MUST, "Rows and columns say the same.", f"{_PAGE}, Predict", _agree,
+    Clause("TFS-008", _MUST, "Rows and columns give the same answer.", f"{_PAGE}, Predict", _agree,
            requires=("TFS-006", "TFS-007")),
-    Clause("TFS-009", _MUST, "A version has a path of its own.", f"{_PAGE}, Predict", _version_path,
+    Clause("TFS-009", _MUST, "A version has its own path.", f"{_PAGE}, Predict", _version_path,
            requires=("TFS-001", "TFS-005")),
-    Clause("TFS-010", _MUST, "Both instances and inputs are 400.", f"{_PAGE}, Predict; its tests", _both,
+    Clause("TFS-010", _MUST, "A body with both instances and inputs is answered with 400.",
+           f"{_PAGE}, Predict; its tests", _both,
            requires=_PREDICTS),
-    Clause("TFS-011", _MUST, "Neither of them is 400.", "Its handler's tests", _neither),
-    Clause("TFS-012", _MUST, "Instances that are no list, or an empty one, are 400.", "Its tests", _not_a_list),
-    Clause("TFS-013", _MUST, "What is not JSON is 400.", "Its tests", _bad_json),
-    Clause("TFS-014", _SHOULD, "A path under /v1/ that means nothing is 400.", "Its handler: Malformed request",
+    Clause("TFS-011", _MUST, "A body with neither is answered with 400.", "Its handler's tests", _neither),
+    Clause("TFS-012", _MUST, "Instances that are not a list, or an empty list, are answered with 400.", "Its tests",
+           _not_a_list),
+    Clause("TFS-013", _MUST, "Invalid JSON is answered with 400.", "Its tests", _bad_json),
+    Clause("TFS-014", _SHOULD, "An unknown path under /v1/ is answered with 400.", "Its handler: Malformed request",
            _malformed),
-    Clause("TFS-015", _MUST, "To predict with an unknown model is 404.", "Its handler's tests", _unknown_model),
-    Clause("TFS-016", _MUST, "An unknown signature is 400.", "Its predict code", _unknown_signature,
+    Clause("TFS-015", _MUST, "A prediction with an unknown model is answered with 404.", "Its handler's tests",
+           _unknown_model),
+    Clause("TFS-016", _MUST, "An unknown signature is answered with 400.", "Its predict code", _unknown_signature,
            requires=_PREDICTS),
-    Clause("TFS-017", _SHOULD, "An unknown label is 400.", "Its server core", _unknown_label, requires=_PREDICTS),
-    Clause("TFS-018", _MUST, "What is not base64 in b64 is 400.", f"{_PAGE}, Encoding binary values", _bad_base64,
+    Clause("TFS-017", _SHOULD, "An unknown label is answered with 400.", "Its server core", _unknown_label,
            requires=_PREDICTS),
-    Clause("TFS-019", _MUST, "Refusals are objects with a text in error.", f"{_PAGE}, Error response", _error_body),
+    Clause("TFS-018", _MUST, "Invalid base64 in b64 is answered with 400.", f"{_PAGE}, Encoding binary values",
+           _bad_base64,
+           requires=_PREDICTS),
+    Clause("TFS-019", _MUST, "Refusals are JSON objects with a text in error.", f"{_PAGE}, Error response",
+           _error_body),
 )  # fmt: skip

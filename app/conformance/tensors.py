@@ -1,4 +1,4 @@
-"""What protocols of tensors have in common: inputs made up from a description, and answers looked into."""
+"""Generate inputs from a model's metadata and read responses, for all tensor protocols."""
 
 import base64
 import math
@@ -22,32 +22,32 @@ DATATYPES = (
     "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "BF16", "FP32", "FP64",
     "BYTES",
 )  # fmt: skip
-"""Those of V2's table, and BF16, which its text and its servers have."""
+"""The datatypes of V2's table, and BF16, which its text and its servers use."""
 TEXT = "What is in the picture?"
-_MOST_ELEMENTS = 4_000_000
-PICTURES = tuple(base64.b64encode(each.data).decode() for each in OWN_PICTURES)
+_MAX_ELEMENTS = 4_000_000
+PICTURES = tuple(base64.b64encode(image.data).decode() for image in OWN_PICTURES)
 
 
 def is_json(content_type: str) -> bool:
-    """Whether a Content-Type is application/json, in upper or lower case, with or without a charset (RFC 9110, 8.3)."""
+    """Return whether a Content-Type is application/json, in any case, with or without a charset (RFC 9110, 8.3)."""
     return content_type.partition(";")[0].strip().lower() == "application/json"
 
 
 def is_list(value: object) -> TypeGuard[list[Any]]:
-    """Whether a JSON value is an array."""
+    """Return whether a JSON value is an array."""
     return isinstance(value, list)
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    """Whether a JSON value is an object."""
+    """Return whether a JSON value is an object."""
     return isinstance(value, dict)
 
 
 def said(exchange: Exchange) -> dict[str, Any]:
-    """The object of an answer of status 200.
+    """Return the JSON object of a response with status 200.
 
     Raises:
-        FaultError: it is something else.
+        FaultError: the status is not 200, or the body is not a JSON object.
     """
     expect_status(exchange, 200)
     try:
@@ -57,36 +57,36 @@ def said(exchange: Exchange) -> dict[str, Any]:
 
 
 def answered(exchange: Exchange) -> dict[str, Any]:
-    """The object of an answer; where a request that was made up is refused, nothing is known.
+    """Return the JSON object of the response to a generated request.
 
     Raises:
-        UntestedError: it is refused.
-        FaultError: it is neither answered nor refused.
+        UntestedError: the engine rejected the generated request, which proves nothing.
+        FaultError: the response is neither a success nor a rejection.
     """
     if exchange.refused:
         why = f"{exchange.status} {brief(exchange.body)}"
-        raise UntestedError(f"The engine refuses what was made up, with {why}; give a body with --request")
+        raise UntestedError(f"The engine refuses the generated request, with {why}; give a body with --request")
     return said(exchange)
 
 
 def expect_status(exchange: Exchange, *statuses: int) -> None:
-    """Raise a `FaultError` where the status is none of `statuses`."""
+    """Raise a `FaultError` if the status is not in `statuses`."""
     if exchange.status not in statuses:
         expected = " or ".join(map(str, statuses))
         raise FaultError(f"Expected status {expected}, got {exchange.status} {brief(exchange.body)}")
 
 
 def expect_error(exchange: Exchange, least: int = 400, most: int = 499) -> None:
-    """Raise a `FaultError` where the status is not one of an error."""
+    """Raise a `FaultError` if the status is not from `least` to `most`."""
     if not least <= exchange.status <= most:
         raise FaultError(f"Expected a status from {least} to {most}, got {exchange.status} {brief(exchange.body)}")
 
 
 def listed_model(probe: Probe, *paths: str) -> str:
-    """The name that was given, or the only one under `models` of what the paths say.
+    """Return the given model name, or the only one that the responses of `paths` list under `models`.
 
     Raises:
-        UntestedError: there is no telling.
+        UntestedError: no name was given, and no path lists exactly one.
     """
     if probe.target.model:
         return probe.target.model
@@ -98,35 +98,38 @@ def listed_model(probe: Probe, *paths: str) -> str:
             continue
         if is_list(names) and len(names) == 1 and isinstance(names[0], str):
             return names[0]
-    raise UntestedError("Which model is not known; give its name with --model")
+    raise UntestedError("The model's name is not known; give it with --model")
 
 
 def made_up(datatype: str, shape: Sequence[int], name: str = "", *, picture: int = 0) -> list[object]:
-    """Flat data for a tensor: zeros, or a picture in base64 for BYTES, or a text where its name speaks of one.
+    """Generate flat data for a tensor: zeros, or for BYTES an image in base64, or text if the name suggests text.
 
     Args:
-        datatype: as V2 calls it.
-        shape: every length known.
-        name: the tensor's.
-        picture: which of the probe's own.
+        datatype: a V2 datatype.
+        shape: without unknown lengths.
+        name: the name of the tensor.
+        picture: the index of one of the probe's own images.
+
+    Raises:
+        UntestedError: the tensor has too many elements.
     """
     count = math.prod(shape)
-    if count > _MOST_ELEMENTS:
-        raise UntestedError(f"An input of {count} elements is not made up; give a body with --request")
+    if count > _MAX_ELEMENTS:
+        raise UntestedError(f"An input of {count} elements is too large to generate; give a body with --request")
     if datatype == "BYTES":
         return [TEXT if means_text(name) else PICTURES[picture]] * count
     return [False if datatype == "BOOL" else 0] * count
 
 
 def means_text(name: str) -> bool:
-    """Whether an input called so wants words rather than an image."""
+    """Return whether the name of an input suggests text instead of an image."""
     return any(word in name.lower() for word in ("text", "prompt", "question", "sentence"))
 
 
 def flattened(data: object) -> list[object]:
-    """The elements of nested arrays, row by row."""
+    """Return the elements of nested arrays in row-major order."""
     if not is_list(data):
         return [data]
-    if not any(isinstance(each, list) for each in data):
+    if not any(isinstance(element, list) for element in data):
         return cast("list[object]", data)
-    return [element for each in data for element in flattened(each)]
+    return [element for row in data for element in flattened(row)]

@@ -1,4 +1,4 @@
-"""Whom a client trusts over TLS, and what it shows of itself."""
+"""Configure TLS for a client: trusted authorities and its own certificate."""
 
 import ssl
 from pathlib import Path
@@ -14,16 +14,16 @@ __all__ = ("Trust", "TrustError")
 
 
 class TrustError(Exception):
-    """Certificates that cannot be used. The message says which."""
+    """A certificate cannot be used. The message names it."""
 
 
 class Trust(msgspec.Struct, frozen=True, kw_only=True):
-    """Certificates of a client, as files (PEM).
+    """TLS files of a client (PEM).
 
     Attributes:
-        ca: authorities to trust instead of the usual ones.
-        cert: what is shown to a server that asks for a certificate, with its chain.
-        key: its private key; in the same file when absent.
+        ca: certificates of authorities to trust instead of the default ones.
+        cert: the client certificate with its chain.
+        key: the private key of `cert`; read from the `cert` file by default.
     """
 
     ca: Path | None = None
@@ -31,10 +31,10 @@ class Trust(msgspec.Struct, frozen=True, kw_only=True):
     key: Path | None = None
 
     def context(self) -> ssl.SSLContext:
-        """For HTTP.
+        """Return the TLS context for HTTP.
 
         Raises:
-            TrustError: when the files cannot be used.
+            TrustError: a file cannot be used.
         """
         if self.cert is None and self.key is not None:
             raise TrustError("--key needs --cert")
@@ -54,10 +54,10 @@ class Trust(msgspec.Struct, frozen=True, kw_only=True):
         return context
 
     def credentials(self) -> "grpc.ChannelCredentials":
-        """For gRPC.
+        """Return the TLS credentials for gRPC.
 
         Raises:
-            TrustError: when the files cannot be used.
+            TrustError: a file cannot be used.
         """
         import grpc
 

@@ -1,4 +1,4 @@
-"""What a person asks for, at a command line or in a test run, made into an engine that is held against a protocol."""
+"""Turn the options of a command line or a test run into a check of an engine against a protocol."""
 
 import base64
 import math
@@ -26,25 +26,25 @@ _HTTP_SCHEMES = ("http://", "https://")
 
 
 class WishError(Exception):
-    """What was asked for makes no sense. The message says what was expected and what came."""
+    """An option is not valid. The message has the expected and the actual value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """An engine, a protocol, and how to ask.
+    """Options of one run: the engine, the protocol, and the client.
 
     Args:
-        url: where the engine is: http:// or https://, and grpc:// or grpcs:// for protocols over gRPC.
+        url: the engine's URL: http:// or https://, and grpc:// or grpcs:// for protocols over gRPC.
         protocol: the name of one of `PROTOCOLS`.
-        model: the model's name in paths and messages.
-        task_type: what the model does, as Chariot calls it; found from its answers where it is not given.
-        images: files of pictures in which the model finds something.
-        headers: lines for the engine's gate, "Name: value"; sent as metadata over gRPC.
-        header_file: a file of such lines, for what nobody is to read in a list of processes; goes before `headers`.
-        health_path: where a platform would ask for health.
-        request: a file with the JSON body of an inference that the model can answer.
-        timeout: seconds to wait for an answer.
-        max_requests: no more requests than this.
+        model: the name of the model in paths and messages.
+        task_type: Chariot's task type; detected from responses by default.
+        images: image files in which the model finds something.
+        headers: "Name: value" lines, such as credentials; sent as metadata over gRPC.
+        header_file: a file of such lines, so that secrets do not show in the process list; it overrides `headers`.
+        health_path: the path that a platform polls for health.
+        request: a file with a JSON body that the model can answer.
+        timeout: seconds to wait for a response.
+        max_requests: the largest number of requests to send.
         trust: certificates for TLS.
     """
 
@@ -64,10 +64,10 @@ class Wish:
 
 @contextmanager
 def holding(wish: Wish) -> Generator[Holding]:
-    """The engine as it was asked for. Nothing is sent before a clause is looked at.
+    """Open the clients for `wish` and yield its runner. No request is sent before the first check.
 
     Raises:
-        WishError: the wish makes no sense, or one of its files cannot be read.
+        WishError: an option is not valid, or a file cannot be read.
     """
     protocol = _protocol(wish)
     parts = _parts(wish.url)
@@ -76,7 +76,7 @@ def holding(wish: Wish) -> Generator[Holding]:
         url=url,
         model=wish.model,
         task_type=_task_type(wish.task_type),
-        pictures=[_picture(each) for each in wish.images],
+        pictures=[_read_image(path) for path in wish.images],
         health_path=wish.health_path,
         request=_request(wish.request) if wish.request else None,
     )
@@ -101,7 +101,7 @@ def holding(wish: Wish) -> Generator[Holding]:
 
 
 def _protocol(wish: Wish) -> Protocol:
-    known = {each.name: each for each in PROTOCOLS}
+    known = {choice.name: choice for choice in PROTOCOLS}
     if wish.protocol not in known:
         raise WishError(f"--protocol: Expected one of {', '.join(known)}, got {wish.protocol}")
     protocol = known[wish.protocol]
@@ -125,7 +125,7 @@ def _parts(url: str) -> SplitResult:
 
 
 def _password(parts: SplitResult) -> dict[str, str]:
-    """What a URL says before its host, as a header (RFC 7617): reports show the URL, and none of it."""
+    """Return the user and password of a URL as a header (RFC 7617), because reports show the URL without them."""
     if parts.username is None:
         return {}
     pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
@@ -138,7 +138,7 @@ def _task_type(name: str | None) -> str | None:
     return name
 
 
-def _picture(path: Path) -> Picture:
+def _read_image(path: Path) -> Picture:
     try:
         return picture_of(path.name, path.read_bytes())
     except (OSError, ValueError) as error:

@@ -1,1 +1,1 @@
-"""The clauses of Chariot's protocols."""
+"""Check Chariot's protocols."""

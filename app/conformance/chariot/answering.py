@@ -1,4 +1,4 @@
-"""What chariot-v2-kserve asks of paths, of the envelope, and of ids."""
+"""Check paths, the response envelope and ids of chariot-v2-kserve."""
 
 from typing import TypeGuard
 
@@ -97,13 +97,13 @@ def _names(probe: Probe) -> None:
 
 
 def _belonging(probe: Probe) -> None:
-    """Two pictures that are answered differently when alone, asked about together."""
+    """Send two images together whose separate responses differ."""
     looks = LOOKING.looks(probe)
     pairs = [(a, b) for i, a in enumerate(looks) for b in looks[i + 1 :] if not alike(a.items, b.items, 0.1)]
     if not pairs:
-        raise UntestedError("The model answers all pictures alike; give some of its own with --image")
+        raise UntestedError("The model gives the same answer for all images; give others with --image")
     first, second = pairs[0]
-    alone = [LOOKING.look(probe, each.picture) for each in (first, second)]
+    alone = [LOOKING.look(probe, look.picture) for look in (first, second)]
     needed = LOOKING.needed(probe)
     asked = [image_input(look.picture, needed, name=name) for look, name in zip(alone, ("one", "other"), strict=True)]
     by_name = {str(output.get("name")): output for output in outputs(infer(probe, asked))}
@@ -113,13 +113,15 @@ def _belonging(probe: Probe) -> None:
     if alike(one, alone[0].items, 0.05) and alike(other, alone[1].items, 0.05):
         return
     if alike(one, alone[1].items, 0.05) or alike(other, alone[0].items, 0.05):
-        raise FaultError(f"Expected the first output to be of {first.picture.name}, got that of {second.picture.name}")
-    raise UntestedError("The model answers otherwise when it is given two pictures")
+        raise FaultError(
+            f"Expected the first output to be for {first.picture.name}, got the output for {second.picture.name}"
+        )
+    raise UntestedError("The model gives different answers for two images in one request")
 
 
 def _shape(probe: Probe) -> None:
     got = outputs(shown(probe))[0].get("shape")
-    if not _is_list(got) or not all(type(each) is int for each in got):
+    if not _is_list(got) or not all(type(length) is int for length in got):
         raise FaultError(f"Expected an array of integers, got {brief(got)}")
 
 
@@ -138,7 +140,7 @@ def _nesting(probe: Probe) -> None:
         if not _is_list(data):
             raise FaultError(f"Expected [[item, ...]], got {brief(data)}")
         if data and not (len(data) == 1 and isinstance(data[0], list)):
-            raise FaultError(f"Expected one element that is the list of items, [[item, ...]], got {brief(data)}")
+            raise FaultError(f"Expected one element, the list of items, [[item, ...]], got {brief(data)}")
 
 
 def _nothing(probe: Probe) -> None:
@@ -148,7 +150,7 @@ def _nothing(probe: Probe) -> None:
             if found.get("data") != [[]]:
                 raise FaultError(f"Expected data to be [[]], got {brief(found.get('data'))}")
             return
-    raise UntestedError("The model finds something in plain grey too")
+    raise UntestedError("The model finds something in a plain grey image too")
 
 
 def _model(probe: Probe) -> None:
@@ -200,11 +202,11 @@ def _base_id(probe: Probe) -> None:
 def _own_id(probe: Probe) -> None:
     sent = shown(probe)
     again = probe.send("POST", sent.path, body=sent.sent, headers=sent.sent_headers, fresh=True)
-    one, other = (succeeded(each).get("id") for each in (sent, again))
+    one, other = (succeeded(exchange).get("id") for exchange in (sent, again))
     if not isinstance(one, str) or not one:
         raise FaultError(f"Expected an id, got {brief(one)}")
     if one == other:
-        raise FaultError(f"Expected an id for each request, got {brief(one)} twice")
+        raise FaultError(f"Expected a new id for each request, got {brief(one)} twice")
 
 
 _PAGE = 'Chariot, "Inference Protocols"'
@@ -216,31 +218,31 @@ CLAUSES = (
            sentence="POST /infer below the base URL answers an image with status 200."),
     Clause(id="CV2K-002", level=_MUST, source=f"{_PAGE}, URL Paths: the platform's path ends in /infer/",
            check=_answers_with_slash, needed_for=_ALL, requires=("CV2K-001",),
-           sentence="The same with a slash at the end, without a redirection."),
+           sentence="The path with a slash at the end works too, without a redirect."),
     Clause(id="CV2K-003", level=_SHOULD, source=f"{_PAGE}, URL Paths; container_root_relative_base_url",
            check=_answers_under_chariot_path, requires=("CV2K-001",),
-           sentence="The same under /v2/models/m-<model id>/."),
+           sentence="The path under /v2/models/m-<model id>/ works too."),
     Clause(id="CV2K-004", level=_MUST, source='Chariot, "Custom Inference Engines"', check=_health, needed_for=_ALL,
-           sentence="A path for health answers GET with status 200."),
+           sentence="A health path answers GET with status 200."),
     Clause(id="CV2K-005", level=_SHOULD, source=f"{_YOLO}, and older pages of Chariot", check=_ready,
            sentence="GET /ready answers with status 200."),
     Clause(id="CV2K-006", level=_MUST, source=f"{_PAGE}: each response is JSON", check=_content_type,
            requires=("CV2K-001",),
-           sentence="The answer's Content-Type is application/json."),
+           sentence="The response's Content-Type is application/json."),
     Clause(id="CV2K-007", level=_MUST, source="RFC 9110, 8.3.1", check=_charset, requires=("CV2K-001",),
-           sentence="A charset in the request's Content-Type is no obstacle."),
+           sentence="A charset in the request's Content-Type is accepted."),
     Clause(id="CV2K-008", level=_MUST, source=f"{_PAGE}, Responses; RFC 8259", check=_strict, needed_for=_ALL,
-           requires=("CV2K-001",), sentence="Answers are JSON by the standard: UTF-8, no NaN."),
+           requires=("CV2K-001",), sentence="Responses are strict JSON: UTF-8, no NaN."),
     Clause(id="CV2K-009", level=_MUST, source=f"{_PAGE}, Responses", check=_has_outputs, needed_for=_PARSED,
            requires=("CV2K-001",), sentence="outputs is an array with one object for one input."),
     Clause(id="CV2K-010", level=_SHOULD, source=f"{_PAGE}, Requests: some engines take several images", check=_several,
            requires=("CV2K-009",), sentence="Several inputs are several images, with one output for each."),
     Clause(id="CV2K-011", level=_MUST, source=f"{_PAGE}, Requests and Responses", check=_names, needed_for=_PARSED,
            requires=("CV2K-010",),
-           sentence="Outputs carry the names of their inputs, whatever they are, in the inputs' order."),
+           sentence="Outputs have the names of their inputs, with any characters, in the order of the inputs."),
     Clause(id="CV2K-012", level=_MUST, source=f"{_PAGE}, Requests: one output per input", check=_belonging,
            needed_for=_PARSED, requires=("CV2K-010",),
-           sentence="What is in an output was found in the image of the input with its name."),
+           sentence="The items of an output belong to the image of the input with the same name."),
     Clause(id="CV2K-013", level=_MUST, source=f"{_PAGE}, Responses", check=_shape, requires=("CV2K-009",),
            needed_for=_PARSED, sentence="An output's shape is an array of integers."),
     Clause(id="CV2K-014", level=_MUST, source=f"{_PAGE}, Responses", check=_datatype, requires=("CV2K-009",),
@@ -249,24 +251,25 @@ CLAUSES = (
            needed_for=_PARSED, requires=("CV2K-009",),
            sentence="data holds one list of items for the image: [[item, ...]]."),
     Clause(id="CV2K-016", level=_MUST, source=f"{_YOLO}: no detections are [[]]", check=_nothing, needed_for=_PARSED,
-           requires=("CV2K-015",), sentence="Where nothing is found, data is [[]]."),
+           requires=("CV2K-015",), sentence="data is [[]] if nothing is found."),
     Clause(id="CV2K-017", level=_SHOULD, source=f"{_PAGE}, Responses, the example", check=_model,
            requires=("CV2K-001",),
            needed_for=(Need.STORAGE,), sentence="model_name and model_version are strings."),
     Clause(id="CV2K-018", level=_MUST, source=f"{_PAGE}, Responses; {_YOLO} has null", check=_parameters,
            requires=("CV2K-009",), needed_for=_PARSED,
-           sentence="parameters, of the answer and of an output, is an object if any."),
+           sentence="parameters, of the response and of an output, is an object, null or absent."),
     Clause(id="CV2K-020", level=_MUST, source="Open Inference Protocol, REST: id", check=_body_id,
            requires=("CV2K-001",),
-           needed_for=(Need.STORAGE,), sentence="The id of a request comes back as the id of its answer."),
+           needed_for=(Need.STORAGE,), sentence="The response has the id of the request."),
     Clause(id="CV2K-021", level=_MUST, source=f"{_YOLO}: id before X-Request-ID", check=_id_precedence,
-           requires=("CV2K-020",), needed_for=(Need.STORAGE,), sentence="The body's id goes before X-Request-ID."),
+           requires=("CV2K-020",), needed_for=(Need.STORAGE,),
+           sentence="The body's id takes precedence over X-Request-ID."),
     Clause(id="CV2K-022", level=_SHOULD, source=f"{_YOLO}: X-Request-ID where the body has no id", check=_header_id,
            requires=("CV2K-001",), needed_for=(Need.STORAGE,),
-           sentence="Without an id, X-Request-ID is the answer's id."),
+           sentence="Without an id in the body, X-Request-ID is the response's id."),
     Clause(id="CV2K-023", level=_MUST, source="Chariot 0.26.1 release notes: Chariot-Inference-Base-ID", check=_base_id,
            requires=("CV2K-020",), needed_for=(Need.STORAGE,),
            sentence="Chariot-Inference-Base-ID is accepted, and does not replace the body's id."),
     Clause(id="CV2K-024", level=_SHOULD, source=f"{_YOLO}: a new UUID", check=_own_id, requires=("CV2K-001",),
-           needed_for=(Need.STORAGE,), sentence="Without either, each answer has an id of its own."),
+           needed_for=(Need.STORAGE,), sentence="Without an id and X-Request-ID, each response has a new id."),
 )  # fmt: skip

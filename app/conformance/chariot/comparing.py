@@ -1,4 +1,4 @@
-"""Whether two answers say the same, give or take what a lossy picture changes."""
+"""Compare two responses, with a tolerance for lossy image encodings."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -9,12 +9,12 @@ __all__ = ("alike", "coordinates")
 
 
 def alike(first: Sequence[Item], second: Sequence[Item], tolerance: float) -> bool:
-    """Whether the best items have the same label and the same coordinates.
+    """Return whether the best items have the same label, answer, score and coordinates.
 
     Args:
         first: the items of one answer.
-        second: those of the other.
-        tolerance: how far coordinates may be apart, as a share of the largest of them; scores may be as far apart.
+        second: the items of the other answer.
+        tolerance: the largest difference of coordinates, relative to the largest coordinate, and of scores.
     """
     if not first or not second:
         return not first and not second
@@ -27,15 +27,15 @@ def alike(first: Sequence[Item], second: Sequence[Item], tolerance: float) -> bo
     left, right = _extent(one), _extent(other)
     if len(left) != len(right):
         return False
-    scale = max((abs(each) for each in left), default=0)
+    scale = max((abs(value) for value in left), default=0)
     return all(abs(a - b) <= tolerance * scale for a, b in zip(left, right, strict=True))
 
 
 def coordinates(contour: object) -> Iterator[tuple[float, float]]:
-    """The points of a contour, x before y, in however many lists they lie."""
+    """Yield the points (x, y) of a contour, from lists of any depth."""
     if isinstance(contour, list):
-        for each in cast("list[object]", contour):
-            yield from coordinates(each)
+        for part in cast("list[object]", contour):
+            yield from coordinates(part)
     elif isinstance(contour, dict):
         point = cast("dict[str, Any]", contour)
         x, y = point.get("x"), point.get("y")
@@ -53,7 +53,7 @@ def _score(item: Item) -> float:
 
 
 def _extent(item: Item) -> list[float]:
-    """The numbers that say where an item is; of a contour, the box around it."""
+    """Return the coordinates of an item; for a contour, those of its bounding box."""
     if points := list(coordinates(item.get("contour"))):
         xs, ys = zip(*points, strict=True)
         return [min(xs), min(ys), max(xs), max(ys)]

@@ -1,4 +1,4 @@
-"""Requests of chariot-v2-kserve as Chariot sends them, and where their answers' parts lie."""
+"""Build chariot-v2-kserve requests as Chariot sends them, and read the parts of responses."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -27,20 +27,20 @@ __all__ = (
 
 
 def infer_path(probe: Probe) -> str:
-    """Where inferences are sent, below the engine's URL."""
+    """Return the inference path, below the engine's URL."""
     model = probe.target.model
     return f"/v2/models/m-{model.lower().removeprefix('m-')}/infer" if model else "/infer"
 
 
 def base64_of(picture: Picture) -> str:
-    """The encoded image in standard base64."""
+    """Return the encoded image in standard base64."""
     return base64.b64encode(picture.data).decode()
 
 
 def image_input(
     picture: Picture, parameters: Mapping[str, object] | None = None, **fields: object
 ) -> dict[str, object]:
-    """One of `inputs`."""
+    """Return one element of `inputs`."""
     made: dict[str, object] = {"name": "input-image-0", "shape": [1], "datatype": "BYTES", "data": [base64_of(picture)]}
     return {**made, **({"parameters": dict(parameters)} if parameters else {}), **fields}
 
@@ -48,7 +48,7 @@ def image_input(
 def infer(
     probe: Probe, inputs: Sequence[object], headers: Mapping[str, str] | None = None, **fields: object
 ) -> Exchange:
-    """POST `inputs`, and other fields of the body."""
+    """Send POST with `inputs` and other fields of the body."""
     return probe.post_json(infer_path(probe), {"inputs": inputs, **fields}, headers)
 
 
@@ -58,16 +58,16 @@ def shown(
     headers: Mapping[str, str] | None = None,
     **fields: object,
 ) -> Exchange:
-    """POST the first picture with what the engine needs and `parameters`; `fields` are the body's."""
+    """Send POST with the first image, the needed parameters and `parameters`; `fields` go into the body."""
     asked = {**LOOKING.needed(probe), **(parameters or {})}
     return infer(probe, [image_input(OWN_PICTURES[0], asked)], headers, **fields)
 
 
 def succeeded(exchange: Exchange) -> dict[str, Any]:
-    """The answer, of status 200 and a JSON object.
+    """Return the JSON object of a response with status 200.
 
     Raises:
-        FaultError: it is neither.
+        FaultError: the status is not 200, or the body is not a JSON object.
     """
     if not exchange.ok:
         raise FaultError(f"Expected status 200, got {exchange.status} {brief(exchange.body)}")
@@ -78,10 +78,10 @@ def succeeded(exchange: Exchange) -> dict[str, Any]:
 
 
 def outputs(exchange: Exchange) -> Sequence[dict[str, Any]]:
-    """The outputs of an answer.
+    """Return the outputs of a response.
 
     Raises:
-        UntestedError: there are none to speak of.
+        UntestedError: the response has no outputs.
     """
     try:
         found: object = exchange.object().get("outputs") if exchange.ok else None
@@ -90,23 +90,23 @@ def outputs(exchange: Exchange) -> Sequence[dict[str, Any]]:
     if (
         not isinstance(found, list)
         or not found
-        or not all(isinstance(each, dict) for each in cast("list[object]", found))
+        or not all(isinstance(output, dict) for output in cast("list[object]", found))
     ):
         raise UntestedError(f"There are no outputs in status {exchange.status} {brief(exchange.body)}")
     return cast("list[dict[str, Any]]", found)
 
 
 def output_parameters(output: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The parameters of an output; empty for none."""
+    """Return the parameters of an output; empty if it has none."""
     found = output.get("parameters")
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def items_of(output: Mapping[str, Any]) -> Sequence[object]:
-    """The items of an output, also where they are nested wrongly.
+    """Return the items of an output, even if they are nested wrongly.
 
     Raises:
-        UntestedError: they are nowhere.
+        UntestedError: no items can be read.
     """
     data = output.get("data")
     if not isinstance(data, list):

@@ -1,4 +1,4 @@
-"""What Chariot asks of items whatever the task type: their fields, labels, scores and thresholds."""
+"""Check the fields, labels, scores and thresholds of items, for every task type."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -19,7 +19,7 @@ _ENGINE = "Striveworks' public engine-yolo"
 
 
 def item_clauses(prefix: str, looking: Looking) -> Sequence[Clause]:
-    """The clauses, numbered under `prefix`, whose clause 001 is that the engine answers at all."""
+    """Return the clauses, with ids that start with `prefix`; clause 001 is that the engine answers."""
     checks = _Items(looking)
 
     answers = (f"{prefix}-001",)
@@ -65,7 +65,7 @@ def item_clauses(prefix: str, looking: Looking) -> Sequence[Clause]:
             id=number(5),
             level=Level.SHOULD,
             source=f"{_PAGE}, every example",
-            sentence="Items come best first.",
+            sentence="Items are sorted by falling score.",
             check=checks.order,
             requires=(number(3),),
         ),
@@ -73,7 +73,7 @@ def item_clauses(prefix: str, looking: Looking) -> Sequence[Clause]:
             id=number(6),
             level=Level.SHOULD,
             source=f"{_ENGINE}, parameters.score_threshold",
-            sentence="score_threshold of an input leaves out what scores lower.",
+            sentence="score_threshold of an input removes items with lower scores.",
             check=checks.threshold,
             requires=(number(3),),
         ),
@@ -97,7 +97,7 @@ def item_clauses(prefix: str, looking: Looking) -> Sequence[Clause]:
             id=number(9),
             level=Level.MUST,
             source=f"{_PAGE}, Image Text to Text",
-            sentence="There is one item for each prompt, in order, that gives the prompt back.",
+            sentence="There is one item for each prompt, in order, with the prompt.",
             check=checks.prompts,
             needed_for=_PARSED,
             requires=(number(8),),
@@ -105,8 +105,8 @@ def item_clauses(prefix: str, looking: Looking) -> Sequence[Clause]:
         Clause(
             id=number(10),
             level=Level.SHOULD,
-            source="EXIF 2.32, Orientation; viewers and annotation tools turn pictures so",
-            sentence="EXIF orientation is applied: the items are of the upright picture.",
+            source="EXIF 2.32, Orientation; viewers and annotation tools rotate images this way",
+            sentence="EXIF orientation is applied: the items belong to the upright image.",
             check=checks.exif,
             needed_for=(Need.EVALUATION,),
         ),
@@ -114,7 +114,7 @@ def item_clauses(prefix: str, looking: Looking) -> Sequence[Clause]:
             id=number(11),
             level=Level.MUST,
             source=f"{_ENGINE}, decodes with PIL to RGB",
-            sentence="A JPEG is answered as a PNG is.",
+            sentence="A JPEG gets an answer, like a PNG.",
             check=checks.jpeg,
             requires=answers,
         ),
@@ -122,7 +122,7 @@ def item_clauses(prefix: str, looking: Looking) -> Sequence[Clause]:
             id=number(12),
             level=Level.SHOULD,
             source=f"{_ENGINE}, decodes with PIL to RGB",
-            sentence="A PNG of one grey channel is answered.",
+            sentence="A PNG with one grey channel gets an answer.",
             check=checks.grey,
             requires=answers,
         ),
@@ -130,7 +130,7 @@ def item_clauses(prefix: str, looking: Looking) -> Sequence[Clause]:
             id=number(13),
             level=Level.SHOULD,
             source=f"{_ENGINE}, decodes with PIL to RGB",
-            sentence="An opaque fourth channel changes nothing.",
+            sentence="An opaque alpha channel does not change the answer.",
             check=checks.alpha,
             requires=answers,
         ),
@@ -138,7 +138,7 @@ def item_clauses(prefix: str, looking: Looking) -> Sequence[Clause]:
             id=number(14),
             level=Level.SHOULD,
             source="PNG, 13.12: samples of sixteen bits are scaled to eight",
-            sentence="A PNG of sixteen bits is answered as one of eight.",
+            sentence="A PNG with 16 bits gets the same answer as one with 8 bits.",
             check=checks.sixteen_bits,
             requires=answers,
         ),
@@ -146,7 +146,7 @@ def item_clauses(prefix: str, looking: Looking) -> Sequence[Clause]:
             id=number(15),
             level=Level.SHOULD,
             source="An evaluation that runs twice",
-            sentence="The same picture is answered alike each time.",
+            sentence="The same image gets the same answer each time.",
             check=checks.repeated,
             needed_for=(Need.EVALUATION,),
         ),
@@ -154,7 +154,7 @@ def item_clauses(prefix: str, looking: Looking) -> Sequence[Clause]:
             id=number(16),
             level=Level.MUST,
             source=f"{_ENGINE}: no detections are an empty list",
-            sentence="A picture without anything in it is answered with status 200.",
+            sentence="An image without objects is answered with status 200.",
             check=checks.nothing,
             needed_for=_PARSED,
             requires=answers,
@@ -163,7 +163,7 @@ def item_clauses(prefix: str, looking: Looking) -> Sequence[Clause]:
 
 
 class _Items:
-    """The checks."""
+    """The checks of items."""
 
     def __init__(self, looking: Looking) -> None:
         self._looking = looking
@@ -207,19 +207,19 @@ class _Items:
             if scores != sorted(scores, reverse=True):
                 raise FaultError(f"{look.picture.name}: Expected falling scores, got {brief(scores)}")
         if not several:
-            raise UntestedError("No picture has two items of different scores; give some with --image")
+            raise UntestedError("No image has two items with different scores; give others with --image")
 
     def threshold(self, probe: Probe) -> None:
         self._looking.items(probe, *_SCORED)
-        look = max(self._looking.looks(probe), key=lambda each: len(set(_scores(each))))
+        look = max(self._looking.looks(probe), key=lambda candidate: len(set(_scores(candidate))))
         scores = sorted(set(_scores(look)))
         if not scores or scores[0] >= 1:
             raise UntestedError("No item scores below 1")
         threshold = (scores[0] + (scores[-1] if len(scores) > 1 else 1)) / 2
-        below = [each for each in _scores(self._looking.look(probe, look.picture, {"score_threshold": threshold}))
-                 if each < threshold - 1e-6]  # fmt: skip
+        below = [score for score in _scores(self._looking.look(probe, look.picture, {"score_threshold": threshold}))
+                 if score < threshold - 1e-6]  # fmt: skip
         if below:
-            raise FaultError(f"{look.picture.name}: Expected scores from {threshold:.4f} up, got {brief(below)}")
+            raise FaultError(f"{look.picture.name}: Expected scores of at least {threshold:.4f}, got {brief(below)}")
 
     def distinct_labels(self, probe: Probe) -> None:
         self._looking.items(probe, "IMAGE_CLASSIFICATION")
@@ -245,17 +245,17 @@ class _Items:
         tried = self._looking.looks(probe)
         for look in tried:
             upright = self._look(probe, look.picture.as_jpeg()).items
-            lying = self._look(probe, look.picture.turned(told=False)).items
-            told = self._look(probe, look.picture.turned(told=True)).items
-            if alike(upright, lying, 0.1):
+            rotated = self._look(probe, look.picture.turned(told=False)).items
+            marked = self._look(probe, look.picture.turned(told=True)).items
+            if alike(upright, rotated, 0.1):
                 continue
-            if alike(told, lying, 0.03):
+            if alike(marked, rotated, 0.03):
                 raise FaultError(
-                    f"{look.picture.name}: Expected the items of the upright picture, got those of the lying one"
+                    f"{look.picture.name}: Expected the items of the upright image, got those of the rotated one"
                 )
-            if alike(told, upright, 0.1):
+            if alike(marked, upright, 0.1):
                 return
-        raise UntestedError("The model does not answer upright and lying pictures differently enough")
+        raise UntestedError("The model's answers for upright and rotated images do not differ enough")
 
     def jpeg(self, probe: Probe) -> None:
         picture = self._looking.looks(probe)[0].picture

@@ -1,4 +1,4 @@
-"""Showing an engine pictures, and reading the items it found, as forgivingly as it takes to judge them one by one."""
+"""Send images to an engine and read the items leniently, so that each item can be checked on its own."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -20,51 +20,51 @@ FIELDS: Mapping[str, Sequence[str]] = {
     "IMAGE_SEGMENTATION": ("label", "score", "contour"),
     "IMAGE_TEXT_TO_TEXT": ("prompt", "answer"),
 }
-"""The fields of one item, by task type (Chariot, "Inference Protocols", Responses)."""
+"""The fields of an item, by task type (Chariot, "Inference Protocols", Responses)."""
 
 PROMPTS = ("What is in the picture?", "Which colours are there?")
 _LOW_THRESHOLD = 0.05
-_LARGEST = 1e300
+_MAX_NUMBER = 1e300
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A picture, and what the engine found in it, as it was given."""
+    """An image and the raw items that the engine found in it."""
 
     picture: Picture
     found: Sequence[object]
 
     @property
     def items(self) -> Sequence[Item]:
-        """Those that are objects."""
-        return [cast("Item", each) for each in self.found if isinstance(each, dict)]
+        """Return the items that are objects."""
+        return [cast("Item", item) for item in self.found if isinstance(item, dict)]
 
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """How one protocol shows a picture.
+    """The way that one protocol sends an image.
 
     Args:
-        ask: sends it with parameters.
-        read: takes the items out of an answer of status 200; raises `UntestedError` where there is no finding them.
+        ask: sends the image with parameters.
+        read: returns the items of a response with status 200, or raises `UntestedError` if it has none.
     """
 
     ask: Callable[[Probe, Picture, Mapping[str, object]], Exchange]
     read: Callable[[Exchange], Sequence[object]]
 
     def look(self, probe: Probe, picture: Picture, parameters: Mapping[str, object] | None = None) -> Look:
-        """Show one picture, with what the engine cannot do without, and `parameters`.
+        """Send one image with the needed parameters and `parameters`.
 
         Raises:
-            UntestedError: it does not answer, or there is no reading it.
+            UntestedError: the status is not 200, or the items cannot be read.
         """
         exchange = self.ask(probe, picture, {**self.needed(probe), **(parameters or {})})
         if not exchange.ok:
-            raise UntestedError(f"{picture.name} is answered with status {exchange.status}")
+            raise UntestedError(f"{picture.name} was answered with status {exchange.status}")
         return Look(picture, self.read(exchange))
 
     def needed(self, probe: Probe) -> Mapping[str, object]:
-        """The parameters without which the engine does not answer: none, or prompts."""
+        """Return the parameters that the engine requires: none, or prompts."""
         if probe.target.task_type == "IMAGE_TEXT_TO_TEXT":
             return {"prompts": PROMPTS}
         prompted = {"prompts": PROMPTS}
@@ -73,10 +73,10 @@ class Looking:
         return prompted
 
     def looks(self, probe: Probe) -> Sequence[Look]:
-        """All pictures in which anything is found: by the engine's own threshold, or else by a low one.
+        """Return all images with items, at the engine's default threshold, or else at a low one.
 
         Raises:
-            UntestedError: nothing is found in any.
+            UntestedError: the model finds nothing in any image.
         """
         pictures = (*probe.target.pictures, *OWN_PICTURES)
         for parameters in ({}, {"score_threshold": _LOW_THRESHOLD}):
@@ -86,12 +86,12 @@ class Looking:
                     made.append(self.look(probe, picture, parameters))
                 except UntestedError:
                     continue
-            if found := [each for each in made if each.found]:
+            if found := [look for look in made if look.found]:
                 return found
-        raise UntestedError("The model finds nothing in any picture; give some of its own with --image")
+        raise UntestedError("The model finds nothing in any image; give others with --image")
 
     def task_type(self, probe: Probe) -> str | None:
-        """What was given, or what the fields of the items look like; none where that says nothing.
+        """Return the given task type, or the one that the fields of the items suggest, or None.
 
         Raises:
             UntestedError: there are no items.
@@ -99,23 +99,23 @@ class Looking:
         if probe.target.task_type:
             return probe.target.task_type
         names = {name for look in self.looks(probe) for item in look.items for name in item}
-        for task_type, telling, least in (
+        for task_type, typical, least in (
             ("OBJECT_DETECTION", {"xmin", "ymin", "xmax", "ymax"}, 2),
             ("ORIENTED_OBJECT_DETECTION", {"cx", "cy", "w", "h", "r"}, 2),
             ("IMAGE_SEGMENTATION", {"contour"}, 1),
             ("IMAGE_TEXT_TO_TEXT", {"prompt", "answer"}, 1),
             ("IMAGE_CLASSIFICATION", {"label", "score"}, 1),
         ):
-            if len(names & telling) >= least:
+            if len(names & typical) >= least:
                 return task_type
         return None
 
     def items(self, probe: Probe, *task_types: str) -> Sequence[tuple[Picture, Item]]:
-        """Every item that is an object, with its picture, where the engine's task type is one of `task_types`.
+        """Return every item that is an object, with its image, if the engine's task type is one of `task_types`.
 
         Raises:
-            InapplicableError: it is another one.
-            UntestedError: there are none.
+            InapplicableError: the task type is another one.
+            UntestedError: the task type is not known, or no item is an object.
         """
         found = self.task_type(probe)
         if found not in task_types:
@@ -129,7 +129,7 @@ class Looking:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a JSON value is a number that can be reckoned with, and not true or false."""
+    """Return whether a JSON value is a finite number of usable size, and not a boolean."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
-    return abs(value) <= _LARGEST and not math.isnan(value)
+    return abs(value) <= _MAX_NUMBER and not math.isnan(value)

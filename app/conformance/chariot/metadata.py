@@ -1,4 +1,4 @@
-"""What chariot-v2-kserve asks of custom metadata: it goes back as it came."""
+"""Check that an engine of chariot-v2-kserve returns custom metadata unchanged."""
 
 from collections.abc import Sequence
 
@@ -19,39 +19,39 @@ _UNICODE = '{"place": "Zürich 東京 🛰 \u2028", "quote": "\\"\\\\"}'
 _NOT_JSON = "not JSON: {[ 'x' NaN"
 
 
-def _goes_back(probe: Probe, text: str) -> None:
+def _expect_returned(probe: Probe, text: str) -> None:
     got = output_parameters(outputs(shown(probe, {"metadata": text}))[0]).get("metadata")
     if got != text:
         raise FaultError(f"Expected outputs[0].parameters.metadata to be {brief(text)}, got {brief(got)}")
 
 
 def _standard(probe: Probe) -> None:
-    _goes_back(probe, _STANDARD)
+    _expect_returned(probe, _STANDARD)
 
 
 def _filled(probe: Probe) -> None:
-    _goes_back(probe, _FILLED)
+    _expect_returned(probe, _FILLED)
 
 
 def _list(probe: Probe) -> None:
-    _goes_back(probe, _LIST)
+    _expect_returned(probe, _LIST)
 
 
 def _spaced(probe: Probe) -> None:
-    _goes_back(probe, _SPACED)
+    _expect_returned(probe, _SPACED)
 
 
 def _unicode(probe: Probe) -> None:
-    _goes_back(probe, _UNICODE)
+    _expect_returned(probe, _UNICODE)
 
 
 def _not_json(probe: Probe) -> None:
     for text in (_NOT_JSON, ""):
-        _goes_back(probe, text)
+        _expect_returned(probe, text)
 
 
 def _long(probe: Probe) -> None:
-    _goes_back(probe, '{"extended_metadata": [{"key": "k", "type": "str", "value": "' + 20_000 * "x" + '"}]}')
+    _expect_returned(probe, '{"extended_metadata": [{"key": "k", "type": "str", "value": "' + 20_000 * "x" + '"}]}')
 
 
 def _matching(probe: Probe) -> None:
@@ -80,23 +80,23 @@ _STORED = (Need.STORAGE,)
 
 CLAUSES = (
     Clause(id="CV2K-030", level=_MUST, source=_PAGE, check=_standard, needed_for=_STORED, requires=("CV2K-009",),
-           sentence="The metadata of an input comes back in the parameters of its output."),
+           sentence="An output's parameters contain the metadata of its input."),
     Clause(id="CV2K-031", level=_MUST, source=_PAGE, check=_filled, needed_for=_STORED, requires=("CV2K-030",),
-           sentence="The same where Chariot has filled in standard_metadata."),
+           sentence="Metadata with standard_metadata filled in by Chariot is returned too."),
     Clause(id="CV2K-032", level=_MUST, source='Chariot, "Inference Store"', check=_list, needed_for=_STORED,
-           requires=("CV2K-030",), sentence="The same for the bare list of entries."),
+           requires=("CV2K-030",), sentence="Metadata that is a bare list of entries is returned too."),
     Clause(id="CV2K-033", level=_MUST, source=f"{_PAGE}: copied through", check=_spaced, needed_for=_STORED,
            requires=("CV2K-030",),
-           sentence="It is not read and written again: spaces, numbers and repeated keys stay."),
+           sentence="Metadata is not parsed and serialized again: spaces, numbers and repeated keys stay."),
     Clause(id="CV2K-034", level=_MUST, source=f"{_PAGE}: copied through", check=_unicode, needed_for=_STORED,
-           requires=("CV2K-030",), sentence="Its text may be of any script."),
+           requires=("CV2K-030",), sentence="Metadata can contain any Unicode text."),
     Clause(id="CV2K-035", level=_MUST, source=f"{_PAGE}: copied through", check=_not_json, needed_for=_STORED,
-           requires=("CV2K-030",), sentence="Text that is not JSON comes back too, and fails nothing."),
+           requires=("CV2K-030",), sentence="Metadata that is not JSON is returned too, without an error."),
     Clause(id="CV2K-036", level=_MUST, source=f"{_PAGE}: the matching output", check=_matching, needed_for=_STORED,
            requires=("CV2K-030", "CV2K-010", "CV2K-011", "CV2K-035"),
-           sentence="Of several inputs, each output has the metadata of its own."),
+           sentence="With several inputs, each output has the metadata of its own input."),
     Clause(id="CV2K-037", level=Level.SHOULD, source=_PAGE, check=_not_invented, needed_for=_STORED,
-           requires=("CV2K-009",), sentence="Where an input has none, its output has none."),
+           requires=("CV2K-009",), sentence="Without metadata in the input, the output has none."),
     Clause(id="CV2K-038", level=_MUST, source=_PAGE, check=_long, needed_for=_STORED, requires=("CV2K-030",),
-           sentence="Twenty thousand characters come back whole."),
+           sentence="Metadata of 20,000 characters is returned in full."),
 )  # fmt: skip

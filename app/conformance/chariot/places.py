@@ -1,4 +1,4 @@
-"""What Chariot asks of coordinates: their unit, their frame, and their order."""
+"""Check the unit, the frame and the order of coordinates."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,18 +14,18 @@ from app.conformance.quoting import brief
 __all__ = ("place_clauses",)
 
 _BOX = ("xmin", "ymin", "xmax", "ymax")
-_TURNED = ("cx", "cy", "w", "h", "r")
+_ORIENTED_BOX = ("cx", "cy", "w", "h", "r")
 _DETECTION, _ORIENTED, _SEGMENTATION = "OBJECT_DETECTION", "ORIENTED_OBJECT_DETECTION", "IMAGE_SEGMENTATION"
 _PAGE = 'Chariot, "Inference Protocols", Responses'
 _STORED = (Need.STORAGE, Need.EVALUATION)
 _EVALUATED = (Need.EVALUATION,)
 _INSIDE = "Chariot 0.26.0 release notes: boxes and masks of annotations lie inside the image"
-_LARGEST_FRACTION = 1.5
-"""Coordinates that never pass this are fractions: a picture has hundreds of pixels."""
+_MAX_FRACTION = 1.5
+"""Coordinates that never exceed this are fractions, because an image has hundreds of pixels."""
 
 
 def place_clauses(prefix: str, looking: Looking) -> Sequence[Clause]:
-    """The clauses, numbered under `prefix`."""
+    """Return the clauses, with ids that start with `prefix`."""
 
     def number(index: int) -> str:
         return f"{prefix}-P{index:02}"
@@ -49,11 +49,11 @@ def place_clauses(prefix: str, looking: Looking) -> Sequence[Clause]:
             sentence=sentence,
             check=bound,
             needed_for=needed_for,
-            requires=[number(each) for each in requires],
+            requires=[number(required) for required in requires],
         )
 
     must, should = Level.MUST, Level.SHOULD
-    box, turned, outline = (
+    box, oriented, outline = (
         f"{_PAGE}, Object Detection",
         f"{_PAGE}, Oriented Object Detection",
         f"{_PAGE}, Image Segmentation",
@@ -61,22 +61,22 @@ def place_clauses(prefix: str, looking: Looking) -> Sequence[Clause]:
     return (
         clause(1, must, box, "xmin, ymin, xmax and ymax are numbers.", _box_numbers, _STORED),
         clause(2, must, box, "Boxes are in pixels, not in fractions of the image.", _box_pixels, requires=(1,)),
-        clause(3, must, box, "Boxes are in the frame of the image that was sent: they grow with it.", _box_grows,
+        clause(3, must, box, "Boxes are in the frame of the sent image: they scale with it.", _box_scales,
                requires=(1, 2)),
-        clause(4, must, box, "xmin is not right of xmax, nor ymin below ymax.", _box_order, requires=(1,)),
+        clause(4, must, box, "xmin is at most xmax, and ymin at most ymax.", _box_order, requires=(1,)),
         clause(5, should, _INSIDE, "Boxes lie inside the image.", _box_inside, requires=(1, 2, 3, 4)),
-        clause(6, must, turned, "cx, cy, w, h and r are numbers.", _turned_numbers, _STORED),
-        clause(7, must, turned, "cx and w are fractions of the image's width, cy and h of its height.",
-               _turned_fractions, requires=(6,)),
-        clause(8, must, turned, "r is in radians.", _radians, requires=(6,)),
-        clause(9, must, turned, "r turns clockwise as seen, with y downward.", _clockwise, requires=(6, 7, 8)),
-        clause(10, must, turned, "w and h are not negative.", _turned_size, requires=(6,)),
+        clause(6, must, oriented, "cx, cy, w, h and r are numbers.", _oriented_numbers, _STORED),
+        clause(7, must, oriented, "cx and w are fractions of the image's width, cy and h of its height.",
+               _oriented_fractions, requires=(6,)),
+        clause(8, must, oriented, "r is in radians.", _radians, requires=(6,)),
+        clause(9, must, oriented, "r is clockwise, with y downward.", _clockwise, requires=(6, 7, 8)),
+        clause(10, must, oriented, "w and h are not negative.", _oriented_size, requires=(6,)),
         clause(11, must, outline, "contour is a list of contours, each a list of points {x, y} of numbers.", _contours,
                _STORED),
         clause(12, must, outline, "Contours are in pixels, not in fractions of the image.", _contour_pixels,
                requires=(11,)),
-        clause(13, must, outline, "Contours are in the frame of the image that was sent: they grow with it.",
-               _contour_grows, requires=(11, 12)),
+        clause(13, must, outline, "Contours are in the frame of the sent image: they scale with it.",
+               _contour_scales, requires=(11, 12)),
         clause(14, should, _INSIDE, "Contours lie inside the image.", _contour_inside, requires=(11, 12, 13)),
     )  # fmt: skip
 
@@ -85,8 +85,8 @@ def _box_numbers(looking: Looking, probe: Probe) -> None:
     _numbers(looking.items(probe, _DETECTION), _BOX)
 
 
-def _turned_numbers(looking: Looking, probe: Probe) -> None:
-    _numbers(looking.items(probe, _ORIENTED), _TURNED)
+def _oriented_numbers(looking: Looking, probe: Probe) -> None:
+    _numbers(looking.items(probe, _ORIENTED), _ORIENTED_BOX)
 
 
 def _numbers(items: Sequence[tuple[Picture, Item]], names: Sequence[str]) -> None:
@@ -99,14 +99,14 @@ def _numbers(items: Sequence[tuple[Picture, Item]], names: Sequence[str]) -> Non
 
 
 def _boxes(looking: Looking, probe: Probe) -> Sequence[tuple[Picture, Sequence[float]]]:
-    """Whole boxes: left, top, right, bottom."""
+    """Return complete boxes: left, top, right, bottom."""
     found = [
         (picture, [float(item[name]) for name in _BOX])
         for picture, item in looking.items(probe, _DETECTION)
         if all(name in item for name in _BOX)
     ]
     if not found:
-        raise UntestedError("No item has a whole box")
+        raise UntestedError("No item has a complete box")
     return found
 
 
@@ -115,18 +115,18 @@ def _box_pixels(looking: Looking, probe: Probe) -> None:
 
 
 def _pixels(found: Sequence[Sequence[float]]) -> None:
-    if max(abs(value) for each in found for value in each) <= _LARGEST_FRACTION:
+    if max(abs(value) for values in found for value in values) <= _MAX_FRACTION:
         raise FaultError(
-            f"Expected pixels, got fractions: no coordinate is above {_LARGEST_FRACTION}, such as {brief(found[0])}"
+            f"Expected pixels, got fractions: no coordinate is above {_MAX_FRACTION}, such as {brief(found[0])}"
         )
 
 
-def _box_grows(looking: Looking, probe: Probe) -> None:
-    _grows(looking, probe, _DETECTION, _box_extent)
+def _box_scales(looking: Looking, probe: Probe) -> None:
+    _scales(looking, probe, _DETECTION, _box_extent)
 
 
-def _contour_grows(looking: Looking, probe: Probe) -> None:
-    _grows(looking, probe, _SEGMENTATION, lambda item: _extent(list(coordinates(item.get("contour")))))
+def _contour_scales(looking: Looking, probe: Probe) -> None:
+    _scales(looking, probe, _SEGMENTATION, lambda item: _extent(list(coordinates(item.get("contour")))))
 
 
 def _box_extent(item: Item) -> float:
@@ -141,8 +141,8 @@ def _extent(points: Sequence[tuple[float, float]]) -> float:
     return max(xs) - min(xs) + max(ys) - min(ys)
 
 
-def _grows(looking: Looking, probe: Probe, task_type: str, extent: Callable[[Item], float]) -> None:
-    """The best item of a picture, and that of the same picture at twice its size, where both have the same label."""
+def _scales(looking: Looking, probe: Probe, task_type: str, extent: Callable[[Item], float]) -> None:
+    """Compare the best item of an image with that of the image at twice its size, if the labels are equal."""
     looking.items(probe, task_type)
     stayed: list[str] = []
     for look in looking.looks(probe):
@@ -158,7 +158,7 @@ def _grows(looking: Looking, probe: Probe, task_type: str, extent: Callable[[Ite
                           " twice as large")  # fmt: skip
     if stayed:
         raise FaultError(f"Expected about 2 times; {stayed[0]}")
-    raise UntestedError("The model finds other things in the same picture at twice its size")
+    raise UntestedError("The model finds other items in the same image at twice its size")
 
 
 def _box_order(looking: Looking, probe: Probe) -> None:
@@ -182,21 +182,21 @@ def _inside(picture: Picture, points: Sequence[tuple[float, float]]) -> None:
             )
 
 
-def _turned(looking: Looking, probe: Probe) -> Sequence[tuple[Picture, Sequence[float]]]:
-    """Whole turned boxes: cx, cy, w, h, r."""
+def _oriented_boxes(looking: Looking, probe: Probe) -> Sequence[tuple[Picture, Sequence[float]]]:
+    """Return complete oriented boxes: cx, cy, w, h, r."""
     found = [
-        (picture, [float(item[name]) for name in _TURNED])
+        (picture, [float(item[name]) for name in _ORIENTED_BOX])
         for picture, item in looking.items(probe, _ORIENTED)
-        if all(name in item for name in _TURNED)
+        if all(name in item for name in _ORIENTED_BOX)
     ]
     if not found:
-        raise UntestedError("No item has a whole turned box")
+        raise UntestedError("No item has a complete oriented box")
     return found
 
 
-def _turned_fractions(looking: Looking, probe: Probe) -> None:
-    for picture, (cx, cy, w, h, _) in _turned(looking, probe):
-        # A turned side may be longer than the axis that it is divided by; a centre is never outside.
+def _oriented_fractions(looking: Looking, probe: Probe) -> None:
+    for picture, (cx, cy, w, h, _) in _oriented_boxes(looking, probe):
+        # A rotated side can be longer than the axis that it is divided by; a centre is always inside.
         if not (-0.05 <= cx <= 1.05 and -0.05 <= cy <= 1.05) or max(abs(w), abs(h)) > 10:
             raise FaultError(
                 f"{picture.name}: Expected fractions of the image, got cx, cy, w, h {brief([cx, cy, w, h])}"
@@ -204,7 +204,7 @@ def _turned_fractions(looking: Looking, probe: Probe) -> None:
 
 
 def _radians(looking: Looking, probe: Probe) -> None:
-    for picture, box in _turned(looking, probe):
+    for picture, box in _oriented_boxes(looking, probe):
         if abs(box[4]) > 2 * math.pi + 0.01:
             raise FaultError(
                 f"{picture.name}: Expected radians, at most 2 pi, got {box[4]:g}, which looks like degrees"
@@ -212,13 +212,13 @@ def _radians(looking: Looking, probe: Probe) -> None:
 
 
 def _clockwise(looking: Looking, probe: Probe) -> None:
-    _turned(looking, probe)
+    _oriented_boxes(looking, probe)
     errors: list[tuple[float, float]] = []
     for degrees in (30.0, 75.0):
         look = looking.look(probe, turned_bar(degrees))
         angle = _long_side(look)
         if angle is None:
-            raise UntestedError(f"The model does not find the bar at {degrees:g} degrees; its direction is not known")
+            raise UntestedError(f"The model does not find the bar at {degrees:g} degrees, so its rotation is not known")
         errors.append((_apart(angle, math.radians(degrees)), _apart(angle, -math.radians(degrees))))
     if all(wrong < 0.2 for _, wrong in errors):
         raise FaultError("Expected bars at 30 and 75 degrees clockwise, got them counterclockwise")
@@ -227,8 +227,8 @@ def _clockwise(looking: Looking, probe: Probe) -> None:
 
 
 def _long_side(look: Look) -> float | None:
-    """Where the long side of the best box points, in radians; none where no side is clearly longer."""
-    if not look.items or not all(is_number(look.items[0].get(name)) for name in _TURNED):
+    """Return the angle of the long side of the best box in radians, or None if no side is clearly longer."""
+    if not look.items or not all(is_number(look.items[0].get(name)) for name in _ORIENTED_BOX):
         return None
     item = look.items[0]
     width, height = item["w"] * look.picture.width, item["h"] * look.picture.height
@@ -238,15 +238,15 @@ def _long_side(look: Look) -> float | None:
 
 
 def _apart(angle: float, other: float) -> float:
-    """Between two directions without an arrowhead: 0 to pi / 2."""
+    """Return the angle between two undirected lines: 0 to pi / 2."""
     apart = (angle - other) % math.pi
     return min(apart, math.pi - apart)
 
 
-def _turned_size(looking: Looking, probe: Probe) -> None:
-    for picture, box in _turned(looking, probe):
+def _oriented_size(looking: Looking, probe: Probe) -> None:
+    for picture, box in _oriented_boxes(looking, probe):
         if box[2] < 0 or box[3] < 0:
-            raise FaultError(f"{picture.name}: Expected w and h from 0 up, got {brief(box[2:4])}")
+            raise FaultError(f"{picture.name}: Expected w and h of at least 0, got {brief(box[2:4])}")
 
 
 def _contours(looking: Looking, probe: Probe) -> None:
@@ -265,7 +265,7 @@ def _is_contours(value: object) -> bool:
         if not isinstance(contour, list):
             return False
         points = cast("list[object]", contour)
-        if len(list(coordinates(points))) != len(points) or not all(isinstance(each, dict) for each in points):
+        if len(list(coordinates(points))) != len(points) or not all(isinstance(point, dict) for point in points):
             return False
     return True
 

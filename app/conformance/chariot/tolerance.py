@@ -1,4 +1,4 @@
-"""What chariot-v2-kserve asks of an engine that is sent more, less, or something else than it knows."""
+"""Check how an engine of chariot-v2-kserve handles unknown, missing and invalid input."""
 
 from collections.abc import Callable
 
@@ -41,7 +41,7 @@ def _unknown_action(probe: Probe) -> None:
 def _known_actions(probe: Probe) -> None:
     task_type = LOOKING.task_type(probe)
     if task_type not in _ACTIONS:
-        raise InapplicableError(f"No actions are known of {task_type or 'a task type that was not recognised'}")
+        raise InapplicableError(f"No actions are known for {task_type or 'a task type that was not recognised'}")
     for action in _ACTIONS[task_type]:
         succeeded(shown(probe, {"action": action}))
 
@@ -121,16 +121,16 @@ def _sent(probe: Probe, body: bytes) -> Exchange:
 def _error_body(probe: Probe) -> None:
     answer = _sent(probe, b'{"inputs": [')
     if answer.ok:
-        raise UntestedError("What is not JSON is not refused")
+        raise UntestedError("The engine does not refuse invalid JSON")
     try:
-        said = answer.object()
+        body = answer.object()
     except NotJsonError as error:
         raise FaultError(f"{error}: {brief(answer.body)}") from None
-    if not any(isinstance(said.get(name), str) and said[name] for name in ("error", "detail")):
+    if not any(isinstance(body.get(name), str) and body[name] for name in ("error", "detail")):
         raise FaultError(f"Expected a text in error or detail, got {brief(answer.body)}")
 
 
-def _goes_on(probe: Probe) -> None:
+def _recovers(probe: Probe) -> None:
     before = shown(probe)
     for spoil in (_bad_json, _bad_base64, _no_inputs):
         try:
@@ -138,7 +138,7 @@ def _goes_on(probe: Probe) -> None:
         except FaultError:
             continue
     after = probe.send("POST", before.path, body=before.sent, headers=before.sent_headers, fresh=True)
-    first, second = ([*items_of(outputs(each)[0])] for each in (before, _checked(after)))
+    first, second = ([*items_of(outputs(exchange)[0])] for exchange in (before, _checked(after)))
     if not alike(Look(_FIRST, first).items, Look(_FIRST, second).items, 0.01):
         raise FaultError(f"Expected {brief(first)} again, got {brief(second)}")
 
@@ -171,35 +171,36 @@ _MUST, _SHOULD = Level.MUST, Level.SHOULD
 _EVERYTHING = (Need.STORAGE, Need.DRIFT, Need.EVALUATION, Need.CLIENTS)
 
 CLAUSES = (
-    _clause("CV2K-040", _MUST, "Unknown parameters of an input are passed over.", f"{_PAGE}, Requests; {_YOLO}",
+    _clause("CV2K-040", _MUST, "Unknown parameters of an input are ignored.", f"{_PAGE}, Requests; {_YOLO}",
             _unknown_parameter),
     _clause("CV2K-041", _MUST, "The actions that Chariot's clients send for the task type are accepted.",
             f"{_PAGE}, Requests; engine-yolo's client sends detect", _known_actions),
-    _clause("CV2K-042", _SHOULD, "An unknown action is passed over.", f"{_YOLO} reads no action", _unknown_action),
+    _clause("CV2K-042", _SHOULD, "An unknown action is ignored.", f"{_YOLO} reads no action", _unknown_action),
     _clause("CV2K-043", _MUST, "Parameters of the whole request are accepted.", f"{_PAGE}, Responses; {_YOLO}",
             _body_parameters),
-    _clause("CV2K-044", _SHOULD, "Unknown fields of the request and of an input are passed over.",
+    _clause("CV2K-044", _SHOULD, "Unknown fields of the request and of an input are ignored.",
             "Open Inference Protocol extensions; tritonclient sends some", _unknown_fields),
-    _clause("CV2K-045", _MUST, "Unknown request headers are passed over, also those of gateways.",
+    _clause("CV2K-045", _MUST, "Unknown request headers are ignored, including those of gateways.",
             f"{_PAGE}, Responses: Chariot prefers headers to changing bodies", _unknown_headers, _EVERYTHING),
     _clause("CV2K-046", _MUST, "An image may have the shape [height, width, channels].", 'Chariot, "Inference Store"',
             _shape_of_pixels),
     _clause("CV2K-047", _MUST, "An image may have the shapes [1, 1] and [-1].", f"{_PAGE}, Requests", _other_shapes),
-    _clause("CV2K-050", _MUST, "What is not base64 is refused with 4xx.", f"{_YOLO}: 400", _bad_base64),
-    _clause("CV2K-051", _SHOULD, "What is no image is refused with 4xx.",
-            "HTTP: the sender's fault; engine-yolo says 500", _not_an_image),
-    _clause("CV2K-052", _SHOULD, "An image that was cut short is refused with 4xx.", "HTTP: the sender's fault",
+    _clause("CV2K-050", _MUST, "Invalid base64 is refused with 4xx.", f"{_YOLO}: 400", _bad_base64),
+    _clause("CV2K-051", _SHOULD, "Data that is not an image is refused with 4xx.",
+            "HTTP: a client error; engine-yolo returns 500", _not_an_image),
+    _clause("CV2K-052", _SHOULD, "A truncated image is refused with 4xx.", "HTTP: a client error",
             _cut_image),
     _clause("CV2K-053", _MUST, "An empty array of inputs is refused with 4xx.", f"{_YOLO}: 400", _no_inputs),
     _clause("CV2K-054", _MUST, "A body without inputs is refused with 4xx.", f"{_PAGE}, Requests: inputs is required",
             _inputs_absent),
-    _clause("CV2K-055", _MUST, "What is not JSON is refused with 4xx.", f"{_YOLO}: 400", _bad_json),
+    _clause("CV2K-055", _MUST, "Invalid JSON is refused with 4xx.", f"{_YOLO}: 400", _bad_json),
     _clause("CV2K-056", _MUST, "JSON that is not an object is refused with 4xx.", f"{_YOLO}: 400", _not_an_object),
     _clause("CV2K-057", _MUST, "An empty body is refused with 4xx.", f"{_YOLO}: 400", _empty),
     _clause("CV2K-058", _SHOULD, "A score_threshold that is not a number is refused with 4xx.", f"{_YOLO}: 400",
             _threshold_of_text),
-    _clause("CV2K-059", _SHOULD, "A refusal is a JSON object that says why in error or in detail.",
-            f"Chariot's own errors say error; {_YOLO} says detail", _error_body, requires=("CV2K-001", "CV2K-055")),
-    _clause("CV2K-060", _MUST, "After refusals, the engine answers as before.", "Any server", _goes_on, _EVERYTHING,
+    _clause("CV2K-059", _SHOULD, "A refusal is a JSON object with the reason in error or detail.",
+            f"Chariot's own errors have error; {_YOLO} has detail", _error_body, requires=("CV2K-001", "CV2K-055")),
+    _clause("CV2K-060", _MUST, "After refusals, the engine gives the same answer as before.", "Any server", _recovers,
+            _EVERYTHING,
             requires=("CV2K-001", "CV2K-009")),
 )  # fmt: skip

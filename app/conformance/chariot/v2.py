@@ -1,4 +1,4 @@
-"""All clauses of chariot-v2, the leaner protocol of Striveworks' public engines."""
+"""Check chariot-v2, the smaller protocol of Striveworks' public engines."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -53,7 +53,7 @@ def _sent(probe: Probe, body: bytes, **headers: str) -> Exchange:
 
 def _same(exchange: Exchange, expected: Exchange) -> None:
     said(exchange)
-    got, wanted = (Look(_FIRST, _read(each)).items for each in (exchange, expected))
+    got, wanted = (Look(_FIRST, _read(answer)).items for answer in (exchange, expected))
     if not alike(wanted, got, 0.05):
         raise FaultError(f"Expected {brief(list(wanted))}, got {brief(list(got))}")
 
@@ -70,7 +70,7 @@ def _with_slash(probe: Probe) -> None:
 
 def _flat(probe: Probe) -> None:
     for look in LOOKING.looks(probe):
-        if not all(is_object(each) for each in look.found):
+        if not all(is_object(item) for item in look.found):
             raise FaultError(f"Expected [item, ...], got {brief(list(look.found))}")
 
 
@@ -81,7 +81,7 @@ def _no_content_type(probe: Probe) -> None:
 
 def _lines(probe: Probe, *pictures: Picture) -> Exchange:
     needed = LOOKING.needed(probe)
-    body = b"".join(msgspec.json.encode(_object(each, needed)) + b"\n" for each in pictures)
+    body = b"".join(msgspec.json.encode(_object(image, needed)) + b"\n" for image in pictures)
     return _sent(probe, body, content_type="application/jsonl")
 
 
@@ -98,14 +98,14 @@ def _several_lines(probe: Probe) -> None:
         lines = [msgspec.json.decode(line, type=dict[str, Any]) for line in exchange.body.splitlines() if line.strip()]
     except msgspec.DecodeError as error:
         raise FaultError(f"Expected a JSON object a line: {error}") from None
-    if len(lines) != 2 or not all(is_list(each.get("output")) for each in lines):
+    if len(lines) != 2 or not all(is_list(answer.get("output")) for answer in lines):
         raise FaultError(f"Expected two lines of output, got {brief(exchange.body)}")
-    alone = [LOOKING.look(probe, each).items for each in asked]
-    together = [Look(each, line["output"]).items for each, line in zip(asked, lines, strict=True)]
+    alone = [LOOKING.look(probe, image).items for image in asked]
+    together = [Look(image, line["output"]).items for image, line in zip(asked, lines, strict=True)]
     if alike(alone[0], alone[1], 0.1):
         return
     if alike(together[0], alone[1], 0.05) and alike(together[1], alone[0], 0.05):
-        raise FaultError("Expected the answers in the order of the lines, got them the other way round")
+        raise FaultError("Expected the answers in the order of the lines, got the reverse order")
 
 
 def _raw(probe: Probe) -> None:
@@ -133,7 +133,7 @@ def _no_input(probe: Probe) -> None:
 def _detail(probe: Probe) -> None:
     answer = _sent(probe, b'{"input": ', content_type="application/json")
     if answer.ok:
-        raise UntestedError("What is not JSON is not refused")
+        raise UntestedError("The engine does not refuse invalid JSON")
     if not isinstance(answer.object().get("detail"), str):
         raise FaultError(f"Expected a text in detail, got {brief(answer.body)}")
 
@@ -145,23 +145,26 @@ _ANSWERS = ("CV2-001",)
 
 CLAUSES = (
     Clause("CV2-001", _MUST, "POST /infer answers {input, parameters} with {output}.", _YOLO, _answers, _PARSED),
-    Clause("CV2-002", _SHOULD, "The same with a slash at the end.", "Chariot's path ends in /infer/", _with_slash,
+    Clause("CV2-002", _SHOULD, "The path with a slash at the end works too.", "Chariot's path ends in /infer/",
+           _with_slash,
            requires=_ANSWERS),
     Clause("CV2-003", _MUST, "output is the list of items.", _YOLO, _flat, _PARSED, _ANSWERS),
-    Clause("CV2-004", _SHOULD, "Without a Content-Type, a body is JSON.", _YOLO, _no_content_type, requires=_ANSWERS),
-    Clause("CV2-005", _MUST, "One line of application/jsonl is answered as JSON is.", _YOLO, _one_line,
+    Clause("CV2-004", _SHOULD, "Without a Content-Type, the body is read as JSON.", _YOLO, _no_content_type,
            requires=_ANSWERS),
-    Clause("CV2-006", _MUST, "Several lines are answered with as many, in order.", _YOLO, _several_lines,
+    Clause("CV2-005", _MUST, "One line of application/jsonl gets the same answer as JSON.", _YOLO, _one_line,
+           requires=_ANSWERS),
+    Clause("CV2-006", _MUST, "Several lines get one line each, in order.", _YOLO, _several_lines,
            requires=("CV2-001", "CV2-005")),
     Clause("CV2-007", _MUST,
-           "Another Content-Type is the image itself, its parameters in chariot-inference-parameters.", _YOLO, _raw,
+           "With another Content-Type, the body is the image, and chariot-inference-parameters has its parameters.",
+           _YOLO, _raw,
            requires=_ANSWERS),
     Clause("CV2-008", _MUST, "Parameters in the header that are not JSON are refused with 4xx.", f"{_YOLO}: 400",
            _bad_header, requires=("CV2-007",)),
-    Clause("CV2-009", _MUST, "What is not JSON is refused with 4xx.", f"{_YOLO}: 400", _bad_json),
-    Clause("CV2-010", _MUST, "What is not base64 is refused with 4xx.", f"{_YOLO}: 400", _bad_base64),
+    Clause("CV2-009", _MUST, "Invalid JSON is refused with 4xx.", f"{_YOLO}: 400", _bad_json),
+    Clause("CV2-010", _MUST, "Invalid base64 is refused with 4xx.", f"{_YOLO}: 400", _bad_base64),
     Clause("CV2-011", _MUST, "A body without input is refused with 4xx.", f"{_YOLO}: 400", _no_input),
-    Clause("CV2-012", _SHOULD, "A refusal says why in detail.", _YOLO, _detail, requires=("CV2-009",)),
+    Clause("CV2-012", _SHOULD, "A refusal has the reason in detail.", _YOLO, _detail, requires=("CV2-009",)),
     *item_clauses("CV2", LOOKING),
     *place_clauses("CV2", LOOKING),
 )  # fmt: skip

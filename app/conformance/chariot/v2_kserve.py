@@ -1,4 +1,4 @@
-"""All clauses of chariot-v2-kserve."""
+"""Collect all clauses of chariot-v2-kserve."""
 
 from app.conformance.chariot import answering, metadata, tolerance
 from app.conformance.chariot.envelope import LOOKING

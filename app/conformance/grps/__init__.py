@@ -1,1 +1,1 @@
-"""The clauses of GRPS, over HTTP and over gRPC."""
+"""Check GRPS, over HTTP and over gRPC."""

@@ -1,4 +1,4 @@
-"""Asking GRPS over HTTP, and reading what it says."""
+"""Send GRPS requests over HTTP, and read the responses."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,31 +33,31 @@ _PREDICT = f"{ROOT}/infer/predict"
 
 
 def health(probe: Probe, name: str) -> Exchange:
-    """GET one of health's paths, each time anew."""
+    """Send GET to a health path, without reusing an earlier response."""
     return probe.send("GET", f"{ROOT}/health/{name}", fresh=True)
 
 
 def predict(probe: Probe, body: object, **query: str) -> Exchange:
-    """POST a message to be predicted."""
+    """Send POST with a message to predict."""
     return probe.post_json(f"{_PREDICT}?{urlencode(query)}" if query else _PREDICT, body)
 
 
 def post_bytes(probe: Probe, body: bytes, kind: str, **query: str) -> Exchange:
-    """POST bytes of the Content-Type `kind` to be predicted."""
+    """Send POST with bytes of the Content-Type `kind` to predict."""
     path = f"{_PREDICT}?{urlencode(query)}" if query else _PREDICT
     return probe.send("POST", path, body=body, headers={"content-type": kind})
 
 
 def model_query(probe: Probe) -> dict[str, str]:
-    """The query that names the model, if one was named."""
+    """Return the query that names the model; empty if no model was given."""
     return {"model": probe.target.model} if probe.target.model else {}
 
 
 def message_of(exchange: Exchange) -> dict[str, Any]:
-    """The message of an answer.
+    """Return the message of a response.
 
     Raises:
-        FaultError: it is none.
+        FaultError: the body is not a JSON object.
     """
     try:
         return exchange.object()
@@ -66,23 +66,23 @@ def message_of(exchange: Exchange) -> dict[str, Any]:
 
 
 def success(exchange: Exchange) -> dict[str, Any]:
-    """The message of an answer that says success.
+    """Return the message of a successful response.
 
     Raises:
-        FaultError: it says something else.
+        FaultError: the message or the HTTP status does not report success.
     """
     message = message_of(exchange)
     expect_success(message)
     if not exchange.ok:
-        raise FaultError(f"Expected HTTP status 200 of what succeeded, got {exchange.status}")
+        raise FaultError(f"Expected HTTP status 200 for a success, got {exchange.status}")
     return message
 
 
 def failure(exchange: Exchange, *codes: int) -> dict[str, Any]:
-    """The message of an answer that says failure.
+    """Return the message of a failed response.
 
     Raises:
-        FaultError: it says something else, or another code than `codes`.
+        FaultError: the message does not report a failure, or its code is not in `codes`.
     """
     message = message_of(exchange)
     expect_failure(message, *codes)
@@ -90,7 +90,7 @@ def failure(exchange: Exchange, *codes: int) -> dict[str, Any]:
 
 
 def succeeds(exchange: Exchange) -> bool:
-    """Whether an answer is bytes, or a message that says success."""
+    """Return whether a response is bytes, or a message that reports success."""
     if exchange.ok and exchange.headers.get("content-type", "").startswith(BYTES):
         return True
     try:
@@ -101,23 +101,23 @@ def succeeds(exchange: Exchange) -> bool:
 
 
 def answered(probe: Probe, messages: Sequence[Mapping[str, object]]) -> tuple[Mapping[str, Any], Exchange]:
-    """The first of the messages that is answered, and what it is answered with.
+    """Return the first message with a successful response, and that response.
 
     Raises:
-        UntestedError: none is.
+        UntestedError: no message succeeds.
     """
-    for each in messages:
-        exchange = predict(probe, each)
+    for message in messages:
+        exchange = predict(probe, message)
         if succeeds(exchange):
-            return each, exchange
+            return message, exchange
     raise UntestedError(REFUSED)
 
 
 def shown(probe: Probe) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """A message that is answered with a message, and that message.
+    """Return a request message and its response message.
 
     Raises:
-        InapplicableError: the answer is of bytes alone.
+        InapplicableError: the response is bytes.
     """
     sent, exchange = answered(probe, asked(probe.target))
     if exchange.headers.get("content-type", "").startswith(BYTES):
@@ -126,14 +126,14 @@ def shown(probe: Probe) -> tuple[Mapping[str, Any], dict[str, Any]]:
 
 
 def messages_in(body: bytes) -> Sequence[dict[str, Any]]:
-    """JSON objects that stand one right behind the other, with nothing but white space between."""
+    """Return JSON objects that are concatenated, with only white space between them."""
     text, found = body.decode(errors="replace").strip(), list[dict[str, Any]]()
     while text:
         end = _end_of_object(text)
         try:
             found.append(msgspec.json.decode(text[:end].encode(), type=dict[str, Any]))
         except msgspec.DecodeError as error:
-            raise FaultError(f"Expected messages one right behind the other: {error}, got {brief(text)}") from None
+            raise FaultError(f"Expected concatenated messages: {error}, got {brief(text)}") from None
         text = text[end:].lstrip()
     return found
 

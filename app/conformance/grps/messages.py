@@ -1,4 +1,4 @@
-"""Messages of GRPS in protobuf's JSON, as either wire has them: what is asked with, and what their parts say."""
+"""Build GRPS messages in protobuf's JSON and check their parts, for HTTP and gRPC."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -29,12 +29,12 @@ __all__ = (
 )
 
 UNKNOWN = "conform-unknown-1"
-"""A model that no engine has."""
+"""A model name that no engine knows."""
 
-REFUSED = "The engine refuses every message that was made up; give one with --request"
+REFUSED = "The engine refuses every generated message; give one with --request"
 
 KINDS = ("bin_data", "str_data", "gtensors", "ndarray", "gmap")
-"""The kinds of data, of which a message holds one."""
+"""The kinds of data; a message has one of them."""
 
 FLAT: Mapping[str, str] = {
     "DT_UINT8": "flat_uint8",
@@ -47,7 +47,7 @@ FLAT: Mapping[str, str] = {
     "DT_FLOAT64": "flat_float64",
     "DT_STRING": "flat_string",
 }
-"""The field of the elements for each dtype, in the order of the dtypes' numbers, from 1."""
+"""The field of the elements for each dtype, in the order of the dtype numbers, from 1."""
 
 _NUMBERS = {name: number for number, name in enumerate(FLAT, 1)}
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
@@ -73,37 +73,37 @@ def _with_model(target: Target, message: Mapping[str, object]) -> dict[str, obje
 
 
 def asked(target: Target) -> Sequence[Mapping[str, object]]:
-    """The message that was given, or messages one of which any engine may answer."""
-    return [_with_model(target, each) for each in ([target.request] if target.request else _ANY)]
+    """Return the given message, or common messages; most engines accept at least one."""
+    return [_with_model(target, message) for message in ([target.request] if target.request else _ANY)]
 
 
 def tensors_asked(target: Target) -> Sequence[Mapping[str, object]]:
-    """The same, of tensors alone."""
+    """Return the same as `asked`, but only messages with tensors."""
     given = [target.request] if target.request and "gtensors" in target.request else []
-    return [_with_model(target, each) for each in (*given, *_TENSORS)]
+    return [_with_model(target, message) for message in (*given, *_TENSORS)]
 
 
 def by_number(message: Mapping[str, Any]) -> dict[str, object]:
-    """A message of tensors with numbers for the names of its dtypes."""
-    tensors = [{**each, "dtype": _NUMBERS[each["dtype"]]} for each in message["gtensors"]["tensors"]]
+    """Return a message of tensors with dtype numbers instead of names."""
+    tensors = [{**tensor, "dtype": _NUMBERS[tensor["dtype"]]} for tensor in message["gtensors"]["tensors"]]
     return {**message, "gtensors": {"tensors": tensors}}
 
 
 def bare_name(probe: Probe) -> str:
-    """The name of the model without its version, which metadata is asked for with.
+    """Return the name of the model without its version, as metadata requests need it.
 
     Raises:
-        UntestedError: no model was named.
+        UntestedError: no model was given.
     """
     name = probe.target.model
     if not name:
-        raise UntestedError("Which model is not known; give its name with --model")
+        raise UntestedError("The model's name is not known; give it with --model")
     bare, dash, version = name.rpartition("-")
     return bare if dash and version[:1].isdigit() else name
 
 
 def expect_success(message: Mapping[str, Any]) -> None:
-    """Raise a `FaultError` where the status is not 200 and SUCCESS, which may also be written as 1."""
+    """Raise a `FaultError` unless the status is 200 and SUCCESS (or 1)."""
     status = message.get("status")
     if not is_object(status) or status.get("code") != 200 or status.get("status") not in ("SUCCESS", 1):
         raise FaultError(f"Expected the status 200 and SUCCESS, got {brief(status)}")
@@ -112,7 +112,7 @@ def expect_success(message: Mapping[str, Any]) -> None:
 
 
 def expect_failure(message: Mapping[str, Any], *codes: int) -> None:
-    """Raise a `FaultError` where the status is not FAILURE, or 2, with a code other than 200, one of `codes` if any."""
+    """Raise a `FaultError` unless the status is FAILURE (or 2), with a code from `codes` if given, else any but 200."""
     status = message.get("status")
     if not is_object(status) or status.get("status") not in ("FAILURE", 2):
         raise FaultError(f"Expected the status FAILURE, got {brief(status)}")
@@ -122,12 +122,12 @@ def expect_failure(message: Mapping[str, Any], *codes: int) -> None:
 
 
 def data_of(message: Mapping[str, Any]) -> dict[str, Any]:
-    """The data of a message by their kind."""
+    """Return the data of a message by kind."""
     return {kind: message[kind] for kind in KINDS if kind in message}
 
 
 def expect_description(message: Mapping[str, Any]) -> None:
-    """Raise a `FaultError` where str_data is not a description in YAML."""
+    """Raise a `FaultError` unless str_data is a YAML list or mapping."""
     text = message.get("str_data")
     if not isinstance(text, str) or not text.strip():
         raise FaultError(f"Expected a description in str_data, got {brief(text)}")
@@ -140,10 +140,10 @@ def expect_description(message: Mapping[str, Any]) -> None:
 
 
 def expect_tensors(message: Mapping[str, Any]) -> None:
-    """Raise a `FaultError` where a tensor's elements do not fit its dtype or its shape.
+    """Raise a `FaultError` if a tensor's elements do not match its dtype or its shape.
 
     Raises:
-        InapplicableError: there are no tensors.
+        InapplicableError: the message has no tensors.
     """
     tensors = tensors_in(message)
     if not tensors:
@@ -153,28 +153,28 @@ def expect_tensors(message: Mapping[str, Any]) -> None:
 
 
 def tensors_in(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The tensors of a message; those that are no objects are left out."""
+    """Return the tensors of a message that are objects."""
     holder = message.get("gtensors")
     tensors = holder.get("tensors") if is_object(holder) else None
-    return [each for each in tensors if is_object(each)] if is_list(tensors) else []
+    return [tensor for tensor in tensors if is_object(tensor)] if is_list(tensors) else []
 
 
 def _expect_tensor(tensor: Mapping[str, Any]) -> None:
     dtype, name = tensor.get("dtype"), tensor.get("name", "")
-    dtype = next((each for each, number in _NUMBERS.items() if dtype in (each, number)), None)
+    dtype = next((known for known, number in _NUMBERS.items() if dtype in (known, number)), None)
     if dtype is None:
         raise FaultError(f"{name}: Expected a dtype, got {brief(tensor.get('dtype'))}")
     flat = FLAT[dtype]
     if others := [field for field in FLAT.values() if field in tensor and field != flat]:
         raise FaultError(f"{name}: Expected elements of {dtype} in {flat}, got some in {', '.join(others)}")
     shape, elements = tensor.get("shape", []), tensor.get(flat, [])
-    if not is_list(shape) or not all(type(each) is int and each >= 0 for each in shape):
+    if not is_list(shape) or not all(type(length) is int and length >= 0 for length in shape):
         raise FaultError(f"{name}: Expected a shape of lengths, got {brief(shape)}")
     if not is_list(elements) or len(elements) != math.prod(shape):
         raise FaultError(f"{name}: Expected {math.prod(shape)} elements by its shape, got {brief(elements)}")
-    for each in elements:
-        if not _fits(each, dtype):
-            raise FaultError(f"{name}: Expected elements of {dtype}, got {brief(each)}")
+    for element in elements:
+        if not _fits(element, dtype):
+            raise FaultError(f"{name}: Expected elements of {dtype}, got {brief(element)}")
 
 
 def _fits(element: object, dtype: str) -> bool:
@@ -184,7 +184,7 @@ def _fits(element: object, dtype: str) -> bool:
         return False
     if dtype.startswith("DT_FLOAT"):
         return isinstance(element, int | float) or element in _NOT_FINITE
-    # protobuf writes integers of 64 bits as texts.
+    # protobuf's JSON has 64-bit integers as strings.
     return isinstance(element, int) or (
         dtype == "DT_INT64" and isinstance(element, str) and element.lstrip("-").isdigit()
     )

@@ -1,4 +1,4 @@
-"""GRPS over HTTP."""
+"""Check GRPS over HTTP."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -46,8 +46,8 @@ _SAME_NUMBERS: Mapping[str, object] = {
 
 
 def _predicts(probe: Probe) -> None:
-    for each in asked(probe.target):
-        exchange = predict(probe, each)
+    for message in asked(probe.target):
+        exchange = predict(probe, message)
         if succeeds(exchange):
             return
         failure(exchange)
@@ -85,11 +85,11 @@ def _expect_same(expected: object, got: object) -> None:
 
 
 def _numbers(probe: Probe) -> tuple[dict[str, object], Exchange]:
-    """One tensor of numbers that is answered."""
+    """Return a message with one numeric tensor, and its successful response."""
     message = {**model_query(probe), **_SAME_NUMBERS}
     exchange = predict(probe, message)
     if not succeeds(exchange):
-        raise InapplicableError("About models that take one row of numbers")
+        raise InapplicableError("About models that accept one row of numbers")
     return message, exchange
 
 
@@ -123,7 +123,7 @@ def _nested(flat: Sequence[object], shape: Sequence[int]) -> object:
 def _no_ndarray(probe: Probe) -> None:
     sent, message = shown(probe)
     if "gtensors" in message:
-        raise InapplicableError("About models that answer with something else than tensors")
+        raise InapplicableError("About models that do not answer with tensors")
     failure(predict(probe, sent, **{"return-ndarray": "true"}))
 
 
@@ -134,8 +134,8 @@ def _bytes(probe: Probe) -> None:
         if succeeds(exchange):
             return
         if exchange.status in (405, 415) or re.search(rb"content.type", exchange.body, re.IGNORECASE):
-            raise FaultError(f"Expected bytes to be taken, got {exchange.status} {brief(exchange.body)}")
-    raise UntestedError(f"The model answers neither a picture nor a text: {brief(probe.exchanges[-1].body)}")
+            raise FaultError(f"Expected bytes to be accepted, got {exchange.status} {brief(exchange.body)}")
+    raise UntestedError(f"The model accepts neither an image nor a text: {brief(probe.exchanges[-1].body)}")
 
 
 def _unknown_model(probe: Probe) -> None:
@@ -233,12 +233,13 @@ _MUST, _SHOULD = Level.MUST, Level.SHOULD
 _PREDICTS = ("GRPS-006",)
 
 CLAUSES = (
-    Clause("GRPS-001", _MUST, "GET health/live says 200 and SUCCESS.", f"{_PAGE}, health", standing.live),
-    Clause("GRPS-002", _MUST, "After GET health/online, health/ready says 200 and SUCCESS.", f"{_PAGE}, health",
+    Clause("GRPS-001", _MUST, "GET health/live reports 200 and SUCCESS.", f"{_PAGE}, health", standing.live),
+    Clause("GRPS-002", _MUST, "After GET health/online, health/ready reports 200 and SUCCESS.", f"{_PAGE}, health",
            standing.online, requires=("GRPS-001",)),
-    Clause("GRPS-003", _MUST, "After GET health/offline, health/ready says FAILURE.", _BOTH, standing.not_ready,
+    Clause("GRPS-003", _MUST, "After GET health/offline, health/ready reports FAILURE.", _BOTH, standing.not_ready,
            requires=("GRPS-001", "GRPS-002")),
-    Clause("GRPS-004", _SHOULD, "Its HTTP status is 503 then.", _PYTHON, standing.not_ready_status,
+    Clause("GRPS-004", _SHOULD, "After GET health/offline, the HTTP status of health/ready is 503.", _PYTHON,
+           standing.not_ready_status,
            requires=("GRPS-003",)),
     Clause("GRPS-005", _MUST, "GET metadata/server describes the server in YAML.", f"{_PAGE}, metadata",
            standing.server_metadata),
@@ -246,42 +247,47 @@ CLAUSES = (
            _predicts),
     Clause("GRPS-007", _MUST, "An answer holds one kind of data.", f"{_PAGE}, data_oneof", _one_kind,
            requires=_PREDICTS),
-    Clause("GRPS-008", _MUST, "Messages are application/json.", f"{_PAGE}: JSON expresses the message", _content_type,
+    Clause("GRPS-008", _MUST, "Messages have the Content-Type application/json.",
+           f"{_PAGE}: JSON expresses the message", _content_type,
            requires=("GRPS-001", *_PREDICTS)),
-    Clause("GRPS-009", _MUST, "A tensor's elements are in the field of its dtype, as many as its shape says.",
+    Clause("GRPS-009", _MUST, "A tensor's elements are in the field of its dtype, and their number matches its shape.",
            f"{_PAGE}, GenericTensor", _tensors, requires=_PREDICTS),
     Clause("GRPS-010", _MUST, "A dtype may be a number or a name.", f"{_PAGE}: enumerations", _by_number,
            requires=("GRPS-009",)),
-    Clause("GRPS-011", _MUST, "ndarray is one tensor of DT_FLOAT32.", f"{_PAGE}, ndarray", _ndarray,
+    Clause("GRPS-011", _MUST, "ndarray is read as one tensor of DT_FLOAT32.", f"{_PAGE}, ndarray", _ndarray,
            requires=("GRPS-009",)),
-    Clause("GRPS-012", _MUST, "With return-ndarray=true, the tensor comes as nested numbers.", f"{_PAGE}, predict",
+    Clause("GRPS-012", _MUST, "With return-ndarray=true, the tensor is returned as nested numbers.",
+           f"{_PAGE}, predict",
            _return_ndarray, requires=("GRPS-009",)),
-    Clause("GRPS-013", _SHOULD, "return-ndarray=true is a failure where there are no tensors.", _BOTH, _no_ndarray,
+    Clause("GRPS-013", _SHOULD, "return-ndarray=true is a failure if the answer has no tensors.", _BOTH, _no_ndarray,
            requires=_PREDICTS),
-    Clause("GRPS-014", _MUST, "A body of application/octet-stream is bin_data.", f"{_PAGE}, bin_data", _bytes,
+    Clause("GRPS-014", _MUST, "A body of application/octet-stream is read as bin_data.", f"{_PAGE}, bin_data", _bytes,
            requires=_PREDICTS),
     Clause("GRPS-015", _MUST, "An unknown model is a failure.", _BOTH, _unknown_model, requires=_PREDICTS),
-    Clause("GRPS-016", _SHOULD, "Its code is 404.", "GRPS's C++ server; the Python server says 500",
+    Clause("GRPS-016", _SHOULD, "The code for an unknown model is 404.",
+           "GRPS's C++ server; the Python server returns 500",
            _unknown_model_code, requires=("GRPS-015",)),
-    Clause("GRPS-017", _MUST, "The model may be named in the query.", f"{_PAGE}, selecting a model", _model_in_query,
+    Clause("GRPS-017", _MUST, "The query can name the model.", f"{_PAGE}, selecting a model", _model_in_query,
            requires=("GRPS-015",)),
-    Clause("GRPS-018", _MUST, "The message's model goes before the query's.", f"{_PAGE}, selecting a model",
+    Clause("GRPS-018", _MUST, "The message's model takes precedence over the query's.", f"{_PAGE}, selecting a model",
            _body_before_query, requires=("GRPS-015",)),
-    Clause("GRPS-019", _MUST, "What is not JSON is a failure.", _BOTH, _bad_json),
-    Clause("GRPS-020", _SHOULD, "Its code is 400.", "GRPS's C++ server; the Python server says 500", _bad_json_blamed,
+    Clause("GRPS-019", _MUST, "Invalid JSON is a failure.", _BOTH, _bad_json),
+    Clause("GRPS-020", _SHOULD, "The code for invalid JSON is 400.",
+           "GRPS's C++ server; the Python server returns 500", _bad_json_blamed,
            requires=("GRPS-019",)),
     Clause("GRPS-021", _MUST, "A message without data is a failure.", _BOTH, _no_data),
     Clause("GRPS-022", _MUST, "An empty body is a failure.", _BOTH, _empty),
     Clause("GRPS-023", _MUST, "Other Content-Types are a failure.", _BOTH, _other_type),
     Clause("GRPS-024", _MUST, "bin_data in JSON is a failure.", f"{_PAGE}, bin_data; {_BOTH}", _bytes_in_json),
-    Clause("GRPS-025", _MUST, "A failure says why in msg.", _BOTH, _reasons, requires=("GRPS-015", "GRPS-021")),
-    Clause("GRPS-026", _SHOULD, "The HTTP status is the code.", f"{_PYTHON}: always 200", _http_status,
+    Clause("GRPS-025", _MUST, "A failure has the reason in msg.", _BOTH, _reasons, requires=("GRPS-015", "GRPS-021")),
+    Clause("GRPS-026", _SHOULD, "The HTTP status equals the code.", f"{_PYTHON}: always 200", _http_status,
            requires=("GRPS-015", "GRPS-021")),
     Clause("GRPS-027", _MUST, "POST metadata/model describes a model, by its bare name, in YAML.",
            f"{_PAGE}, metadata", standing.model_metadata),
-    Clause("GRPS-028", _MUST, "The metadata of an unknown model are a failure.", _BOTH, standing.unknown_metadata),
+    Clause("GRPS-028", _MUST, "A metadata request for an unknown model is a failure.", _BOTH,
+           standing.unknown_metadata),
     Clause("GRPS-029", _MUST,
-           "With streaming=true, messages come one right behind the other, each with 200 and SUCCESS.",
+           "With streaming=true, the messages are concatenated, each with 200 and SUCCESS.",
            f"{_PAGE}, streaming", _streams, requires=_PREDICTS),
     Clause("GRPS-030", _SHOULD, "streaming=true with return-ndarray=true is a failure.", _BOTH, _streamed_ndarray,
            requires=_PREDICTS),

@@ -1,4 +1,4 @@
-"""GRPS over gRPC."""
+"""Check GRPS over gRPC."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,11 +26,11 @@ from app.conformance.quoting import brief
 __all__ = ("CLAUSES",)
 
 
-def _call(probe: Probe, method: str, said: Mapping[str, Any] | None = None, *, fresh: bool = False) -> Call:
+def _call(probe: Probe, method: str, body: Mapping[str, Any] | None = None, *, fresh: bool = False) -> Call:
     try:
-        request = ParseDict(dict(said or {}), message("grps.protos.v1.GrpsMessage"))
+        request = ParseDict(dict(body or {}), message("grps.protos.v1.GrpsMessage"))
     except ParseError as error:
-        raise UntestedError(f"--request is no GrpsMessage in protobuf's JSON: {error}") from None
+        raise UntestedError(f"--request is not a GrpsMessage in protobuf's JSON: {error}") from None
     return call(probe, GRPS, method, request, fresh=fresh)
 
 
@@ -39,7 +39,7 @@ def _plain(answer: Any) -> dict[str, Any]:
 
 
 def _message(made: Call) -> dict[str, Any]:
-    """The message of an answer. GRPS's calls are OK whatever the message says."""
+    """Return the message of a response. The status of a GRPS call is OK even if the message reports a failure."""
     return _plain(only_answer(made))
 
 
@@ -106,16 +106,16 @@ def _unnamed_metadata(probe: Probe) -> None:
 
 
 def _answered(probe: Probe) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    for each in asked(probe.target):
-        made = _call(probe, "Predict", each)
+    for body in asked(probe.target):
+        made = _call(probe, "Predict", body)
         if _succeeds(made):
-            return each, _message(made)
+            return body, _message(made)
     raise UntestedError(REFUSED)
 
 
 def _predicts(probe: Probe) -> None:
-    for each in asked(probe.target):
-        found = _message(_call(probe, "Predict", each))
+    for body in asked(probe.target):
+        found = _message(_call(probe, "Predict", body))
         status = found.get("status", {})
         if status.get("status") != "FAILURE":
             expect_success(found)
@@ -131,8 +131,8 @@ def _data(probe: Probe) -> None:
 
 
 def _tensors(probe: Probe) -> None:
-    for each in tensors_asked(probe.target):
-        made = _call(probe, "Predict", each)
+    for body in tensors_asked(probe.target):
+        made = _call(probe, "Predict", body)
         if _succeeds(made):
             expect_tensors(_message(made))
             return
@@ -164,7 +164,7 @@ def _streams(probe: Probe) -> None:
     made = _call(probe, "PredictStreaming", sent)
     if made.unreadable or not made.ok:
         only_answer(made)
-    messages = [_plain(each) for each in made.answers]
+    messages = [_plain(answer) for answer in made.answers]
     if not messages:
         raise UntestedError("The model streams nothing")
     for found in messages:
@@ -189,26 +189,28 @@ _MUST, _SHOULD = Level.MUST, Level.SHOULD
 _PREDICTS = ("GRPSG-005",)
 
 CLAUSES = (
-    Clause("GRPSG-001", _MUST, "CheckLiveness says 200 and SUCCESS.", f"{_PAGE}, health", _live),
-    Clause("GRPSG-002", _MUST, "After Online, CheckReadiness says 200 and SUCCESS.", f"{_PAGE}, health", _online,
+    Clause("GRPSG-001", _MUST, "CheckLiveness reports 200 and SUCCESS.", f"{_PAGE}, health", _live),
+    Clause("GRPSG-002", _MUST, "After Online, CheckReadiness reports 200 and SUCCESS.", f"{_PAGE}, health", _online,
            requires=("GRPSG-001",)),
-    Clause("GRPSG-003", _MUST, "After Offline, CheckReadiness says FAILURE.", _BOTH, _offline,
+    Clause("GRPSG-003", _MUST, "After Offline, CheckReadiness reports FAILURE.", _BOTH, _offline,
            requires=("GRPSG-001", "GRPSG-002")),
     Clause("GRPSG-004", _MUST, "ServerMetadata describes the server in YAML.", f"{_PAGE}, metadata", _server_metadata),
-    Clause("GRPSG-005", _MUST, "Predict is OK, and says 200 and SUCCESS, or FAILURE and another code.",
+    Clause("GRPSG-005", _MUST, "Predict is OK, and reports 200 and SUCCESS, or FAILURE and another code.",
            f"{_PAGE}, predict; {_BOTH}", _predicts),
-    Clause("GRPSG-006", _MUST, "What succeeds holds data.", f"{_PROTO}, data_oneof", _data, requires=_PREDICTS),
-    Clause("GRPSG-007", _MUST, "A tensor's elements are in the field of its dtype, as many as its shape says.",
+    Clause("GRPSG-006", _MUST, "A successful answer has data.", f"{_PROTO}, data_oneof", _data, requires=_PREDICTS),
+    Clause("GRPSG-007", _MUST, "A tensor's elements are in the field of its dtype, and their number matches its shape.",
            f"{_PROTO}, GenericTensor", _tensors, requires=_PREDICTS),
     Clause("GRPSG-008", _MUST, "An unknown model is a failure of the message, and the call is OK.", _BOTH,
            _unknown_model, requires=_PREDICTS),
-    Clause("GRPSG-009", _SHOULD, "Its code is 404.", "GRPS's C++ server; the Python server says 500",
+    Clause("GRPSG-009", _SHOULD, "The code for an unknown model is 404.",
+           "GRPS's C++ server; the Python server returns 500",
            _unknown_model_code, requires=("GRPSG-008",)),
     Clause("GRPSG-010", _MUST, "ModelMetadata describes a model, by its bare name, in YAML.", f"{_PAGE}, metadata",
            _model_metadata),
-    Clause("GRPSG-011", _MUST, "The metadata of an unknown model are a failure.", _BOTH, _unknown_metadata),
-    Clause("GRPSG-012", _MUST, "Metadata of no model are a failure.", _BOTH, _unnamed_metadata),
-    Clause("GRPSG-013", _MUST, "A failure says why in msg.", _BOTH, _reasons, requires=("GRPSG-008", "GRPSG-011")),
+    Clause("GRPSG-011", _MUST, "A metadata request for an unknown model is a failure.", _BOTH, _unknown_metadata),
+    Clause("GRPSG-012", _MUST, "A metadata request without a model is a failure.", _BOTH, _unnamed_metadata),
+    Clause("GRPSG-013", _MUST, "A failure has the reason in msg.", _BOTH, _reasons, requires=("GRPSG-008",
+           "GRPSG-011")),
     Clause("GRPSG-014", _MUST, "PredictStreaming sends messages of data, or of success.", f"{_PAGE}, streaming",
            _streams, requires=_PREDICTS),
     Clause("GRPSG-015", _MUST, "A stream that fails ends with a message of FAILURE, and the call is OK.", _BOTH,

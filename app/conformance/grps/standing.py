@@ -1,4 +1,4 @@
-"""How a GRPS engine stands, over HTTP: its health, its flag, and what it says of itself."""
+"""Check the health, the online flag and the metadata of a GRPS engine over HTTP."""
 
 from app.conformance.clause import FaultError
 from app.conformance.grps.asking import ROOT, failure, health, message_of, succeeds, success
@@ -17,12 +17,12 @@ __all__ = (
 
 
 def live(probe: Probe) -> None:
-    """Live says success."""
+    """Check that health/live reports success."""
     success(health(probe, "live"))
 
 
 def online(probe: Probe) -> None:
-    """Once told to be online, it says that it is ready."""
+    """Check that the engine is ready after health/online."""
     was = succeeds(health(probe, "ready"))
     try:
         success(health(probe, "online"))
@@ -32,7 +32,7 @@ def online(probe: Probe) -> None:
 
 
 def _offline(probe: Probe) -> Exchange:
-    """The readiness of an engine that was told to be offline; it is what it was, afterwards."""
+    """Return the readiness response after health/offline, and restore the previous state."""
     was = succeeds(health(probe, "ready"))
     try:
         success(health(probe, "offline"))
@@ -48,27 +48,27 @@ def _restore(probe: Probe, *, online: bool) -> None:
 
 
 def not_ready(probe: Probe) -> None:
-    """Once told to be offline, it says that it is not ready."""
+    """Check that the engine is not ready after health/offline."""
     failure(_offline(probe))
 
 
 def not_ready_status(probe: Probe) -> None:
-    """It says so with HTTP status 503, too."""
+    """Check that the engine then has HTTP status 503."""
     if (got := _offline(probe).status) != 503:
         raise FaultError(f"Expected HTTP status 503, got {got}")
 
 
 def server_metadata(probe: Probe) -> None:
-    """The server is described in YAML."""
+    """Check that the server's metadata is YAML."""
     expect_description(message_of(probe.get(f"{ROOT}/metadata/server")))
 
 
 def model_metadata(probe: Probe) -> None:
-    """The model is, by its bare name."""
+    """Check that the model's metadata, by its bare name, is YAML."""
     name = bare_name(probe)
     expect_description(success(probe.post_json(f"{ROOT}/metadata/model", {"str_data": name})))
 
 
 def unknown_metadata(probe: Probe) -> None:
-    """One that is not known is a failure."""
+    """Check that metadata of an unknown model is a failure."""
     failure(probe.post_json(f"{ROOT}/metadata/model", {"str_data": UNKNOWN}))

@@ -1,1 +1,1 @@
-"""A report, as terminals, programs, CI and browsers read it."""
+"""Render a report for terminals, programs, CI and browsers."""

@@ -1,4 +1,4 @@
-"""What the protocols ask, without an engine."""
+"""Print the clauses of the protocols, without an engine."""
 
 from rich.console import Console
 from rich.markup import escape
@@ -11,15 +11,15 @@ __all__ = ("print_clauses",)
 
 
 def print_clauses(console: Console, protocol: str | None = None) -> None:
-    """Print how many clauses each protocol has, or the clauses of the one called `protocol`."""
+    """Print the number of clauses of each protocol, or the clauses of `protocol`."""
     if protocol is None:
         table = Table("protocol", "clauses", "MUST", "SHOULD")
-        for each in PROTOCOLS:
-            counts = [sum(clause.level is level for clause in each.clauses) for level in Level]
-            table.add_row(each.name, *map(str, (sum(counts), *counts)))
+        for listed in PROTOCOLS:
+            counts = [sum(clause.level is level for clause in listed.clauses) for level in Level]
+            table.add_row(listed.name, *map(str, (sum(counts), *counts)))
     else:
-        table = Table("clause", "", "what is asked", "source", "needed for")
-        for clause in (clause for each in PROTOCOLS if each.name == protocol for clause in each.clauses):
+        table = Table("clause", "", "requirement", "source", "needed for")
+        for clause in (clause for choice in PROTOCOLS if choice.name == protocol for clause in choice.clauses):
             table.add_row(clause.id, clause.level, escape(clause.sentence), escape(clause.source),
                           ", ".join(clause.needed_for))  # fmt: skip
     console.print(table)

@@ -1,4 +1,4 @@
-"""A report as one page that needs nothing else."""
+"""Render a report as one self-contained HTML page."""
 
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,14 @@ _ORDER = [verdict.value for verdict in (Verdict.FAILED, Verdict.NOT_TESTED, Verd
 
 
 def html_report(report: Report) -> bytes:
-    """The page. What the engine said is escaped: it is shown, never run."""
+    """Return the page. Text from the engine is escaped, so a browser never runs it."""
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
         Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
     )
-    said = plain(report)
-    said["findings"].sort(key=_place)
-    return template.render(report=said).encode()
+    values = plain(report)
+    values["findings"].sort(key=_rank)
+    return template.render(report=values).encode()
 
 
-def _place(finding: dict[str, Any]) -> int:
+def _rank(finding: dict[str, Any]) -> int:
     return _ORDER.index(finding["verdict"])

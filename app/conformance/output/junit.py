@@ -1,6 +1,6 @@
-"""A report as JUnit XML, which CI systems show.
+"""Render a report as JUnit XML for CI systems.
 
-A SHOULD that fails is a skipped test with its reason: only a MUST fails a build, as with the exit code.
+A failed SHOULD is a skipped test with its reason, because only a MUST fails a build or changes the exit code.
 """
 
 import re
@@ -17,7 +17,7 @@ _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit_report(report: Report) -> bytes:
-    """One test suite, one test case a clause."""
+    """Return one test suite with one test case for each clause."""
     failed = report.counted(Verdict.FAILED, Level.MUST)
     skipped = len(report.findings) - failed - report.counted(Verdict.PASSED)
     counts = {"tests": str(len(report.findings)), "failures": str(failed), "errors": "0", "skipped": str(skipped)}
@@ -30,12 +30,12 @@ def junit_report(report: Report) -> bytes:
 
 
 def _properties(suite: ET.Element, report: Report) -> None:
-    said = plain(report)
+    values = plain(report)
     properties = ET.SubElement(suite, "properties")
     for name in ("schema", "charioteer", "url", "model", "task_type", "requests"):
-        if said[name] is not None:
-            ET.SubElement(properties, "property", {"name": name, "value": _clean(str(said[name]))})
-    for need, found in said["features"].items():
+        if values[name] is not None:
+            ET.SubElement(properties, "property", {"name": name, "value": _clean(str(values[name]))})
+    for need, found in values["features"].items():
         ET.SubElement(properties, "property", {"name": need, "value": "works" if found["works"] else "would not work"})
 
 

@@ -1,4 +1,4 @@
-"""A report as plain values, which JSON and HTML are made of."""
+"""Convert a report to plain values, the source of JSON and HTML."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ from app.conformance.probe import Exchange
 __all__ = ("SCHEMA", "feature", "json_report", "plain")
 
 SCHEMA = "charioteer.conformance/1"
-"""The form of the JSON report: the number grows when a field changes its meaning or goes, not when one comes."""
+"""The schema of the JSON report: its version changes if a field is removed or changes meaning, not if one is added."""
 
 
 def plain(report: Report) -> dict[str, Any]:
-    """The whole report. Bodies of requests and answers are cut; headers given for the engine's gate are not in it."""
+    """Return the report as plain values. Bodies are truncated; given credentials headers are not included."""
     return {
         "schema": SCHEMA,
         "charioteer": __version__,
@@ -32,17 +32,17 @@ def plain(report: Report) -> dict[str, Any]:
             level.value: {verdict.value: report.counted(verdict, level) for verdict in Verdict} for level in Level
         },
         "features": {need.value: feature(report, need) for need in report.needs},
-        "findings": [_finding(report, each) for each in report.findings],
+        "findings": [_finding(report, finding) for finding in report.findings],
     }
 
 
 def json_report(report: Report) -> bytes:
-    """`plain` as JSON."""
+    """Return `plain` as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(plain(report)))
 
 
 def feature(report: Report, need: Need) -> dict[str, Any]:
-    """Whether one reader of answers could go on: yes, no, or as far as was tested."""
+    """Return whether a feature works, with the failed and the untested MUST clauses that it depends on."""
     failing, untested = report.failing(need), report.untested(need)
     return {"works": not failing, "failed": list(failing), "not_tested": list(untested)}
 
@@ -55,11 +55,11 @@ def _finding(report: Report, finding: Finding) -> dict[str, Any]:
         "verdict": finding.verdict.value,
         "sentence": clause.sentence,
         "source": clause.source,
-        "needed_for": [each.value for each in clause.needed_for],
+        "needed_for": [need.value for need in clause.needed_for],
         "readable_by": {need.value: still for need, still in readable_by(finding, report.needs).items()},
         "reason": finding.reason,
         "readers": readers_of(finding, report.needs),
-        "exchanges": [_exchange(each) for each in finding.exchanges],
+        "exchanges": [_exchange(exchange) for exchange in finding.exchanges],
     }
 
 

@@ -1,4 +1,4 @@
-"""A report on a terminal: what failed first."""
+"""Print a report on a terminal, failures first."""
 
 from rich.console import Console
 from rich.markup import escape
@@ -15,25 +15,25 @@ _COLOURS = {Verdict.FAILED: "red", Verdict.NOT_TESTED: "yellow", Verdict.PASSED:
 
 
 def print_report(report: Report, console: Console, *, everything: bool = False) -> None:
-    """Print it.
+    """Print the report.
 
     Args:
-        report: what was found.
-        console: where to.
-        everything: also what passed, and what is not about this engine.
+        report: the findings.
+        console: the terminal.
+        everything: also print passed clauses, and those for other engines.
     """
     shown = [Verdict.FAILED, Verdict.NOT_TESTED]
     if everything:
         shown += [Verdict.PASSED, Verdict.NOT_APPLICABLE]
-    table = Table("clause", "", "verdict", "what is asked, and what came", "needed for")
+    table = Table("clause", "", "verdict", "requirement, and result", "needed for")
     for verdict in shown:
         for finding in report.findings:
             if finding.verdict is verdict:
                 clause = finding.clause
-                said = "\n".join(filter(None, (clause.sentence, finding.reason, readers_of(finding, report.needs))))
+                text = "\n".join(filter(None, (clause.sentence, finding.reason, readers_of(finding, report.needs))))
                 colour = _COLOURS[verdict]
                 needed_for = ", ".join(clause.needed_for)
-                table.add_row(clause.id, clause.level, f"[{colour}]{verdict}[/{colour}]", escape(said), needed_for)
+                table.add_row(clause.id, clause.level, f"[{colour}]{verdict}[/{colour}]", escape(text), needed_for)
     if table.row_count:
         console.print(table)
     about = f"{report.protocol} at {escape(report.target.url)}"
@@ -56,9 +56,9 @@ def _verdict(report: Report) -> str:
 
 
 def _in_words(report: Report, need: Need) -> str:
-    said = feature(report, need)
-    if said["failed"]:
-        return f"[red]would not work[/red]: {', '.join(said['failed'])} failed"
-    if said["not_tested"]:
-        return f"works as far as was tested; not tested: {', '.join(said['not_tested'])}"
+    result = feature(report, need)
+    if result["failed"]:
+        return f"[red]would not work[/red]: {', '.join(result['failed'])} failed"
+    if result["not_tested"]:
+        return f"works as far as was tested; not tested: {', '.join(result['not_tested'])}"
     return "[green]works[/green]"

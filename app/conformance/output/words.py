@@ -1,4 +1,4 @@
-"""A finding in words, for reports that are read line by line."""
+"""Describe a finding as text for reports."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,16 +7,16 @@ from app.conformance.probe import Exchange
 
 __all__ = ("cut", "evidence", "readable_by", "readers_of")
 
-_LONGEST_BODY = 2000
+_MAX_BODY_BYTES = 2000
 _READERS = (Need.STORAGE, Need.DRIFT, Need.EVALUATION)
 
 
 def readable_by(finding: Finding, needs: Sequence[Need]) -> Mapping[Need, bool]:
-    """Whether storage, drift detection and evaluation could still read answers in spite of what was found.
+    """Return whether storage, drift detection and evaluation can still read responses, for a failed clause.
 
     Args:
-        finding: of a clause that failed; of others there is nothing to say.
-        needs: whom the protocol's clauses speak of; there is nothing to say where Chariot's three are not among them.
+        finding: the finding; the result is empty unless it failed.
+        needs: the needs of the protocol's clauses; the result has those of Chariot's three features.
     """
     if finding.verdict is not Verdict.FAILED:
         return {}
@@ -25,26 +25,26 @@ def readable_by(finding: Finding, needs: Sequence[Need]) -> Mapping[Need, bool]:
 
 
 def readers_of(finding: Finding, needs: Sequence[Need]) -> str:
-    """`readable_by` as a sentence; empty where there is nothing to say."""
-    said = readable_by(finding, needs)
-    would_not = ", ".join(need for need, still in said.items() if not still)
-    would = ", ".join(need for need, still in said.items() if still)
+    """Return `readable_by` as a sentence, or an empty string if it is empty."""
+    readable = readable_by(finding, needs)
+    would_not = ", ".join(need for need, still in readable.items() if not still)
+    would = ", ".join(need for need, still in readable.items() if still)
     parts = [f"would not be read by {would_not}"] * bool(would_not) + [f"would still be read by {would}"] * bool(would)
     return f"Answers {'; '.join(parts)}." if parts else ""
 
 
 def evidence(exchange: Exchange) -> str:
-    """A request and its answer, as they went over the wire but for what is too long."""
-    lines = [f"{exchange.method} {exchange.path}", *_headed(exchange.sent_headers), cut(exchange.sent)]
-    lines += [f"-> {exchange.status}", *_headed(exchange.headers), cut(exchange.body)]
+    """Return a request and its response as text, with long bodies truncated."""
+    lines = [f"{exchange.method} {exchange.path}", *_header_lines(exchange.sent_headers), cut(exchange.sent)]
+    lines += [f"-> {exchange.status}", *_header_lines(exchange.headers), cut(exchange.body)]
     return "\n".join(line for line in lines if line)
 
 
-def _headed(headers: Mapping[str, str]) -> list[str]:
+def _header_lines(headers: Mapping[str, str]) -> list[str]:
     return [f"{name}: {value}" for name, value in headers.items()]
 
 
 def cut(body: bytes) -> str:
-    """The beginning of a body as text."""
-    text = body[:_LONGEST_BODY].decode(errors="replace")
-    return text if len(body) <= _LONGEST_BODY else f"{text} ... ({len(body)} bytes)"
+    """Return a body as text, truncated if it is long."""
+    text = body[:_MAX_BODY_BYTES].decode(errors="replace")
+    return text if len(body) <= _MAX_BODY_BYTES else f"{text} ... ({len(body)} bytes)"
