@@ -1,1 +1,1 @@
-"""Where settings become a running service: the one place that knows every part."""
+"""Build a running service from settings. Only this package imports every other part."""

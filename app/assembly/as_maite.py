@@ -1,7 +1,7 @@
-"""Any model of ours as a model of MAITE, for test and evaluation code that is written against MAITE's protocols.
+"""Present a model as a MAITE model, for test and evaluation code written against MAITE's protocols.
 
-MAITE's types are structural, so that MAITE itself is not needed here: what `as_maite` gives passes for its
-``maite.protocols.image_classification.Model`` or ``maite.protocols.object_detection.Model``.
+MAITE's protocols are structural, so the package ``maite`` is not needed at run time. The objects satisfy
+``maite.protocols.image_classification.Model`` and ``maite.protocols.object_detection.Model``.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class MaiteTarget(msgspec.Struct, frozen=True, eq=False):
 
     Attributes:
         boxes: (N, 4) float32, left, top, right, bottom in pixels.
-        labels: (N,) int64 class numbers.
+        labels: (N,) int64 class indices.
         scores: (N,) float32.
     """
 
@@ -40,14 +40,14 @@ class MaiteTarget(msgspec.Struct, frozen=True, eq=False):
 
 
 class _MaiteModel:
-    """What classifiers and detectors have in common.
+    """The parts that classifiers and detectors share.
 
     Args:
-        model: answers.
-        parameters: of every call.
+        model: runs the inferences.
+        parameters: sent with every call.
 
     Attributes:
-        metadata: the model's name as ``id``, and the names of its classes by number as ``index2label``.
+        metadata: the model's name as ``id``, and the class names by index as ``index2label``.
     """
 
     metadata: "ModelMetadata"
@@ -69,17 +69,21 @@ class _MaiteModel:
             return int(label)
         if number is None:
             raise ValueError(
-                f"{self._model.source.name}: {label!r} is none of the model's labels, so that it has no number"
+                f"{self._model.source.name}: {label!r} is not among the model's labels and has no class index"
             )
         return number
 
 
 class MaiteClassifier(_MaiteModel):
-    """An image classifier: a batch of (C, H, W) images in, an array of scores by class number for each out."""
+    """An image classifier: takes a batch of (C, H, W) images, returns for each an array of scores by class index."""
 
     def __call__(self, batch: Sequence[Any], /) -> Sequence[NDArray[np.float32]]:
-        """The scores of each image."""
-        return [self._scores(each) for each in self._predictions(batch) if isinstance(each, Classification)]
+        """Return the scores of each image."""
+        return [
+            self._scores(prediction)
+            for prediction in self._predictions(batch)
+            if isinstance(prediction, Classification)
+        ]
 
     def _scores(self, found: Classification) -> NDArray[np.float32]:
         labels = self._model.description.labels
@@ -93,11 +97,13 @@ class MaiteClassifier(_MaiteModel):
 
 
 class MaiteDetector(_MaiteModel):
-    """An object detector: a batch of (C, H, W) images in, a target for each out."""
+    """An object detector: takes a batch of (C, H, W) images, returns a target for each."""
 
     def __call__(self, batch: Sequence[Any], /) -> Sequence[MaiteTarget]:
-        """The objects in each image."""
-        return [self._target(each) for each in self._predictions(batch) if isinstance(each, Detections)]
+        """Return the objects in each image."""
+        return [
+            self._target(prediction) for prediction in self._predictions(batch) if isinstance(prediction, Detections)
+        ]
 
     def _target(self, found: Detections) -> MaiteTarget:
         numbers = np.array([self._number(label) for label in found.labels], np.int64)
@@ -105,16 +111,16 @@ class MaiteDetector(_MaiteModel):
 
 
 def as_maite(path: Path, *, allow_code: bool = False, **parameters: object) -> MaiteClassifier | MaiteDetector:
-    """The classifier or detector at `path`, of any runtime, as a model of MAITE that answers in this process.
+    """Return the classifier or detector at `path`, of any runtime, as a MAITE model that runs in this process.
 
     Args:
         path: a model file, or a model's folder.
-        allow_code: whether the model may run Python code of its own.
-        parameters: of every call; a detector's ``score_threshold`` is 0 unless it is among them, because metrics want
-            every detection.
+        allow_code: whether the model may run its own Python code.
+        parameters: sent with every call. A detector's ``score_threshold`` is 0 by default, because metrics need every
+            detection.
 
     Raises:
-        ModelError: when it cannot be served, or is of another task.
+        ModelError: when it cannot be served, or has another task type.
     """
     model = InProcessModel(path, allow_code=allow_code)
     match model.description.task_type:

@@ -1,4 +1,4 @@
-"""From a path to the models below it."""
+"""Find the models below a path."""
 
 import re
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ from app.settings.model import SETTINGS_FILE, ModelError, ModelSettings, ModelSo
 __all__ = ("discover", "model_at", "models_in")
 
 _VERSION = re.compile(r"v?\d+(\.\d+)*", re.ASCII)
-_LONGEST_NAME = 255
-_WANTED = f"an .onnx file, a config.json of Hugging Face beside weights, or a {SETTINGS_FILE}"
+_MAX_NAME_LENGTH = 255
+_MODEL_FILES = f"an .onnx file, a config.json of Hugging Face beside weights, or a {SETTINGS_FILE}"
 
 
 def discover(path: Path) -> Sequence[ModelSource]:
-    """The models at `path`, which may be a model file, a model's folder, or a folder of such folders.
+    """Return the models at `path`: a model file, a model folder, or a folder of model folders.
 
     Raises:
-        ModelError: when there is none.
+        ModelError: when there is no model.
     """
     if path.is_dir() and not _is_model(path) and not _versions(path):
         return models_in(path)
@@ -27,10 +27,10 @@ def discover(path: Path) -> Sequence[ModelSource]:
 
 
 def model_at(path: Path) -> Sequence[ModelSource]:
-    """Every version of the one model at `path`, a model file or a model's folder.
+    """Return every version of the one model at `path`, a model file or a model folder.
 
     Raises:
-        ModelError: when there is none.
+        ModelError: when there is no model.
     """
     if path.is_file():
         settings = read_settings(path.parent)
@@ -44,32 +44,34 @@ def model_at(path: Path) -> Sequence[ModelSource]:
         shared = read_settings(path)
         name = path.resolve().name
         return [
-            _source(each, _version_settings(each, shared), name, _version_name(each), root=path)
-            for each in _served_versions(path, versions, shared)
+            _source(folder, _version_settings(folder, shared), name, _version_name(folder), root=path)
+            for folder in _served_versions(path, versions, shared)
         ]
     if _is_model(path):
         return [_source(path, read_settings(path), path.resolve().name, "1")]
-    raise ModelError(f"{path} holds no model: expected {_WANTED}, or version folders with one of them")
+    raise ModelError(f"{path} holds no model: expected {_MODEL_FILES}, or version folders with one of them")
 
 
 def models_in(repository: Path) -> Sequence[ModelSource]:
-    """Every version of every model in `repository`, which has a folder for each model.
+    """Return every version of every model in `repository`, which has one folder for each model.
 
-    A model whose settings cannot be understood is among them, with its `fault`, so that the others are served.
+    A model with unreadable settings is included with its `fault`, so that the other models are served.
 
     Raises:
-        ModelError: when there is none.
+        ModelError: when there is no model.
     """
     if not repository.is_dir():
         raise ModelError(f"{repository} is not a folder")
-    folders = [each for each in sorted(repository.iterdir()) if each.is_dir() and not each.name.startswith(".")]
-    sources = [source for each in folders if _is_model(each) or _versions(each) for source in _among_others(each)]
+    folders = [path for path in sorted(repository.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+    sources = [
+        source for folder in folders if _is_model(folder) or _versions(folder) for source in _model_or_fault(folder)
+    ]
     if not sources:
-        raise ModelError(f"{repository} holds no models: expected a folder for each, with {_WANTED}")
+        raise ModelError(f"{repository} holds no models: expected a folder for each, with {_MODEL_FILES}")
     return sources
 
 
-def _among_others(folder: Path) -> Sequence[ModelSource]:
+def _model_or_fault(folder: Path) -> Sequence[ModelSource]:
     try:
         return model_at(folder)
     except ModelError as error:
@@ -84,22 +86,22 @@ def _is_model(folder: Path) -> bool:
 
 
 def _versions(folder: Path) -> list[Path]:
-    candidates = [each for each in sorted(folder.iterdir()) if each.is_dir() and _VERSION.fullmatch(each.name)]
-    return [each for each in candidates if _is_model(each)]
+    candidates = [path for path in sorted(folder.iterdir()) if path.is_dir() and _VERSION.fullmatch(path.name)]
+    return [candidate for candidate in candidates if _is_model(candidate)]
 
 
 def _served_versions(path: Path, versions: Sequence[Path], settings: ModelSettings) -> Sequence[Path]:
-    """The version folders that the settings of the model want served."""
+    """Return the version folders that the model's settings select."""
     match settings.versions:
         case "all":
             return versions
         case "latest":
-            return [max(versions, key=lambda each: version_order(_version_name(each)))]
+            return [max(versions, key=lambda folder: version_order(_version_name(folder)))]
         case wanted:
-            missing = set(wanted) - {_version_name(each) for each in versions}
+            missing = set(wanted) - {_version_name(folder) for folder in versions}
             if missing:
                 raise ModelError(f"{path / SETTINGS_FILE}: versions: There is no version {', '.join(sorted(missing))}")
-            return [each for each in versions if _version_name(each) in wanted]
+            return [folder for folder in versions if _version_name(folder) in wanted]
 
 
 def _version_name(folder: Path) -> str:
@@ -123,25 +125,27 @@ def _source(
         settings=settings,
         root=root,
     )
-    for what, value in (("name", found.name), ("version", found.version), ("chariot_id", settings.chariot_id)):
-        if value is not None and not _is_fit(value):
-            expected = f"Expected up to {_LONGEST_NAME} printed characters without slashes"
-            raise ModelError(f"{folder}: {what}: {expected}, got {value!r}")
+    for field, value in (("name", found.name), ("version", found.version), ("chariot_id", settings.chariot_id)):
+        if value is not None and not _is_safe_name(value):
+            expected = f"Expected up to {_MAX_NAME_LENGTH} printable characters without slashes"
+            raise ModelError(f"{folder}: {field}: {expected}, got {value!r}")
     return found
 
 
 def _below(folder: Path, uri: str) -> Path:
-    """The file that settings name. Whether a link leads it elsewhere is looked at when the model is loaded."""
+    """Return the file that the settings name. Links are checked later, when the model is loaded."""
     relative = PurePosixPath(uri)
     if not uri.isprintable() or relative.is_absolute() or ".." in relative.parts or not relative.parts:
         raise ModelError(f"{folder / SETTINGS_FILE}: uri: Expected a file below the folder, got {uri!r}")
     return folder / relative
 
 
-def _is_fit(name: str) -> bool:
-    """Whether a name can stand in a path, a URL and a line of a log without being more than a name."""
-    return name.isprintable() and len(name) <= _LONGEST_NAME and name not in (".", "..") and not {"/", "\\"} & {*name}
+def _is_safe_name(name: str) -> bool:
+    """Return whether a name is safe as part of a path, a URL and a log line."""
+    return (
+        name.isprintable() and len(name) <= _MAX_NAME_LENGTH and name not in (".", "..") and not {"/", "\\"} & {*name}
+    )
 
 
 def _printable(text: str) -> str:
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)

@@ -1,4 +1,4 @@
-"""Drift, wired: embedders run by ONNX Runtime, and what watches a server."""
+"""Connect drift detection to a server: embedders on ONNX Runtime, baselines, metrics and the webhook."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from app.drift.embedding import BUNDLED, Embedder
 from app.drift.monitor import Monitor, Watched, Window
 from app.drift.sample import DriftError
 from app.drift.webhook import Webhook, alert_of
-from app.engine.events import Addition
+from app.engine.events import OutputAnnotator
 from app.engine.registry import version_order
 from app.observers.drift import DriftWatch, Similarity
 from app.observers.drift_metrics import DriftMetrics
@@ -30,10 +30,10 @@ __all__ = ("Drift", "embedder_at", "embedder_of")
 
 
 def embedder_at(file: Path) -> Embedder:
-    """The embedder in an ONNX file.
+    """Return the embedder in an ONNX file.
 
     Raises:
-        DriftError: when it cannot be loaded, or takes no images.
+        DriftError: when the file cannot be loaded, or does not take images.
     """
     from app.runtimes.onnxruntime.session import Session
 
@@ -42,22 +42,22 @@ def embedder_at(file: Path) -> Embedder:
     except ModelError as error:
         raise DriftError(str(error)) from None
 
-    def run(given: str, wanted: str, batch: NDArray[np.float32]) -> NDArray[Any]:
-        return session.run({given: batch}, [wanted])[0]
+    def run(input_name: str, output_name: str, batch: NDArray[np.float32]) -> NDArray[Any]:
+        return session.run({input_name: batch}, [output_name])[0]
 
     return Embedder(file, session.inputs, session.outputs, run)
 
 
 def embedder_of(baseline: Baseline, folders: Sequence[Path], file: Path | None = None) -> Embedder | None:
-    """The embedder that a baseline was made with; None for a baseline without embeddings.
+    """Return the embedder that made a baseline; None for a baseline without embeddings.
 
     Args:
-        baseline: has its name and digest.
-        folders: where to look for a graph of that name.
-        file: the graph, when it is named.
+        baseline: records the embedder's file name and digest.
+        folders: folders to search for a graph with that name.
+        file: the graph, if the user names it.
 
     Raises:
-        DriftError: when it is not there, or another one.
+        DriftError: when the graph is missing, or has another digest.
     """
     if not baseline.embedder:
         return None
@@ -68,45 +68,45 @@ def embedder_of(baseline: Baseline, folders: Sequence[Path], file: Path | None =
         if embedder.digest == baseline.embedder_digest:
             return embedder
     if file:
-        raise DriftError(f"{file} is not the embedder that the baseline was made with, {baseline.embedder}")
-    raise DriftError(f"The baseline's embedder is not here: put {baseline.embedder} beside it")
+        raise DriftError(f"{file} is not the embedder that made the baseline, {baseline.embedder}")
+    raise DriftError(f"The baseline's embedder is missing: put {baseline.embedder} beside it")
 
 
 class Drift:
-    """Everything that watches a server for drift: an observer, and what is added to answers.
+    """Watches a server for drift: provides an observer, and adds the drift similarity to responses.
 
     Args:
-        settings: of the server, with `drift` on.
-        sources: its models, asked again while it serves; those with a `drift-baseline.npz` in their folder, or in the
-            one above, are watched.
-        registry: where the metrics are registered.
+        settings: of the server, with `drift` enabled.
+        sources: returns the server's models; called again while it serves. A model is watched if a
+            `drift-baseline.npz` is in its folder or the folder above.
+        registry: registers the metrics.
 
     Raises:
-        SettingsError: when no model has a baseline, or one cannot be read.
+        SettingsError: when no model has a baseline, or a baseline cannot be read.
     """
 
     def __init__(
         self, settings: ServerSettings, sources: Callable[[], Sequence[ModelSource]], registry: CollectorRegistry
     ) -> None:
         baselines = _Baselines(sources)
-        _, wrong = baselines.changed()
-        if wrong:
-            raise SettingsError(wrong[0])
+        _, errors = baselines.changed()
+        if errors:
+            raise SettingsError(errors[0])
         if not baselines.watched:
-            message = f"--drift needs a {FILE_NAME} in the folder of a model; `charioteer drift baseline` makes it"
+            message = f"--drift needs a {FILE_NAME} in the folder of a model; `charioteer drift baseline` creates it"
             raise SettingsError(message)
         metrics = DriftMetrics(registry)
         self._webhook = _webhook(settings.drift_webhook, metrics)
         self._baselines = baselines
         self._settings = settings
-        monitors = {name: self._monitor(each) for name, each in baselines.watched.items()}
-        self.watch = DriftWatch(monitors, metrics, settings.drift_per_second, self._alarmed, self._look)
-        self.additions: Sequence[Addition] = (
+        monitors = {name: self._monitor(model) for name, model in baselines.watched.items()}
+        self.watch = DriftWatch(monitors, metrics, settings.drift_per_second, self._send_alert, self._reload)
+        self.additions: Sequence[OutputAnnotator] = (
             (Similarity(baselines.watched, self.watch),) if settings.drift_similarity else ()
         )
 
     def close(self) -> None:
-        """Judge nothing more, and send nothing more."""
+        """Stop the checks and the webhook."""
         self.watch.close()
         if self._webhook is not None:
             self._webhook.close()
@@ -114,74 +114,74 @@ class Drift:
     def _monitor(self, watched: Watched) -> Monitor:
         return Monitor(watched, self._settings.drift_window, self._settings.drift_seconds)
 
-    def _look(self) -> Mapping[str, Monitor | None]:
-        changed, wrong = self._baselines.changed()
-        for each in wrong:
-            _logger.warning("a baseline cannot be used, and the one before stays: %s", each)
+    def _reload(self) -> Mapping[str, Monitor | None]:
+        changed, errors = self._baselines.changed()
+        for error in errors:
+            _logger.warning("a baseline cannot be used, and the one before stays: %s", error)
         for model, found in changed.items():
             _logger.info("%s %s", model, "is watched by a new baseline" if found else "is watched no longer")
         return {model: None if found is None else self._monitor(found) for model, found in changed.items()}
 
-    def _alarmed(self, window: Window) -> None:
+    def _send_alert(self, window: Window) -> None:
         if self._webhook is not None:
             self._webhook.send(alert_of(window))
 
 
 class _Baselines:
-    """The models that have a baseline, as it lies on disk.
+    """The models that have a baseline on disk.
 
     Args:
-        sources: all models.
+        sources: returns all models.
 
     Attributes:
-        watched: by the models' names; of several versions the latest that has a baseline.
+        watched: watched models by name; of several versions, the latest with a baseline.
     """
 
     def __init__(self, sources: Callable[[], Sequence[ModelSource]]) -> None:
         self.watched: dict[str, Watched] = {}
         self._sources = sources
-        self._prints: dict[str, tuple[object, ...]] = {}
+        self._fingerprints: dict[str, tuple[object, ...]] = {}
 
     def changed(self) -> tuple[Mapping[str, Watched | None], Sequence[str]]:
-        """Read what is new or another one than before.
+        """Read new and changed baselines.
 
         Returns:
-            By the models' names, None for what is gone; and why others cannot be used. These are not tried again until
-            their files change, and what they were before stays.
+            Watched models by name, None for removed baselines; and the errors of unusable baselines. These are read
+            again only after their files change. Until then the previous baseline stays active.
         """
         files = self._files()
         changed: dict[str, Watched | None] = {}
-        wrong: list[str] = []
-        for model in [each for each in self.watched if each not in files]:
-            del self.watched[model], self._prints[model]
+        errors: list[str] = []
+        for model in [name for name in self.watched if name not in files]:
+            del self.watched[model], self._fingerprints[model]
             changed[model] = None
         for model, (file, source) in files.items():
             try:
-                prints = file, *map(_print, (file, (source.root or source.folder) / MANIFEST_FILE))
-                if self._prints.get(model) == prints:
+                fingerprints = file, *map(_fingerprint, (file, (source.root or source.folder) / MANIFEST_FILE))
+                if self._fingerprints.get(model) == fingerprints:
                     continue
-                self._prints[model] = prints
-                # It is read before the model is loaded, and may bring a graph of its own.
+                self._fingerprints[model] = fingerprints
+                # This runs before the model is loaded, so check the folder first: the baseline may bring its own graph.
                 check_folder(source)
                 check_manifest(source)
                 baseline = read_baseline(file)
                 changed[model] = self.watched[model] = Watched(model, baseline, embedder_of(baseline, [file.parent]))
             except (DriftError, ModelError, OSError) as error:
-                wrong.append(str(error))
-        return changed, wrong
+                errors.append(str(error))
+        return changed, errors
 
     def _files(self) -> Mapping[str, tuple[Path, ModelSource]]:
         found: dict[str, tuple[Path, ModelSource]] = {}
-        for source in sorted(self._sources(), key=lambda each: version_order(each.version), reverse=True):
+        for source in sorted(self._sources(), key=lambda source: version_order(source.version), reverse=True):
             files = [folder / FILE_NAME for folder in (source.folder, source.folder.parent)]
-            file = next((each for each in files if each.is_file()), None)
+            file = next((path for path in files if path.is_file()), None)
             if file is not None:
                 found.setdefault(source.name, (file, source))
         return found
 
 
-def _print(file: Path) -> object:
-    """Another one when the file is; None where there is none."""
+def _fingerprint(file: Path) -> object:
+    """Return a value that changes with the file; None if the file does not exist."""
     if not file.is_file():
         return None
     status = file.stat()

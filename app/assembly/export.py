@@ -1,4 +1,4 @@
-"""A transformers model as ONNX, and the proof that both answer the same."""
+"""Export a transformers model to ONNX, and check that both give the same outputs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,12 +22,12 @@ __all__ = ("Compared", "Exported", "export_model")
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """One picture put to both.
+    """The comparison for one image.
 
     Attributes:
-        size: (height, width) of the input that it became.
-        outputs: the largest difference between the numbers of torch and of ONNX Runtime, by name of the output, as a
-            share of the largest of these numbers, or of 1 where they are smaller.
+        size: (height, width) of the model input made from the image.
+        outputs: the largest difference between torch and ONNX Runtime by output name, relative to the larger of 1 and
+            the largest absolute value.
     """
 
     size: tuple[int, int]
@@ -35,14 +35,14 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written, and how it compares.
+    """The written file, and its comparison with the original model.
 
     Attributes:
-        file: the graph.
-        any_size: whether it takes inputs of any size.
-        compared: one for each picture.
-        scores: the largest difference between the scores that both answer when they are served, each with its own way
-            of making inputs of a picture; None where one of them finds more than the other.
+        file: the ONNX graph.
+        any_size: whether the graph takes inputs of any size.
+        compared: one comparison for each test image.
+        scores: the largest difference between the scores of both models when they are served with their own
+            preprocessing; None if one of them returns more results than the other.
     """
 
     file: Path
@@ -52,22 +52,24 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def largest(self) -> float:
-        """The largest difference of all outputs."""
+        """Return the largest difference over all outputs."""
         return _largest(self.compared)
 
 
 def export_model(folder: Path, output: Path, opset: int, tolerance: float) -> Exported:
-    """Write the model in `folder` as ONNX into `output`, and put pictures to both.
+    """Export the model in `folder` to ONNX in `output`, and run both on test images.
 
-    A model whose processor makes inputs of several sizes is written for any size. Where tracing fixed what depends on
-    the size, which the comparison shows, it is written again for one size.
+    If the processor makes inputs of several sizes, the graph is first exported for any size. If the comparison shows
+    that tracing fixed a size-dependent value, the graph is exported again for one size.
 
     Raises:
-        ModelError: when it cannot be exported.
+        ModelError: when the model cannot be exported.
     """
     source = _only(folder)
     if output.resolve() == folder.resolve():
-        raise ModelError(f"{output} is the model's own folder; an ONNX file beside the weights would take their place")
+        raise ModelError(
+            f"{output} is the model's own folder; an ONNX file there would be loaded instead of the weights"
+        )
     exporter = Exporter(source)
     any_size = exporter.resizes
     file = exporter.write(output, opset, any_size=any_size)
@@ -83,14 +85,14 @@ def export_model(folder: Path, output: Path, opset: int, tolerance: float) -> Ex
 
 
 def _compare(exporter: Exporter, file: Path, *, any_size: bool) -> list[Compared] | None:
-    """Compare the raw outputs; None when the graph does not run."""
+    """Compare the raw outputs; return None when the graph does not run."""
     session = Session(file)
     found: list[Compared] = []
-    for picture in _pictures(square=not any_size):
-        pixels = exporter.pixels(picture)
+    for image in _test_images(square=not any_size):
+        pixels = exporter.pixels(image)
         try:
             given = session.run({session.inputs[0].name: pixels})
-        except Exception:  # noqa: BLE001 - the framework's exceptions have no common base, and all mean this
+        except Exception:  # noqa: BLE001 - ONNX Runtime's exceptions have no common base class
             return None
         wanted = dict(zip(exporter.outputs, exporter.answer(pixels), strict=True))
         numbers = {spec.name: array for spec, array in zip(session.outputs, given, strict=True)}
@@ -102,16 +104,16 @@ def _compare(exporter: Exporter, file: Path, *, any_size: bool) -> list[Compared
 
 
 def _compare_scores(first: Servable, second: Servable, size: tuple[int, int]) -> float | None:
-    """Ask both about a picture of the input's own size, which neither has to resize."""
-    picture = _picture(np.random.default_rng(3), *size)
-    tensor = Tensor(name="image", datatype=Datatype.UINT8, data=picture.pixels)
+    """Return the largest score difference for an image that has the model's input size and needs no resizing."""
+    image = _test_image(np.random.default_rng(3), *size)
+    tensor = Tensor(name="image", datatype=Datatype.UINT8, data=image.pixels)
     found: list[NDArray[np.float64]] = []
     for servable in (first, second):
         request = InferenceRequest(
             id="export", model_name="export", inputs=(tensor,), parameters={"score_threshold": 0.0}
         )
         records = servable.answer(request, Limits()).outputs[0].predictions[0].records()
-        found.append(np.sort([float(getattr(each, "score", 0.0)) for each in records]))
+        found.append(np.sort([float(getattr(record, "score", 0.0)) for record in records]))
     return float(np.abs(found[0] - found[1]).max(initial=0)) if len(found[0]) == len(found[1]) else None
 
 
@@ -122,14 +124,14 @@ def _only(path: Path) -> ModelSource:
     return found[0]
 
 
-def _pictures(*, square: bool) -> list[Image]:
+def _test_images(*, square: bool) -> list[Image]:
     random = np.random.default_rng(0)
     sizes = [(300, 300), (97, 97), (512, 512)] if square else [(480, 640), (640, 480), (300, 300), (200, 900)]
-    return [_picture(random, *size) for size in sizes]
+    return [_test_image(random, *size) for size in sizes]
 
 
-def _picture(random: np.random.Generator, height: int, width: int) -> Image:
-    """Noise over a slope: every place of it is different."""
+def _test_image(random: np.random.Generator, height: int, width: int) -> Image:
+    """Return noise added to a brightness gradient, so that every region is different."""
     slope = (
         np.linspace(0, 160, width)[np.newaxis, :, np.newaxis] * np.linspace(0.3, 1, height)[:, np.newaxis, np.newaxis]
     )
@@ -140,9 +142,9 @@ def _picture(random: np.random.Generator, height: int, width: int) -> Image:
 def _in_order_of(
     wanted: dict[str, NDArray[np.float32]], given: dict[str, NDArray[np.float32]]
 ) -> dict[str, NDArray[np.float32]]:
-    """`given` with its queries in the order of those of `wanted`, each beside the one most like it.
+    """Return `given` with its queries in the order of `wanted`, matched by similarity.
 
-    Detectors choose their queries by score, and where two score nearly the same, either may come first.
+    Detectors sort queries by score, so queries with almost equal scores may swap places.
     """
     if any(wanted[name].shape != given[name].shape for name in wanted):
         return given
@@ -163,4 +165,4 @@ def _difference(wanted: NDArray[np.float32], given: NDArray[np.float32]) -> floa
 
 
 def _largest(compared: Sequence[Compared]) -> float:
-    return max(value for each in compared for value in each.outputs.values())
+    return max(value for comparison in compared for value in comparison.outputs.values())

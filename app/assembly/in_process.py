@@ -1,4 +1,4 @@
-"""A model that answers in the calling process, without a server: for a model's own tests, notebooks and evaluations."""
+"""Run a model in the calling process, without a server: for tests, notebooks and evaluations."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,40 +21,40 @@ from tasks.tensor_inference import Tensors
 
 __all__ = ("InProcessModel",)
 
-_DATATYPES = {each.dtype: each for each in Datatype if each not in (Datatype.BF16, Datatype.BYTES)}
+_DATATYPES = {datatype.dtype: datatype for datatype in Datatype if datatype not in (Datatype.BF16, Datatype.BYTES)}
 
 
 class InProcessModel:
-    """The latest version of the model at `path`, loaded.
+    """The latest version of the model at `path`, loaded in this process.
 
     Args:
         path: a model file, or a model's folder.
-        allow_code: whether the model may run Python code of its own.
+        allow_code: whether the model may run its own Python code.
 
     Attributes:
-        source: where it comes from.
-        description: what it is.
+        source: the model's files and settings.
+        description: the model's metadata.
 
     Raises:
-        ModelError: when there is none, or it cannot be served.
+        ModelError: when there is no model, or it cannot be served.
     """
 
     def __init__(self, path: Path, *, allow_code: bool = False) -> None:
-        latest = max(model_at(path), key=lambda each: version_order(each.version))
+        latest = max(model_at(path), key=lambda source: version_order(source.version))
         self.source = msgspec.structs.replace(latest, allow_code=allow_code)
         self._servable = load(self.source)
         self.description = self._servable.description
 
     def predict(self, images: Sequence[ArrayLike], **parameters: object) -> Sequence[Prediction]:
-        """The prediction for each image, all in one call of the model.
+        """Return a prediction for each image; all images go into one call of the model.
 
         Args:
-            images: (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) RGB, uint8 or floating-point within 0..1; arrays, or what
-                NumPy makes them of, such as Pillow's images.
-            parameters: of the request, such as ``score_threshold``.
+            images: (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) RGB, uint8 or floating-point within 0..1; arrays, or
+                objects that NumPy converts to arrays, such as Pillow images.
+            parameters: request parameters, such as ``score_threshold``.
 
         Raises:
-            InferenceError: for images or parameters that cannot be read, or a model that failed.
+            InferenceError: when an image or a parameter is invalid, or the model fails.
         """
         inputs = tuple(_tensor(f"image-{index}", _pixels(image), parameters) for index, image in enumerate(images))
         request = InferenceRequest(id="in-process", model_name=self.source.name, inputs=inputs)
@@ -62,19 +62,19 @@ class InProcessModel:
         return [prediction for output in outputs for prediction in output.predictions]
 
     def ask(self, image: ArrayLike, **parameters: object) -> Sequence[Record]:
-        """The records for one image, as `predict` has images and parameters.
+        """Return the records for one image; takes the same images and parameters as `predict`.
 
         Raises:
-            InferenceError: for an image or parameters that cannot be read, or a model that failed.
+            InferenceError: when the image or a parameter is invalid, or the model fails.
         """
         (prediction,) = self.predict([image], **parameters)
         return prediction.records()
 
     def ask_text(self, text: str, **parameters: object) -> Sequence[Record]:
-        """The records for one text, by a model of text.
+        """Return the records for one text, from a text model.
 
         Raises:
-            InferenceError: for parameters that cannot be read, or a model that failed.
+            InferenceError: when a parameter is invalid, or the model fails.
         """
         tensor = BytesTensor(name="args", shape=(1,), elements=[StringElement(text)], parameters=parameters)
         request = InferenceRequest(id="in-process", model_name=self.source.name, inputs=(tensor,))
@@ -82,10 +82,10 @@ class InProcessModel:
         return output.predictions[0].records()
 
     def run(self, tensors: Mapping[str, ArrayLike]) -> Mapping[str, NDArray[Any]]:
-        """The output tensors of a model of the task TENSOR, for numeric input tensors.
+        """Return the output tensors of a model with the task type TENSOR, for numeric input tensors.
 
         Raises:
-            InferenceError: for tensors that the model does not take, or a model that failed.
+            InferenceError: when the model does not take the tensors, or fails.
         """
         inputs = tuple(_tensor(name, np.asarray(array), {}) for name, array in tensors.items())
         request = InferenceRequest(id="in-process", model_name=self.source.name, inputs=inputs)
@@ -99,7 +99,7 @@ class InProcessModel:
 
 
 def _pixels(image: ArrayLike) -> NDArray[Any]:
-    """An image of any library; floating-point pixels in one of the formats that a request may have them in."""
+    """Return an image as an array. Floating-point pixels become float32, a dtype that requests accept."""
     pixels = np.asarray(image)
     return pixels.astype(np.float32) if pixels.dtype.kind == "f" else pixels
 

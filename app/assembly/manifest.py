@@ -1,8 +1,8 @@
-"""The list of a model's files and their SHA-256, as ``sha256sum`` writes it, and the signature of that list.
+"""Check a model's files against a list of SHA-256 digests, and the list against its signature.
 
-``model.sha256`` lies in the model's own folder, above its versions where it has any, and names every file below. Where
-it is, a model is loaded only when its files are those of the list. ``model.sha256.sig`` holds the 64 bytes of an
-Ed25519 signature (RFC 8032) of the list, as ``openssl pkeyutl -sign -rawin`` writes them.
+``model.sha256`` has the format of ``sha256sum``. It is in the model's folder, above any versions, and lists every file
+below. A model with this file is loaded only if its files match the list. ``model.sha256.sig`` is the list's 64-byte
+Ed25519 signature (RFC 8032), in the format of ``openssl pkeyutl -sign -rawin``.
 """
 
 import hashlib
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from app.runtimes.folder import ModelFile, files_of, identity_of
+from app.settings.extras import missing_extra
 from app.settings.model import ModelError, ModelSource, read_bounded
 
 if TYPE_CHECKING:
@@ -27,29 +28,29 @@ MANIFEST_FILE = "model.sha256"
 SIGNATURE_FILE = f"{MANIFEST_FILE}.sig"
 
 _OWN_FILES = (PurePosixPath(MANIFEST_FILE), PurePosixPath(SIGNATURE_FILE))
-_LARGEST_LIST = 16 * 1024 * 1024
-_LARGEST_KEYS = 1024 * 1024
+_MAX_LIST_BYTES = 16 * 1024 * 1024
+_MAX_KEY_FILE_BYTES = 1024 * 1024
 _SIGNATURE_BYTES = 64
 _LINE = re.compile(r"(?P<digest>[0-9a-fA-F]{64}) [ *](?:\./)?(?P<place>[^/].*?)\r?")
 _KEY = re.compile(rb"-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY-----", re.DOTALL)
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """A model whose files are those of its list.
+    """A model whose files matched its list.
 
     Attributes:
         source: the model.
-        files: as they were when they were read.
+        files: the files with their identity at the time they were hashed.
     """
 
     source: ModelSource
     files: Sequence[ModelFile]
 
     def check_unchanged(self) -> None:
-        """Look again, after the model was loaded from what had been read.
+        """Check that the files are still those that were hashed, after the model was loaded.
 
         Raises:
-            ModelError: when a file was replaced or written to meanwhile, or came or went.
+            ModelError: when a file was replaced, written to, added or removed meanwhile.
         """
         found = _files(self.source)
         if found != list(self.files):
@@ -58,10 +59,10 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 def check_manifest(source: ModelSource) -> Listed | None:
-    """Hold a model's files against its list, where it has one or the operator wants one.
+    """Check a model's files against its list, if there is a list or the operator requires one.
 
     Raises:
-        ModelError: when there has to be a list or a signature and is none, or it is not that of these files.
+        ModelError: when a required list or signature is missing, or does not match the files.
     """
     folder = source.root or source.folder
     manifest = folder / MANIFEST_FILE
@@ -69,35 +70,35 @@ def check_manifest(source: ModelSource) -> Listed | None:
         if source.require_manifest or source.signing_key is not None:
             raise ModelError(f"{folder} has no {MANIFEST_FILE}, and models without one are not loaded here")
         if (source.folder / MANIFEST_FILE).is_file():
-            # Whoever made it counts on it.
+            # Do not ignore this list silently: its author relies on it.
             raise ModelError(
-                f"{source.folder / MANIFEST_FILE} is not looked at; the list lies above versions, {manifest}"
+                f"{source.folder / MANIFEST_FILE} is ignored; put the list above the versions, at {manifest}"
             )
         return None
-    content = _read(manifest, _LARGEST_LIST)
+    content = _read(manifest, _MAX_LIST_BYTES)
     if source.signing_key is not None:
         _check_signature(folder / SIGNATURE_FILE, content, source.signing_key)
     wanted = _parsed(manifest, content)
-    files = [_checked(each, wanted, manifest) for each in _files(source)]
-    missing = {place for place in wanted if _concerns(place, source)} - {each.place for each in files}
+    files = [_checked(file, wanted, manifest) for file in _files(source)]
+    missing = {place for place in wanted if _belongs_to(place, source)} - {file.place for file in files}
     if missing:
-        raise ModelError(f"{manifest} lists {min(missing)}, which is not there or hidden")
+        raise ModelError(f"{manifest} lists {min(missing)}, which is missing or hidden")
     return Listed(source, files)
 
 
 def write_manifest(folder: Path) -> int:
-    """Write the list of the files below `folder`, whole or not at all: how many they are.
+    """Write the list of the files below `folder` in one step, and return the number of files.
 
     Raises:
-        ModelError: for files that no model may have, and names that a list cannot hold.
-        OSError: when a file cannot be read, or the list not be written.
+        ModelError: for files that a model may not have, and for names that a list cannot hold.
+        OSError: when a file cannot be read, or the list cannot be written.
     """
     lines: list[str] = []
-    for each in _files(ModelSource(name=folder.name, version="1", folder=folder)):
-        if not str(each.place).isprintable() or "\\" in str(each.place):
-            raise ModelError(f"{str(each.path)!r} has characters in its name that a list cannot hold")
-        with each.path.open("rb") as file:
-            lines.append(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {each.place}\n")
+    for model_file in _files(ModelSource(name=folder.name, version="1", folder=folder)):
+        if not str(model_file.place).isprintable() or "\\" in str(model_file.place):
+            raise ModelError(f"{str(model_file.path)!r} has characters in its name that a list cannot hold")
+        with model_file.path.open("rb") as file:
+            lines.append(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {model_file.place}\n")
     if not lines:
         raise ModelError(f"{folder} holds no files to list")
     with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{MANIFEST_FILE}.", delete=False) as file:
@@ -112,23 +113,23 @@ def write_manifest(folder: Path) -> int:
 
 
 def _files(source: ModelSource) -> list[ModelFile]:
-    return [each for each in files_of(source, nothing_else=True) if each.place not in _OWN_FILES]
+    return [file for file in files_of(source, nothing_else=True) if file.place not in _OWN_FILES]
 
 
-def _concerns(place: PurePosixPath, source: ModelSource) -> bool:
-    """Whether a file is one of this version's, or beside the versions."""
+def _belongs_to(place: PurePosixPath, source: ModelSource) -> bool:
+    """Return whether a file is one of this version's, or beside the versions."""
     return source.root is None or len(place.parts) == 1 or place.parts[0] == source.folder.name
 
 
-def _read(path: Path, most: int) -> bytes:
+def _read(path: Path, max_bytes: int) -> bytes:
     try:
-        return read_bounded(path, most)
+        return read_bounded(path, max_bytes)
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _parsed(manifest: Path, content: bytes) -> Mapping[PurePosixPath, str]:
-    """The digest of each file by its place."""
+    """Return the digest of each file by its path in the list."""
     found: dict[PurePosixPath, str] = {}
     try:
         lines = content.decode().removesuffix("\n").split("\n")
@@ -148,7 +149,7 @@ def _parsed(manifest: Path, content: bytes) -> Mapping[PurePosixPath, str]:
 
 
 def _checked(file: ModelFile, wanted: Mapping[PurePosixPath, str], manifest: Path) -> ModelFile:
-    """`file` as it was while it was read."""
+    """Check the digest of `file`, and return the file with its identity at the time of reading."""
     digest = wanted.get(file.place)
     if digest is None:
         raise ModelError(f"{file.path} is not listed in {manifest}")
@@ -164,19 +165,19 @@ def _checked(file: ModelFile, wanted: Mapping[PurePosixPath, str], manifest: Pat
 
 
 def _check_signature(path: Path, content: bytes, keys: Path) -> None:
-    """Refuse a list that none of the operator's keys has signed."""
+    """Reject a list that none of the operator's keys has signed."""
     if not path.is_file():
         raise ModelError(f"{path} is missing, and only models with a signed list are loaded here")
-    signature = _read(path, _LARGEST_LIST)
+    signature = _read(path, _MAX_LIST_BYTES)
     if len(signature) != _SIGNATURE_BYTES:
         raise ModelError(
             f"{path} has {len(signature):,} bytes; expected the {_SIGNATURE_BYTES} of an Ed25519 signature"
         )
-    if not any(_has_signed(key, signature, content) for key in _public_keys(keys)):
+    if not any(_is_valid_signature(key, signature, content) for key in _public_keys(keys)):
         raise ModelError(f"{path} is not the signature of this {MANIFEST_FILE} by a key of {keys}")
 
 
-def _has_signed(key: "Ed25519PublicKey", signature: bytes, content: bytes) -> bool:
+def _is_valid_signature(key: "Ed25519PublicKey", signature: bytes, content: bytes) -> bool:
     from cryptography.exceptions import InvalidSignature
 
     try:
@@ -187,17 +188,17 @@ def _has_signed(key: "Ed25519PublicKey", signature: bytes, content: bytes) -> bo
 
 
 def _public_keys(path: Path) -> "Sequence[Ed25519PublicKey]":
-    """The operator's keys, read anew each time, so that a key can be replaced while the server runs."""
+    """Return the operator's keys. They are read every time, so that a key can be replaced while the server runs."""
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
         from cryptography.hazmat.primitives.serialization import load_pem_public_key
     except ImportError as error:
-        raise ModelError(f"--model-signing-key needs the extra signatures, charioteer[signatures] ({error})") from None
+        raise ModelError(missing_extra("--model-signing-key", "signatures", error)) from None
     try:
-        keys = [load_pem_public_key(each) for each in _KEY.findall(_read(path, _LARGEST_KEYS))]
+        keys = [load_pem_public_key(block) for block in _KEY.findall(_read(path, _MAX_KEY_FILE_BYTES))]
     except ValueError:
         raise ModelError(f"{path} holds a public key that cannot be read") from None
-    found = [each for each in keys if isinstance(each, Ed25519PublicKey)]
+    found = [key for key in keys if isinstance(key, Ed25519PublicKey)]
     if not found or len(found) != len(keys):
         raise ModelError(f"{path}: Expected Ed25519 public keys (PEM), as `openssl pkey -pubout` writes them")
     return found

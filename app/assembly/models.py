@@ -1,4 +1,4 @@
-"""Which models a service has, and who loads them."""
+"""Find the models of a service, and load them."""
 
 import gc
 from collections.abc import Generator, Sequence
@@ -23,14 +23,14 @@ from app.settings.server import ModelOptions
 __all__ = ("FIXTURE_MODELS", "describe", "folders_of_links", "load", "sources")
 
 FIXTURE_MODELS = Path(__file__).parents[2] / "fixtures" / "models"
-"""The models that this repository trains for its tests, served when no other is named."""
+"""Models that this repository trains for its tests; the default when no model is named."""
 
 
 def sources(options: ModelOptions) -> Sequence[ModelSource]:
-    """Every version of every model that `options` name.
+    """Return every version of every model that `options` name.
 
     Raises:
-        ModelError: with a sentence for their owner.
+        ModelError: when the options or models are invalid.
     """
     if options.model is not None and options.model_repository is not None:
         raise ModelError("Name a model or a model repository, not both")
@@ -39,18 +39,18 @@ def sources(options: ModelOptions) -> Sequence[ModelSource]:
     elif options.model_repository is not None:
         found = models_in(options.model_repository)
     elif options.model_dir is None and not FIXTURE_MODELS.is_dir():
-        raise ModelError("There are no models: name one with --model, or a folder of them with --model-repository")
+        raise ModelError("There are no models: pass one with --model, or a folder of models with --model-repository")
     else:
         found = discover(options.model_dir or FIXTURE_MODELS)
-    leave = {
+    policy = {
         "allow_code": options.allow_code,
         "require_manifest": options.require_manifest,
         "signing_key": options.model_signing_key,
         "links": folders_of_links(options.model_links),
     }
-    found = [msgspec.structs.replace(source, **leave) for source in found]
+    found = [msgspec.structs.replace(source, **policy) for source in found]
     if options.device is not None:
-        devices = tuple(each.strip() for each in options.device.split(","))
+        devices = tuple(device.strip() for device in options.device.split(","))
         found = [_on_devices(source, devices) for source in found]
     if options.isolate:
         found = [_with_settings(source, isolate=True) for source in found]
@@ -60,38 +60,38 @@ def sources(options: ModelOptions) -> Sequence[ModelSource]:
 
 
 def folders_of_links(option: str | None) -> tuple[Path, ...]:
-    """The folders that `--model-links` names.
+    """Return the folders that `--model-links` names.
 
     Raises:
-        ModelError: for what is no folder.
+        ModelError: when a path is not a folder.
     """
-    found = tuple(Path(each.strip()) for each in (option or "").split(",") if each.strip())
-    for each in found:
-        if not each.is_dir():
-            raise ModelError(f"--model-links: {each} is not a folder")
+    found = tuple(Path(part.strip()) for part in (option or "").split(",") if part.strip())
+    for folder in found:
+        if not folder.is_dir():
+            raise ModelError(f"--model-links: {folder} is not a folder")
     return found
 
 
 def describe(source: ModelSource) -> ModelDescription:
-    """What the model at `source` is.
+    """Return the metadata of the model at `source`.
 
     Raises:
-        ModelError: with a sentence for its owner.
+        ModelError: when the model cannot be read.
     """
     return describe_isolated(source, _describe_here) if _isolated(source) else _describe_here(source)
 
 
 def load(source: ModelSource, lost: Lost | None = None) -> Servable:
-    """The model at `source`, ready to answer.
+    """Load the model at `source`.
 
     Args:
         source: the model.
-        lost: told of every process that was lost, of a model that has one of its own.
+        lost: called for every subprocess that was lost, for a model that runs in its own process.
 
     Raises:
-        ModelError: with a sentence for its owner.
+        ModelError: when the model cannot be served.
     """
-    servable = load_isolated(source, _load_alone, lost) if _isolated(source) else _load_here(source)
+    servable = load_isolated(source, _load_in_subprocess, lost) if _isolated(source) else _load_here(source)
     batching = source.settings.batching
     return servable.batched(batching.max_size, batching.max_delay_ms / 1000) if batching.max_size > 1 else servable
 
@@ -104,17 +104,17 @@ def _isolated(source: ModelSource) -> bool:
 
 
 def _describe_here(source: ModelSource) -> ModelDescription:
-    with _explained(source), _vetted(source):
+    with _as_model_error(source), _checked_files(source):
         return _runtime(source).inspect(source)
 
 
 def _load_here(source: ModelSource) -> Servable:
-    with _explained(source), _vetted(source):
+    with _as_model_error(source), _checked_files(source):
         return _runtime(source).load(source)
 
 
-def _load_alone(source: ModelSource) -> Servable:
-    """The model, in the process that was started for it."""
+def _load_in_subprocess(source: ModelSource) -> Servable:
+    """Load the model in the subprocess that was started for it."""
     gc.disable()
     tune_process()
     servable = _load_here(source)
@@ -123,8 +123,8 @@ def _load_alone(source: ModelSource) -> Servable:
 
 
 @contextmanager
-def _explained(source: ModelSource) -> Generator[None]:
-    """Whatever a framework raises over a model, told as a sentence."""
+def _as_model_error(source: ModelSource) -> Generator[None]:
+    """Turn any exception of a framework into a `ModelError`."""
     try:
         yield
     except ModelError:
@@ -134,8 +134,8 @@ def _explained(source: ModelSource) -> Generator[None]:
 
 
 @contextmanager
-def _vetted(source: ModelSource) -> Generator[None]:
-    """Nothing of a model is opened before its files were looked at, nor kept when they were not what was loaded."""
+def _checked_files(source: ModelSource) -> Generator[None]:
+    """Check a model's files before it is opened, and check that they did not change while it was loaded."""
     if source.fault is not None:
         raise ModelError(source.fault)
     check_folder(source)

@@ -1,9 +1,10 @@
-"""The recorder that the settings ask for."""
+"""Open the recorder that the settings describe."""
 
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
+from app.settings.extras import missing_extra
 from app.settings.server import ServerSettings, SettingsError
 
 if TYPE_CHECKING:
@@ -17,10 +18,10 @@ _DAY = 24 * 60 * 60
 
 
 def open_recorder(settings: ServerSettings, metrics: CollectorRegistry) -> "Recorder | None":
-    """A recorder at work, None where nothing is to be recorded.
+    """Start and return a recorder; None if recording is off.
 
     Raises:
-        SettingsError: when the settings do not go together, or the store cannot be used as they say.
+        SettingsError: when settings contradict each other, or the store cannot be used as configured.
     """
     if settings.record is None:
         _check_alone(settings)
@@ -60,17 +61,16 @@ def _store(address: "StoreAddress") -> "Store":
     try:
         from app.recording.postgres_store import PostgresStore
     except ImportError as error:
-        message = f"--record in PostgreSQL needs the extra postgres, pip install charioteer[postgres] ({error})"
-        raise SettingsError(message) from None
+        raise SettingsError(missing_extra("--record in PostgreSQL", "postgres", error)) from None
     return PostgresStore(address)
 
 
 def _listed(keys: str) -> list[str]:
-    return [key for each in keys.split(",") if (key := each.strip())]
+    return [key for part in keys.split(",") if (key := part.strip())]
 
 
 def _periods(settings: ServerSettings) -> tuple[float | None, float | None]:
-    """Seconds that records are kept, and images."""
+    """Return how long to keep records and images, in seconds; None for no limit."""
     records, images = settings.record_keep, settings.record_keep_images
     if images is None:
         images = records
@@ -88,4 +88,4 @@ def _check_alone(settings: ServerSettings) -> None:
         "--record-redact": settings.record_redact,
     }
     if given := [name for name, value in wanted.items() if value]:
-        raise SettingsError(f"{given[0]} says how to record, but nothing is recorded without --record")
+        raise SettingsError(f"{given[0]} needs --record")

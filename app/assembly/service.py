@@ -1,4 +1,4 @@
-"""The service: engine, observers, protocols and application, wired."""
+"""Build the service: engine, observers, protocols and application."""
 
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
@@ -6,6 +6,7 @@ from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from grpc.aio import ServerInterceptor
 from litestar import Litestar
 from prometheus_client import CollectorRegistry, ProcessCollector
 
@@ -14,7 +15,7 @@ from app.assembly.models import load
 from app.assembly.recording import open_recorder
 from app.engine.admission import Bounds
 from app.engine.engine import Engine
-from app.engine.events import Addition, InferenceObserver
+from app.engine.events import InferenceObserver, OutputAnnotator
 from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.observers.findings import FindingMetrics
@@ -22,7 +23,7 @@ from app.observers.lost_processes import LostProcesses
 from app.observers.metrics import Metrics
 from app.observers.request_log import RequestLog
 from app.observers.state import StateMetrics
-from app.protocols import GRPC_PROTOCOLS, LISTENERS, protocols_beside
+from app.protocols import GRPC_PROTOCOLS, protocols_beside
 from app.protocols.protocol import HttpListener
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
 from app.server.access.access import open_access
@@ -30,15 +31,22 @@ from app.server.access.calls import CallAccess
 from app.server.access.exposure import cors_origins
 from app.server.access.http import HttpAccess
 from app.server.asgi import create_app, create_listener_app
+from app.server.cross_site import allowed_hosts, without_cross_site
+from app.server.errors import refusal_bodies
 from app.server.grpc import GrpcServer
+from app.server.grpc_load_shedding import CallShedder
+from app.server.load_shedding import LoadShedder, inference_routes
 from app.server.loading import ModelLoading
 from app.server.loopback import names_loopback
 from app.server.page.page import Page
 from app.server.page.reach import Reach
 from app.server.polling import polling
 from app.server.ports import Beside
+from app.server.query_pool import QueryPool
 from app.server.stopping import Ending
 from app.server.transport import Transport, open_transport
+from app.server.tuning import releasing_memory
+from app.settings.extras import missing_extra
 from app.settings.model import ModelSource
 from app.settings.server import ServerSettings, SettingsError
 from tasks.exchange.limits import Limits
@@ -51,22 +59,22 @@ if TYPE_CHECKING:
 
 __all__ = ("Service",)
 
-_TELLING = 0.5
-"""Seconds in which workers that the drain cut off may still come to their end and tell of it."""
+_LAST_REPORT_SECONDS = 0.5
+"""Seconds for workers that the drain cut off to finish and report to observers."""
 
-_LEAST = 1.0
+_MIN_CLOSE_SECONDS = 1.0
 
 
 class Service:
-    """A server's parts, built from its settings; models are loaded when the application starts.
+    """The parts of a server, built from its settings. Models are loaded when the application starts.
 
     Args:
         settings: of the server.
-        discover: finds the models it serves, now and whenever one is to be loaded anew.
+        discover: returns the models to serve; called again for every reload.
 
     Raises:
-        ModelError: when there are no models, or two of them want the same name.
-        SettingsError: when a setting needs what is not installed, or the store of recordings cannot be used.
+        ModelError: when there are no models, or two models have the same name.
+        SettingsError: when a setting needs a missing package, or the recording store cannot be used.
     """
 
     def __init__(self, settings: ServerSettings, discover: Callable[[], Sequence[ModelSource]]) -> None:
@@ -76,9 +84,9 @@ class Service:
         access, origins = HttpAccess(who), cors_origins(settings)
         self._poll_seconds = settings.repository_poll_seconds
         self._drain_delay, self._drain_timeout = settings.drain_delay, settings.drain_timeout
-        self._last_moment: float | None = None
-        # By name, so that a limit is added to the two and nowhere else.
-        named = {each: getattr(settings, each) for each in Limits.__struct_fields__ if hasattr(settings, each)}
+        self._drain_deadline: float | None = None
+        # Copy the limits by name, so that a new limit needs no change here.
+        named = {name: getattr(settings, name) for name in Limits.__struct_fields__ if hasattr(settings, name)}
         limits = Limits(**named)
         self.registry = Registry(discover())
         observers: list[InferenceObserver] = [
@@ -86,7 +94,7 @@ class Service:
             Metrics(metrics, self.registry.knows),
             FindingMetrics(metrics, lambda model: _labels(self.registry, model)),
         ]
-        additions: list[Addition] = []
+        additions: list[OutputAnnotator] = []
         self._closing = ExitStack()
         if settings.otlp_endpoint is not None:
             tracing = _tracing(settings.otlp_endpoint)
@@ -100,8 +108,6 @@ class Service:
         self.recorder = open_recorder(settings, metrics)
         if self.recorder is not None:
             self._closing.callback(self._close_recorder, self.recorder)
-        inferences = served_inferences(settings)
-        self._closing.callback(inferences.close)
         loading = partial(load, lost=LostProcesses(metrics).lost)
         repository = Repository(self.registry, discover, loading)
         self.engine = Engine(
@@ -120,25 +126,37 @@ class Service:
             additions=additions,
             keeper=self.recorder,
         )
+        inferences = served_inferences(settings, QueryPool(lambda: self.engine.is_in_use, metrics))
+        self._closing.callback(inferences.close)
         StateMetrics(self.engine, metrics)
         ProcessCollector(registry=metrics)
         self.loading = ModelLoading(self.registry, loading)
         protocols = protocols_beside(settings.chariot_protocol)
-        interceptors = [] if who is None else [CallAccess(who, GRPC_PROTOCOLS)]
+        interceptors: list[ServerInterceptor] = [CallShedder(self.engine, GRPC_PROTOCOLS)]
+        if who is not None:
+            interceptors.append(CallAccess(who, GRPC_PROTOCOLS))
         self.grpc = _grpc_server(self.engine, settings, self.transport, interceptors) if settings.grpc else None
         listeners = _listeners(settings)
-        most = settings.max_request_bytes
-        self.beside = [
-            Beside(name=each.title, app=create_listener_app(self.engine, each, most, access), port=port)
-            for each, port in listeners.items()
-        ]
+        secured = who is not None
+        self._shedder = self.transport.connections.shedder = LoadShedder(
+            [*inference_routes(self.engine, protocols, secured=secured), *inferences.shed_routes],
+            {listener.title: inference_routes(self.engine, [listener], secured=secured) for listener in listeners},
+        )
+        max_bytes = settings.max_request_bytes
+        guard = partial(without_cross_site, hosts=allowed_hosts(settings), origins=origins)
+        self.beside: list[Beside] = []
+        for listener, port in listeners.items():
+            app = create_listener_app(self.engine, listener, max_bytes, access)
+            # These listeners change no state, so pages of any origin may send requests to them.
+            guarded = guard(app, any_origin=True, refusal=refusal_bodies([listener], self.engine))
+            self.beside.append(Beside(name=listener.title, app=app, guarded=guarded, port=port))
         history = drift.watch.history if drift is not None else None
         self._page = _page(self.engine, settings, self.grpc, self.beside, inferences.offered, history, access)
         self.app = create_app(
             self.engine,
             protocols,
             metrics,
-            most,
+            max_bytes,
             self._lifespan,
             list(listeners),
             self._page,
@@ -146,29 +164,32 @@ class Service:
             access,
             origins,
         )
+        self.guarded = guard(self.app, refusal=refusal_bodies(protocols, self.engine))
 
     @property
     def ending(self) -> Ending:
-        """What is to be done when the server stops."""
+        """Return the hooks that run when the server stops."""
         return Ending(retire=self.engine.retire, end=self._end, delay=self._drain_delay, timeout=self._drain_timeout)
 
     def _end(self) -> None:
-        """End what would never end by itself, or take long."""
-        self._last_moment = time.monotonic() + self._drain_timeout
+        """End streams, pages and gRPC, which would outlast the drain."""
+        self._drain_deadline = time.monotonic() + self._drain_timeout
         self.engine.hurry()
         self._page.stop()
         if self.grpc is not None:
             self.grpc.begin_to_stop()
 
     def _close_recorder(self, recorder: "Recorder") -> None:
-        # What is left of the time that all requests share, but not too little to write what waits.
-        left = self._drain_timeout if self._last_moment is None else self._last_moment - time.monotonic()
-        recorder.close(max(_LEAST, left))
+        # Use the time left of the shared drain timeout, but at least enough to write pending recordings.
+        left = self._drain_timeout if self._drain_deadline is None else self._drain_deadline - time.monotonic()
+        recorder.close(max(_MIN_CLOSE_SECONDS, left))
 
     def announced(self, others: Mapping[str, str]) -> None:
-        """Learn where what listens beside the main port does so, by its name."""
-        for each in self.beside:
-            self._page.reach.tensorflow_serving_port = int(others[each.name].rpartition(":")[2])
+        """Set the ports of the secondary listeners, by listener name."""
+        for listener in self.beside:
+            port = int(others[listener.name].rpartition(":")[2])
+            self._page.reach.tensorflow_serving_port = port
+            self._shedder.name_port(port, listener.name)
 
     @asynccontextmanager
     async def _lifespan(self, _: Litestar) -> AsyncGenerator[None]:
@@ -176,19 +197,22 @@ class Service:
             await self.grpc.start()
         self.loading.start()
         try:
-            async with polling(self.engine.repository, self._poll_seconds):
+            async with polling(self.engine.repository, self._poll_seconds), releasing_memory(lambda: self.engine.busy):
                 yield
         finally:
             if self.grpc is not None:
                 await self.grpc.stop()
             await self.loading.stop()
             self.engine.close()
-            await self.engine.ended(_TELLING)
+            await self.engine.ended(_LAST_REPORT_SECONDS)
             self._closing.close()
 
 
 def _grpc_server(
-    engine: Engine, settings: ServerSettings, transport: Transport, interceptors: Sequence[CallAccess]
+    engine: Engine,
+    settings: ServerSettings,
+    transport: Transport,
+    interceptors: Sequence[ServerInterceptor],
 ) -> GrpcServer:
     return GrpcServer(
         engine,
@@ -212,13 +236,13 @@ def _page(
     drift: "History | None",
     access: HttpAccess,
 ) -> Page:
-    """The whole page on a loopback address, or where it is wanted; else GRPS's part of it alone."""
+    """Build the whole page on a loopback address, or if enabled; otherwise only its GRPS part."""
     served = beside[0] if beside else None
     reach = Reach(grpc, served and served.app, served.port if served else 0)
     local = names_loopback(settings.host)
     return Page(
         engine,
-        # Elsewhere, somebody who is not a browser can claim any address of its own.
+        # On other addresses, a client that is not a browser can forge any Host and Origin header.
         admin=False if settings.page_admin is None and not local else settings.page_admin,
         reach=reach,
         chariot_protocol=settings.chariot_protocol,
@@ -230,11 +254,11 @@ def _page(
 
 
 def _listeners(settings: ServerSettings) -> Mapping[HttpListener, int]:
-    """The protocols with ports of their own that are wanted, and their ports."""
+    """Return the enabled protocols with their own port, and their ports."""
     if not settings.tensorflow_serving:
         return {}
-    wanted = (TensorFlowServing(cors=True),) if settings.tensorflow_serving_cors else LISTENERS
-    return dict.fromkeys(wanted, settings.tensorflow_serving_port)
+    listener = TensorFlowServing(cors=settings.tensorflow_serving_cors, loading_status=settings.loading_status)
+    return {listener: settings.tensorflow_serving_port}
 
 
 def _drift(settings: ServerSettings, registry: Registry, metrics: CollectorRegistry) -> "Drift | None":
@@ -245,12 +269,16 @@ def _drift(settings: ServerSettings, registry: Registry, metrics: CollectorRegis
         return None
     from app.assembly.drift import Drift
 
-    return Drift(settings, lambda: [each.source for each in registry.registrations if each.wanted], metrics)
+    return Drift(
+        settings,
+        lambda: [registration.source for registration in registry.registrations if registration.wanted],
+        metrics,
+    )
 
 
 def _labels(registry: Registry, model: str) -> Collection[str]:
-    """The labels that any loaded version of a model declares."""
-    loaded = [each.servable for each in registry.versions(model)]
+    """Return the labels that any loaded version of a model declares."""
+    loaded = [registration.servable for registration in registry.versions(model)]
     return {label for servable in loaded if servable is not None for label in servable.description.labels}
 
 
@@ -258,6 +286,5 @@ def _tracing(endpoint: str) -> "Tracing":
     try:
         from app.observers.tracing import Tracing, otlp_exporter
     except ImportError as error:
-        message = f"--otlp-endpoint needs the extra otel, pip install charioteer[otel] ({error})"
-        raise SettingsError(message) from None
+        raise SettingsError(missing_extra("--otlp-endpoint", "otel", error)) from None
     return Tracing(otlp_exporter(endpoint))

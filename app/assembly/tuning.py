@@ -1,4 +1,4 @@
-"""What settings serve a model best on this machine, found by serving it with one after another."""
+"""Find the batch size and thread count that serve a model best, by measuring each candidate on this machine."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ import numpy as np
 from app.assembly.models import load
 from app.engine.admission import Bounds
 from app.engine.engine import Engine
-from app.engine.events import Caller
+from app.engine.events import RequestInfo
 from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.engine.servable import Servable
@@ -26,18 +26,18 @@ from tasks.vision.request import IMAGE_INPUT
 __all__ = ("Measured", "Way", "best_of", "measured", "request_for", "ways", "write_settings")
 
 _TEXT = "On a good day in May, 3 ships left Dover."
-_WORTHWHILE = 1.05
-"""A way that is not the plainest has to be so much better, or the difference may be chance."""
-_ID = "tune"
+_MIN_GAIN = 1.05
+"""A candidate must be this much better than the simplest one, because smaller differences may be chance."""
+_REQUEST_ID = "tune"
 
 
 class Way(msgspec.Struct, frozen=True):
-    """One way to serve a model.
+    """A candidate: settings with which to serve a model.
 
     Attributes:
-        batch: inputs of one call at most.
+        batch: maximum number of inputs in a call.
         delay_ms: milliseconds that the first request of a batch waits for others.
-        threads: of one call.
+        threads: threads for one call.
     """
 
     batch: int = 1
@@ -46,15 +46,15 @@ class Way(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """How a model did in one way.
+    """The measurements of a candidate.
 
     Attributes:
-        way: which.
-        rate: answers a second while as many requests come as are useful.
-        p50: milliseconds, the median of those.
-        p99: milliseconds.
-        lone: milliseconds of a request while there is no other, the median.
-        cpu: milliseconds of CPU time for an answer, of the whole process.
+        way: the candidate.
+        rate: responses a second under full load.
+        p50: median latency under that load, in milliseconds.
+        p99: 99th percentile of that latency, in milliseconds.
+        lone: median latency of a single request, in milliseconds.
+        cpu: CPU time of the process for each response, in milliseconds.
     """
 
     way: Way
@@ -66,41 +66,41 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def ways(batches: Iterable[int], threads: Iterable[int], delay_ms: float) -> Sequence[Way]:
-    """Every combination, the plainest first."""
+    """Return every combination, the simplest first."""
     sizes = sorted({1, *batches})
     return [Way(size, delay_ms if size > 1 else 0.0, count) for count in sorted({1, *threads}) for size in sizes]
 
 
-def request_for(servable: Servable, name: str, picture: bytes) -> InferenceRequest:
-    """A request of one picture, or one text, or tensors of noughts: whatever the model takes."""
-    inputs = tuple(_input(spec, picture) for spec in servable.inputs)
-    return InferenceRequest(id=_ID, model_name=name, inputs=inputs)
+def request_for(servable: Servable, name: str, image: bytes) -> InferenceRequest:
+    """Return a request with one image, one text, or tensors of zeros, as the model requires."""
+    inputs = tuple(_input(spec, image) for spec in servable.inputs)
+    return InferenceRequest(id=_REQUEST_ID, model_name=name, inputs=inputs)
 
 
 def measured(
-    source: ModelSource, tried: Sequence[Way], picture: bytes, workers: int, seconds: float
+    source: ModelSource, candidates: Sequence[Way], image: bytes, workers: int, seconds: float
 ) -> Iterator[Measured]:
-    """Serve a model in each of the ways, for so many seconds each.
+    """Serve a model with each candidate in turn, and yield the measurements.
 
     Args:
         source: the model.
-        tried: the ways.
-        picture: an encoded image, sent to models that take one.
-        workers: threads that answer requests, as the server would have them.
-        seconds: of each measurement.
+        candidates: the candidates.
+        image: an encoded image for models that take one.
+        workers: number of worker threads, as the server would have.
+        seconds: for each measurement under load.
 
     Raises:
-        ModelError: when the model cannot be served.
-        InferenceError: when it cannot answer.
+        ModelError: when the model cannot be loaded.
+        InferenceError: when an inference fails.
     """
-    for way in tried:
-        # A model of another thread count is another model.
-        servable = load(_in_way(source, way))
-        request = request_for(servable, source.name, picture)
+    for way in candidates:
+        # The thread count is fixed when the model is loaded.
+        servable = load(_with_way(source, way))
+        request = request_for(servable, source.name, image)
         servable.answer(request, Limits())
         registry = Registry([source])
-        registry.load(source, _giving(servable))
-        repository = Repository(registry, lambda: [source], _giving(servable))
+        registry.load(source, _loader_of(servable))
+        repository = Repository(registry, lambda: [source], _loader_of(servable))
         engine = Engine(repository, (), Limits(), workers, Bounds(max_waiting=10_000))
         try:
             yield asyncio.run(_measure(engine, request, way, workers, seconds))
@@ -109,28 +109,30 @@ def measured(
 
 
 def best_of(found: Sequence[Measured], wanted: str) -> Measured:
-    """The best way: `throughput`, or `latency` of a request that is alone. The plainest wins where little is gained.
+    """Return the best measurement: for `throughput`, or for `latency` of a single request.
+
+    The simplest candidate wins if the gain is small.
 
     Args:
-        found: the plainest way first.
-        wanted: what counts.
+        found: the simplest candidate first.
+        wanted: ``throughput`` or ``latency``.
     """
     score: Callable[[Measured], float] = (
-        (lambda each: 1 / each.lone) if wanted == "latency" else (lambda each: each.rate)
+        (lambda result: 1 / result.lone) if wanted == "latency" else (lambda result: result.rate)
     )
-    plainest, best = found[0], max(found, key=score)
-    return best if score(best) >= score(plainest) * _WORTHWHILE else plainest
+    simplest, best = found[0], max(found, key=score)
+    return best if score(best) >= score(simplest) * _MIN_GAIN else simplest
 
 
 def write_settings(folder: Path, way: Way) -> Path:
-    """Put a way into the settings of the model in `folder`, and leave all else in them as it is.
+    """Write a candidate into the settings of the model in `folder`, and keep all other settings.
 
     Returns:
-        The file.
+        The settings file.
 
     Raises:
-        ModelError: when there are settings that cannot be read.
-        OSError: when they cannot be written.
+        ModelError: when existing settings cannot be read.
+        OSError: when the file cannot be written.
     """
     file = folder / SETTINGS_FILE
     settings: dict[str, Any] = {}
@@ -154,7 +156,7 @@ def write_settings(folder: Path, way: Way) -> Path:
 async def _measure(engine: Engine, request: InferenceRequest, way: Way, workers: int, seconds: float) -> Measured:
     lone, _ = await _load(engine, request, 1, seconds / 4)
     before = time.process_time()
-    # Enough for every worker's batch, and for the next ones to gather meanwhile.
+    # Enough requests to fill every worker's batch while the next batches are collected.
     busy, elapsed = await _load(engine, request, 2 * workers * way.batch, seconds)
     spent = time.process_time() - before
     return Measured(
@@ -168,26 +170,26 @@ async def _measure(engine: Engine, request: InferenceRequest, way: Way, workers:
 
 
 async def _load(
-    engine: Engine, request: InferenceRequest, senders: int, seconds: float
+    engine: Engine, request: InferenceRequest, clients: int, seconds: float
 ) -> tuple[Sequence[float], float]:
-    """Milliseconds of each of the answers that so many senders get, one at least each; and the seconds of all."""
+    """Return the latency of each response, in milliseconds, at least one for each client; and the elapsed seconds."""
     times: list[float] = []
     started = time.perf_counter()
-    caller = Caller(protocol=_ID, request_id=_ID)
+    caller = RequestInfo(protocol=_REQUEST_ID, request_id=_REQUEST_ID)
 
-    async def send() -> None:
+    async def run_client() -> None:
         while True:
-            began = time.perf_counter()
+            sent = time.perf_counter()
             await engine.exchange(caller, request.model_name, lambda: request, lambda _: None)
-            times.append((time.perf_counter() - began) * 1000)
+            times.append((time.perf_counter() - sent) * 1000)
             if time.perf_counter() - started >= seconds:
                 return
 
-    await asyncio.gather(*(send() for _ in range(senders)))
+    await asyncio.gather(*(run_client() for _ in range(clients)))
     return times, time.perf_counter() - started
 
 
-def _in_way(source: ModelSource, way: Way) -> ModelSource:
+def _with_way(source: ModelSource, way: Way) -> ModelSource:
     changes: Mapping[str, Any] = {
         "batching": BatchingSettings(max_size=way.batch, max_delay_ms=way.delay_ms),
         "onnxruntime": msgspec.structs.replace(source.settings.onnxruntime, threads=way.threads),
@@ -195,13 +197,13 @@ def _in_way(source: ModelSource, way: Way) -> ModelSource:
     return msgspec.structs.replace(source, settings=msgspec.structs.replace(source.settings, **changes))
 
 
-def _giving(servable: Servable) -> Callable[[ModelSource], Servable]:
+def _loader_of(servable: Servable) -> Callable[[ModelSource], Servable]:
     return lambda _: servable
 
 
-def _input(spec: TensorSpec, picture: bytes) -> InputTensor:
+def _input(spec: TensorSpec, image: bytes) -> InputTensor:
     if spec == IMAGE_INPUT:
-        return BytesTensor(name=spec.name, shape=(1,), elements=[BinaryElement(picture)])
+        return BytesTensor(name=spec.name, shape=(1,), elements=[BinaryElement(image)])
     if spec.datatype is Datatype.BYTES:
         return BytesTensor(name=spec.name, shape=(1,), elements=[StringElement(_TEXT)])
     shape = [1 if side == -1 else side for side in spec.shape]

@@ -1,4 +1,4 @@
-"""Asking a server about one image over gRPC: the Open Inference Protocol, and GRPS."""
+"""Send images to a server over gRPC: the Open Inference Protocol, and GRPS."""
 
 import time
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from app.evaluation.asking import WAITS_S, read_elements
 from app.evaluation.collecting import AskingError
 from app.evaluation.dataset import Item
 from app.evaluation.journal import Records
-from app.protocols.pb import message_class
+from app.proto import message_class
 
 __all__ = ("GRPC_PROTOCOLS", "GrpcAsker")
 
@@ -23,16 +23,16 @@ _OK = 200
 
 
 class GrpcAsker:
-    """Asks over one channel, from any thread. A server that is busy is asked again, a few times.
+    """Sends inference requests over one channel, from any thread. Retries a few times when the server is busy.
 
     Args:
         address: host and port.
         protocol: one of `GRPC_PROTOCOLS`.
-        model: its name there; empty for the only model (GRPS).
-        parameters: of every request; the question of an item is added.
-        timeout: seconds to wait for an answer.
-        headers: sent with every call, as gRPC's metadata.
-        credentials: for TLS; None for no TLS.
+        model: the model's name on the server; empty for the only model (GRPS).
+        parameters: sent with every request; the question of an item is added.
+        timeout: seconds to wait for a response.
+        headers: sent with every call, as gRPC metadata.
+        credentials: for TLS; None disables TLS.
     """
 
     def __init__(
@@ -50,32 +50,32 @@ class GrpcAsker:
             if credentials is None
             else grpc.secure_channel(address, credentials, options=_UNLIMITED)
         )
-        self._ask = self._v2 if protocol == "v2-grpc" else self._grps
+        self._infer = self._infer_v2 if protocol == "v2-grpc" else self._infer_grps
         self._model = model
         self._parameters = parameters
         self._timeout = timeout
         self._metadata = [(name.lower(), value) for name, value in headers.items()]
 
     def __call__(self, item: Item, data: bytes) -> Records:
-        """The records for one image.
+        """Return the records for one image.
 
         Raises:
-            AskingError: saying what came instead.
+            AskingError: when the call fails, or its response has no records.
         """
         parameters = {**self._parameters, **({"prompts": [item.question]} if item.question else {})}
         try:
-            return msgspec.convert(self._ask(data, parameters), list[dict[str, object]])
+            return msgspec.convert(self._infer(data, parameters), list[dict[str, object]])
         except grpc.RpcError as error:
-            told: Any = error
-            raise AskingError(f"{told.code().name}: {told.details()}") from None
+            call_error: Any = error
+            raise AskingError(f"{call_error.code().name}: {call_error.details()}") from None
         except (msgspec.MsgspecError, DecodeError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise AskingError(f"The answer has no records: {error}") from None
 
     def close(self) -> None:
-        """Ask no more."""
+        """Close the channel."""
         self._channel.close()
 
-    def _v2(self, data: bytes, parameters: Mapping[str, object]) -> Any:
+    def _infer_v2(self, data: bytes, parameters: Mapping[str, object]) -> Any:
         request = message_class("inference.ModelInferRequest")(model_name=self._model)
         image = request.inputs.add(name="image", datatype="BYTES", shape=[1])
         image.contents.bytes_contents.append(data)
@@ -83,11 +83,11 @@ class GrpcAsker:
             _set(image.parameters[name], value)
         answer = self._call("/inference.GRPCInferenceService/ModelInfer", request, "inference.ModelInferResponse")
         if answer.raw_output_contents:
-            # Each element of BYTES stands behind its length in four bytes.
+            # In raw contents, four bytes with the length precede each BYTES element.
             return read_elements([answer.raw_output_contents[0][4:]])
         return read_elements([*answer.outputs[0].contents.bytes_contents])
 
-    def _grps(self, data: bytes, parameters: Mapping[str, object]) -> Any:
+    def _infer_grps(self, data: bytes, parameters: Mapping[str, object]) -> Any:
         request = message_class("grps.protos.v1.GrpsMessage")(model=self._model)
         request.gmap.s_b["image"] = data
         request.gmap.s_s["image.parameters"] = msgspec.json.encode(parameters).decode()
@@ -102,15 +102,15 @@ class GrpcAsker:
             try:
                 return message_class(answer).FromString(call(body, timeout=self._timeout, metadata=self._metadata))
             except grpc.RpcError as error:
-                told: Any = error
-                if told.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+                call_error: Any = error
+                if call_error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
                     raise
             time.sleep(wait)
         return message_class(answer).FromString(call(body, timeout=self._timeout, metadata=self._metadata))
 
 
 def _set(parameter: Any, value: object) -> None:
-    """A parameter of the Open Inference Protocol, which has no lists: those go as a text of JSON."""
+    """Set a parameter. The Open Inference Protocol has no list parameters, so send lists as JSON text."""
     if isinstance(value, bool):
         parameter.bool_param = value
     elif isinstance(value, int):

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from app.cli.terminal import console
 from app.engine.description import ModelDescription, Origin
+from app.engine.registry import hidden_name
 from app.engine.servable import Servable
 from app.protocols.bytes_elements import BinaryElement, StringElement
 from app.settings.model import ModelError, ModelSource
@@ -28,7 +29,7 @@ from tasks.vision.request import IMAGE_INPUT
 
 __all__ = ("check", "shapes")
 
-_LONGEST_ANSWER = 120
+_MAX_SHOWN_CHARACTERS = 120
 _TEXT = "On a good day in May, 3 ships left Dover."
 
 
@@ -41,76 +42,79 @@ def check(
     model_links: Annotated[str | None, Parameter(env_var="CHARIOTEER_MODEL_LINKS")] = None,
     model_signing_key: Annotated[ExistingFile | None, Parameter(env_var="CHARIOTEER_MODEL_SIGNING_KEY")] = None,
 ) -> None:
-    """Say how a model is understood, and what was guessed, and try it on one image or text.
+    """Show how a model is interpreted and which facts were guessed, then try it on one image or text.
 
-    Fails with a sentence when it cannot be served, or cannot answer.
+    Exits with 1 when a model cannot be served, or its trial request fails.
 
     Args:
         path: the model.
-        image: What to try it on; a picture of a few shapes otherwise.
-        allow_code: Whether models may be Python classes, whose code then runs here.
-        require_manifest: Whether only models can be served whose files are all listed in a model.sha256.
-        model_links: Folders, with commas between them, that links in models' folders may lead to.
-        model_signing_key: A file of public keys (PEM), one of which has to have signed that list.
+        image: Image to try the model on; drawn shapes by default.
+        allow_code: Whether to allow models that are Python classes. Their code then runs here.
+        require_manifest: Whether to reject models whose files are not all listed in a model.sha256.
+        model_links: Folders, separated by commas, that links in model folders may lead to.
+        model_signing_key: File of public keys (PEM). One of them must have signed the model.sha256.
     """
     from app.assembly.discovery import discover
     from app.assembly.models import folders_of_links, load
 
-    picture = image.read_bytes() if image else shapes()
-    printed, failures = console(), 0
-    leave = {
+    image_data = image.read_bytes() if image else shapes()
+    terminal, failures = console(), 0
+    policy = {
         "allow_code": allow_code,
         "require_manifest": require_manifest,
         "signing_key": model_signing_key,
         "links": folders_of_links(model_links),
     }
     for source in discover(path):
+        label = f"{escape(source.name)} {source.version}"
         try:
-            servable = load(msgspec.structs.replace(source, **leave))
+            servable = load(msgspec.structs.replace(source, **policy))
         except ModelError as error:
             failures += 1
-            _say(printed, f"[red]{escape(source.name)} {source.version} cannot be served[/red]: {escape(str(error))}")
+            _write_line(terminal, f"[red]{label} cannot be served[/red]: {escape(str(error))}")
             continue
-        printed.print(_table(source, servable.description))
+        terminal.print(_table(source, servable.description))
+        if hidden := hidden_name(source.name):
+            _write_line(terminal, f"[yellow]{escape(hidden)}[/yellow].")
         guessed = [fact.topic for fact in servable.description.facts if fact.origin is Origin.GUESSED]
         if guessed:
             advice = "declare it in model-settings.json if it is wrong"
-            printed.print(f"[yellow]Guessed: {', '.join(guessed)}[/yellow]; {advice}.")
+            terminal.print(f"[yellow]Guessed: {', '.join(guessed)}[/yellow]; {advice}.")
         try:
-            _say(printed, _tried(source, servable, picture))
+            _write_line(terminal, _try_on_sample(source, servable, image_data))
         except InferenceError as error:
             failures += 1
-            _say(printed, f"[red]{escape(source.name)} {source.version} cannot answer[/red]: {escape(str(error))}")
+            _write_line(terminal, f"[red]{label} cannot answer[/red]: {escape(str(error))}")
     if failures:
         sys.exit(1)
 
 
-def _say(printed: Console, line: str) -> None:
-    """Print a line as one, so that it can be searched for; a terminal breaks it where it must."""
-    printed.print(line, soft_wrap=True)
+def _write_line(terminal: Console, line: str) -> None:
+    """Print `line` without hard wraps, so that its text can be searched for."""
+    terminal.print(line, soft_wrap=True)
 
 
-def _tried(source: ModelSource, servable: Servable, picture: bytes) -> str:
-    """What the model says to one image, or one text."""
+def _try_on_sample(source: ModelSource, servable: Servable, image_data: bytes) -> str:
+    """Run the model on one image or text, and return a line that describes the result."""
     match tuple(servable.inputs):
         case (only,) if only == IMAGE_INPUT:
-            tensor, what = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(picture)]), "image"
+            tensor, what = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(image_data)]), "image"
         case (only,) if only == TEXT_INPUT:
             tensor, what = BytesTensor(name="args", shape=(1,), elements=[StringElement(_TEXT)]), "text"
         case _:
-            return "Not tried: it takes other things than an image or a text."
+            return "Not tried: the model takes neither one image nor one text."
     started = time.perf_counter()
     answered = servable.answer(InferenceRequest(id="check", model_name=source.name, inputs=(tensor,)), Limits())
     milliseconds = (time.perf_counter() - started) * 1000
     records = answered.outputs[0].predictions[0].records()
-    first = msgspec.json.encode(records[0]).decode() if records else "nothing found in it"
-    shown = first if len(first) <= _LONGEST_ANSWER else f"{first[:_LONGEST_ANSWER]}..."
+    first = msgspec.json.encode(records[0]).decode() if records else "no results"
+    shown = first if len(first) <= _MAX_SHOWN_CHARACTERS else f"{first[:_MAX_SHOWN_CHARACTERS]}..."
     count = "1 result" if len(records) == 1 else f"{len(records)} results"
     return f"Tried on one {what}, {count} in {milliseconds:.0f} ms: {escape(shown)}"
 
 
 def shapes() -> bytes:
-    """A PNG of a few shapes on grey, 640 by 480 pixels."""
+    """Return a PNG of a few shapes on grey, 640 by 480 pixels."""
     pixels = np.full((480, 640, 3), 60, np.uint8)
     cv2.rectangle(pixels, (80, 100), (280, 300), (230, 40, 40), cv2.FILLED)
     cv2.circle(pixels, (470, 280), 110, (40, 200, 240), cv2.FILLED)

@@ -1,4 +1,4 @@
-"""Which model a command is about."""
+"""Choose the model that a command runs."""
 
 from app.engine.registry import version_order
 from app.settings.model import ModelError, ModelSource
@@ -8,16 +8,16 @@ __all__ = ("chosen",)
 
 
 def chosen(options: ModelOptions, name: str | None) -> ModelSource:
-    """The latest version of the model called `name`, or of the only one.
+    """Return the latest version of the model called `name`, or of the only model.
 
     Raises:
-        ModelError: when there is no such model, or the choice is open.
+        ModelError: when there is no such model, or several models match.
     """
     from app.assembly.models import sources
 
     found = sources(options)
     wanted = sorted(
-        (source for source in found if name in (None, source.name)), key=lambda each: version_order(each.version)
+        (source for source in found if name in (None, source.name)), key=lambda source: version_order(source.version)
     )
     names = sorted({source.name for source in found})
     if not wanted:

@@ -1,4 +1,4 @@
-"""Drawing records, and where their reasons lie, on the picture they are about."""
+"""Draw records and explanation heat maps on images."""
 
 import colorsys
 import zlib
@@ -31,12 +31,12 @@ _WEIGHT_OF_GREY = (0.299, 0.587, 0.114)
 
 
 def draw(pixels: Pixels, records: Sequence[Record], *, filled: bool = True) -> Pixels:
-    """A copy of `pixels`, (height, width, 3) RGB, with boxes, turned boxes, contours or lines of text on it.
+    """Return a copy of `pixels` with boxes, oriented boxes, contours or lines of text drawn on it.
 
     Args:
-        pixels: is left as it is.
-        records: all of one task type that is about pictures.
-        filled: whether what is inside of contours is tinted.
+        pixels: (height, width, 3) RGB; not modified.
+        records: all of one image task type.
+        filled: whether to tint the inside of contours.
     """
     canvas = pixels.copy()
     scale = max(0.4, min(canvas.shape[:2]) / 700)
@@ -73,10 +73,10 @@ def draw(pixels: Pixels, records: Sequence[Record], *, filled: bool = True) -> P
 
 
 def heat(pixels: Pixels, saliency: NDArray[np.float32]) -> Pixels:
-    """A copy of `pixels` with a heat map on it: blue where nothing matters, red where most does.
+    """Return a copy of `pixels` with a heat map on it: blue where the saliency is lowest, red where it is highest.
 
     Args:
-        pixels: (height, width, 3) RGB. Its colours are left out, so that those of the map are not mistaken for them.
+        pixels: (height, width, 3) RGB; drawn in grey, so that its colours are not mistaken for those of the map.
         saliency: (height, width), 0..1.
     """
     levels = np.rint(np.clip(saliency, 0, 1) * 255).astype(np.uint8)
@@ -86,10 +86,10 @@ def heat(pixels: Pixels, saliency: NDArray[np.float32]) -> Pixels:
 
 
 def check_picture(path: Path) -> None:
-    """See that `write_picture` can write there, before the work is done that it is to show.
+    """Check that `write_picture` can write to `path`, before the slow work starts.
 
     Raises:
-        ModelError: when the ending of `path` names no image format, or its folder does not exist.
+        ModelError: when the suffix of `path` names no image format, or its folder does not exist.
     """
     if not cv2.haveImageWriter(path.suffix or _PNG):
         raise ModelError(f"{path}: no image format has the ending {path.suffix!r}; use .png or .jpg")
@@ -98,7 +98,7 @@ def check_picture(path: Path) -> None:
 
 
 def write_picture(path: Path, pixels: Pixels) -> None:
-    """Write (height, width, 3) RGB `pixels` as the image format that the ending of `path` names; PNG without one.
+    """Write (height, width, 3) RGB `pixels` in the image format of the suffix of `path`, or as PNG without a suffix.
 
     Raises:
         ModelError: as `check_picture`.
@@ -137,7 +137,7 @@ def _tag(canvas: Pixels, text: str, corner: tuple[int, int], colour: Colour, sca
     x = max(0, min(corner[0], canvas.shape[1] - width))
     y = max(height + base, corner[1])
     cv2.rectangle(canvas, (x, y - height - base), (x + width, y), colour, cv2.FILLED)
-    # Ink that can be read on the colour behind it.
+    # Choose black or white ink, whichever contrasts more with the background.
     ink = (0, 0, 0) if np.dot(colour, _WEIGHT_OF_GREY) > 128 else (255, 255, 255)
     cv2.putText(canvas, text, (x, y - base // 2), _FONT, scale, ink, 1, cv2.LINE_AA)
 
@@ -155,7 +155,7 @@ def _integer(points: NDArray[np.float64]) -> NDArray[np.int32]:
 
 
 def _colour(label: str) -> Colour:
-    """A colour that a label keeps from picture to picture."""
+    """Return a colour that stays the same for a label in every image."""
     hue = zlib.crc32(label.encode()) % 360 / 360
     red, green, blue = colorsys.hsv_to_rgb(hue, 0.85, 0.95)
     return round(red * 255), round(green * 255), round(blue * 255)

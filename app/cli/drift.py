@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 __all__ = ("drift",)
 
 _DRIFTED, _FAILED = 1, 2
-_MOST = 2000
+_DEFAULT_LIMIT = 2000
 
-drift = App(name="drift", help="Say whether images, and what a model says of them, have changed.")
+drift = App(name="drift", help="Detect drift in images and in a model's predictions.")
 
 
 @drift.command
@@ -39,7 +39,7 @@ def baseline(
     name: str | None = None,
     embedder: ExistingFile | None = None,
     embeddings: bool = True,
-    limit: PositiveInt = _MOST,
+    limit: PositiveInt = _DEFAULT_LIMIT,
     since: str | None = None,
     until: str | None = None,
     recorded_model: str | None = None,
@@ -47,21 +47,21 @@ def baseline(
     images: Path | None = None,
     options: ModelOptions = ModelOptions(),  # noqa: B008
 ) -> None:
-    """Measure images of a time when all was well, and keep that in a file.
+    """Measure images from a normal period, and write the measurements to a baseline file.
 
     Args:
-        source: A folder of images, or what --record was given.
-        out: The file; called drift-baseline.npz in a model's folder, `charioteer serve --drift` watches that model.
-        name: Which of several models looks at the images of a folder.
-        embedder: An ONNX graph that makes embeddings, FP32 [n, 3, height, width] RGB 0..1 in; a small one comes along.
-        embeddings: Whether to make embeddings at all.
-        limit: Of more images so many are taken, of a folder at random, of recordings the newest.
-        since: Recordings not older than this: 2026-11-05T12:30:00Z, 2026-11-05, or 2h, 7d ago.
-        until: Recordings older than this.
-        recorded_model: Recordings of this model.
-        where: Recordings with this in their metadata, such as 'camera = "north"'; may be repeated.
-        images: The folder of recorded images (--record-images).
-        options: Which model looks at the images of a folder; none when absent. Recordings have their answers.
+        source: Folder of images, or a recording store (the value of --record).
+        out: Baseline file. `charioteer serve --drift` watches a model that has a drift-baseline.npz in its folder.
+        name: Which model to run on a folder of images, if there are several.
+        embedder: ONNX graph that makes embeddings from FP32 [n, 3, height, width] RGB 0..1; bundled by default.
+        embeddings: Whether to compute embeddings.
+        limit: Maximum number of images: a random choice from a folder, the newest from recordings.
+        since: Only recordings from this time on: 2026-11-05T12:30:00Z, 2026-11-05, or 2h, 7d ago.
+        until: Only recordings before this time.
+        recorded_model: Only recordings of this model.
+        where: Only recordings with this metadata, such as 'camera = "north"'; may be repeated.
+        images: Folder of recorded images (--record-images).
+        options: Which model to run on a folder of images; none by default. Recordings already hold predictions.
     """
     from app.assembly.drift import embedder_at
     from app.cli.drift_source import RecordedPart
@@ -72,10 +72,10 @@ def baseline(
     part = RecordedPart(since=since, until=until, model=recorded_model, where=where or (), images=images)
     try:
         graph = embedder_at(embedder or BUNDLED) if embeddings else None
-        model = _model(options, name)
+        model = _model(options, name, source)
         found = _measured(source, part, model, graph, limit)
         embedded = graph is not None and found.sample.embeddings.shape[1] > 0
-        made = Baseline(
+        new_baseline = Baseline(
             sample=found.sample,
             embedder=graph.name if graph is not None and embedded else "",
             embedder_digest=graph.digest if graph is not None and embedded else "",
@@ -83,13 +83,13 @@ def baseline(
             source=Path(source).name if "://" not in source else "recordings",
             created=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        write_baseline(out, made)
+        write_baseline(out, new_baseline)
     except (DriftError, ModelError, SettingsError, InferenceError, OSError) as error:
         _stop(error)
-    _tell_skipped(found.skipped)
+    _print_skipped(found.skipped)
     sample = found.sample
-    told = f"{len(sample)} images, {len(sample.features)} numbers, {sample.embeddings.shape[1]} of an embedding"
-    console().print(f"Wrote {escape(str(out))}: {told}, {len(sample.labels)} labels", soft_wrap=True)
+    counts = f"{len(sample)} images, {len(sample.features)} numbers, {sample.embeddings.shape[1]} of an embedding"
+    console().print(f"Wrote {escape(str(out))}: {counts}, {len(sample.labels)} labels", soft_wrap=True)
 
 
 @drift.command
@@ -104,7 +104,7 @@ def check(
     fail_on_drift: Annotated[bool, Parameter(negative="")] = False,
     name: str | None = None,
     embedder: ExistingFile | None = None,
-    limit: PositiveInt = _MOST,
+    limit: PositiveInt = _DEFAULT_LIMIT,
     since: str | None = None,
     until: str | None = None,
     recorded_model: str | None = None,
@@ -112,27 +112,27 @@ def check(
     images: Path | None = None,
     options: ModelOptions = ModelOptions(),  # noqa: B008
 ) -> None:
-    """Hold images against a baseline.
+    """Compare images with a baseline.
 
-    Exits with 0 whatever is found; with --fail-on-drift, with 1 when it is drift; with 2 when nothing can be said.
+    Exits with 0, even if there is drift; with --fail-on-drift, with 1 on drift; with 2 when the check cannot run.
 
     Args:
-        baseline: What `charioteer drift baseline` wrote.
-        source: A folder of images, or what --record was given.
-        slice: Look at the images of each value of this metadata too ("folder", of a folder's images); may be repeated.
-        alpha: The chance of a verdict of drift where nothing has changed.
-        json: A file for the report as JSON.
-        html: A file for the report as a page.
+        baseline: File that `charioteer drift baseline` wrote.
+        source: Folder of images, or a recording store (the value of --record).
+        slice: Also test each value of this metadata key ("folder" for a folder of images); may be repeated.
+        alpha: Probability of a false drift verdict when nothing has changed.
+        json: Write the report to this file as JSON.
+        html: Write the report to this file as a page.
         fail_on_drift: Exit with 1 when there is drift.
-        name: Which of several models looks at the images of a folder.
-        embedder: The ONNX graph that made the baseline's embeddings, where it is not beside it.
-        limit: Of more images so many are taken, of a folder at random, of recordings the newest.
-        since: Recordings not older than this: 2026-11-05T12:30:00Z, 2026-11-05, or 2h, 7d ago.
-        until: Recordings older than this.
-        recorded_model: Recordings of this model.
-        where: Recordings with this in their metadata, such as 'camera = "north"'; may be repeated.
-        images: The folder of recorded images (--record-images).
-        options: Which model looks at the images of a folder; none when absent. Recordings have their answers.
+        name: Which model to run on a folder of images, if there are several.
+        embedder: ONNX graph that made the baseline's embeddings, if it is not beside the baseline.
+        limit: Maximum number of images: a random choice from a folder, the newest from recordings.
+        since: Only recordings from this time on: 2026-11-05T12:30:00Z, 2026-11-05, or 2h, 7d ago.
+        until: Only recordings before this time.
+        recorded_model: Only recordings of this model.
+        where: Only recordings with this metadata, such as 'camera = "north"'; may be repeated.
+        images: Folder of recorded images (--record-images).
+        options: Which model to run on a folder of images; none by default. Recordings already hold predictions.
     """
     from app.assembly.drift import embedder_of
     from app.cli.drift_source import RecordedPart
@@ -143,26 +143,33 @@ def check(
 
     part = RecordedPart(since=since, until=until, model=recorded_model, where=where or (), images=images)
     try:
-        kept = read_baseline(baseline)
-        graph = embedder_of(kept, [baseline.parent], embedder)
-        found = _measured(source, part, _model(options, name), graph, limit)
-        comparison = compared(kept.sample, found.sample, alpha=alpha, slices=slice or ())
+        stored = read_baseline(baseline)
+        graph = embedder_of(stored, [baseline.parent], embedder)
+        found = _measured(source, part, _model(options, name, source), graph, limit)
+        comparison = compared(stored.sample, found.sample, alpha=alpha, slices=slice or ())
         if json:
             json.write_bytes(json_report(comparison))
         if html:
-            names = kept.source or baseline.name, Path(source).name if "://" not in source else "recordings"
-            html.write_bytes(html_report(comparison, kept.sample, found.sample, names, found.picture))
+            names = (
+                stored.source or baseline.name,
+                Path(source).name if "://" not in source else "recordings",
+            )
+            html.write_bytes(html_report(comparison, stored.sample, found.sample, names, found.image_bytes))
     except (DriftError, ModelError, SettingsError, InferenceError, OSError) as error:
         _stop(error)
-    _tell_skipped(found.skipped)
+    _print_skipped(found.skipped)
     _print(comparison)
     if comparison.drifted and fail_on_drift:
         sys.exit(_DRIFTED)
 
 
-def _model(options: ModelOptions, name: str | None) -> ModelSource | None:
-    """The model that is asked for, if one is."""
-    if options.model is None and options.model_repository is None and options.model_dir is None:
+def _model(options: ModelOptions, name: str | None, source: str) -> ModelSource | None:
+    """Return the model that `options` name, None if they name none.
+
+    Recordings already hold predictions, so the MODEL_DIR of a container applies only to folders of images.
+    """
+    by_environment = options.model is None and options.model_repository is None
+    if by_environment and (options.model_dir is None or not Path(source).is_dir()):
         return None
     from app.cli.choice import chosen
 
@@ -178,42 +185,42 @@ def _measured(
         return measured(source, part, model, embedder, limit, lambda count: status.update(f"Measured {count} images"))
 
 
-def _print(found: "Comparison") -> None:
-    printed = console()
+def _print(report: "Comparison") -> None:
+    terminal = console()
     table = Table("test", "of", "most", "p", "corrected p", "")
-    for each in found.tests:
-        verdict = "[red]drifted[/red]" if each.drifted else "no drift seen"
+    for test in report.tests:
+        verdict = "[red]drifted[/red]" if test.drifted else "no drift seen"
         table.add_row(
-            each.name, escape(each.about), _shown(each.where), f"{each.p:.2g}", f"{each.adjusted:.2g}", verdict
+            test.name, escape(test.about), _shown(test.where), f"{test.p:.2g}", f"{test.adjusted:.2g}", verdict
         )
-    printed.print(table)
-    for each in found.slices:
-        verdict = "too few images" if each.q is None else f"corrected p {each.q:.2g}"
-        drifted = " [red]drifted[/red]" if each.drifted else ""
-        place = _shown(f"{each.key} = {each.value}")
-        printed.print(f"{place}: {each.baseline} and {each.production} images, {verdict}{drifted}")
-    for note in found.notes:
-        printed.print(_shown(note))
-    if unknown := [each.label for each in found.labels if not each.known]:
-        printed.print(f"Not in the baseline: {_shown(', '.join(unknown[:20]))}")
-    printed.print(
-        f"Similarity to the baseline {found.production_similarity:.3f}, of the baseline itself "
-        f"{found.baseline_similarity:.3f}"
+    terminal.print(table)
+    for part in report.slices:
+        verdict = "too few images" if part.q is None else f"corrected p {part.q:.2g}"
+        drifted = " [red]drifted[/red]" if part.drifted else ""
+        place = _shown(f"{part.key} = {part.value}")
+        terminal.print(f"{place}: {part.baseline} and {part.production} images, {verdict}{drifted}")
+    for note in report.notes:
+        terminal.print(_shown(note))
+    if unknown := [label.label for label in report.labels if not label.known]:
+        terminal.print(f"Not in the baseline: {_shown(', '.join(unknown[:20]))}")
+    terminal.print(
+        f"Similarity to the baseline {report.production_similarity:.3f}, of the baseline to itself "
+        f"{report.baseline_similarity:.3f}"
     )
-    printed.print("[red]Drift was found[/red]" if found.drifted else "No drift was found")
+    terminal.print("[red]Drift was found[/red]" if report.drifted else "No drift was found")
 
 
 def _shown(text: str) -> str:
-    """What folders and senders are called may steer a terminal."""
+    """Escape names of folders and metadata, which may hold terminal control characters."""
     return escape(text if text.isprintable() else repr(text))
 
 
-def _tell_skipped(skipped: Mapping[str, int]) -> None:
-    for why, count in skipped.items():
-        Console(stderr=True).print(f"{count} images {why}")
+def _print_skipped(skipped: Mapping[str, int]) -> None:
+    for reason, count in skipped.items():
+        Console(stderr=True).print(f"{count} images {reason}")
 
 
 def _stop(error: Exception) -> NoReturn:
-    """End with the status of what cannot be said."""
+    """Exit with the status for a check that could not run."""
     sys.stderr.write(f"charioteer: {error}\n")
     sys.exit(_FAILED)

@@ -1,4 +1,4 @@
-"""The images that drift is measured of: a folder, or what --record recorded."""
+"""Read the images for drift measurement: from a folder, or from recordings."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -27,14 +27,14 @@ Answer = Callable[[bytes], Sequence[Mapping[str, object]]]
 
 
 class RecordedPart(msgspec.Struct, frozen=True, kw_only=True):
-    """Which of the recordings.
+    """Filters for recordings.
 
     Attributes:
-        since: not older than this, as `app.recording.query.QueryText` has it.
-        until: older than this.
+        since: earliest time, in the syntax of `app.recording.query.QueryText`.
+        until: time before which recordings must lie.
         model: the model's name.
         where: conditions on metadata.
-        images: the folder of recorded images.
+        images: folder of recorded images.
     """
 
     since: str | None = None
@@ -45,87 +45,91 @@ class RecordedPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A sample, and how its images are found again.
+    """A sample, and access to its images.
 
     Attributes:
-        sample: what was measured.
-        picture: an image's file by its id, None where it is gone.
-        skipped: why images were passed over, and how many.
+        sample: the measurements.
+        image_bytes: returns an image file's bytes by image id, None if it no longer exists.
+        skipped: number of skipped images by reason.
     """
 
     sample: Sample
-    picture: Callable[[str], bytes | None]
+    image_bytes: Callable[[str], bytes | None]
     skipped: Mapping[str, int]
 
 
 def measured(
-    source: str, part: RecordedPart, model: ModelSource | None, embedder: Embedder | None, most: int,
-    told: Callable[[int], None],
+    source: str, part: RecordedPart, model: ModelSource | None, embedder: Embedder | None, max_images: int,
+    on_progress: Callable[[int], None],
 ) -> Measured:  # fmt: skip
-    """Measure a folder, or recordings.
+    """Measure the images of a folder, or of recordings.
 
     Args:
-        source: a folder, or what --record was given.
-        part: which of the recordings.
-        model: looks at the images of a folder, if one is to; recordings have their answers.
-        embedder: makes embeddings, if they are wanted.
-        most: of more images, so many are taken: of a folder at random, of recordings the newest.
-        told: how many are done.
+        source: a folder, or a recording store (the value of --record).
+        part: which recordings to read.
+        model: runs on the images of a folder, if given; recordings already hold predictions.
+        embedder: computes embeddings, if given.
+        max_images: maximum number of images: a random choice from a folder, the newest from recordings.
+        on_progress: called with the number of images done.
 
     Raises:
-        DriftError: when there are too few images, or they are of several tasks.
+        DriftError: when there are too few images, or their task types differ.
         InferenceError: when recordings cannot be read, or the model fails.
-        SettingsError: when the address of the recordings cannot be read.
+        SettingsError: when the address of the recordings is invalid.
     """
     skipped: dict[str, int] = {}
     if Path(source).is_dir():
-        task_type, answer = _answering(model)
-        folder = _Folder(Path(source), most, answer, skipped)
-        observations = _told(observed(folder.seen(), task_type, embedder), told)
+        task_type, answer = _predictor(model)
+        folder = _Folder(Path(source), max_images, answer, skipped)
+        observations = _with_progress(observed(folder.seen(), task_type, embedder), on_progress)
         return Measured(
-            sample=sample_of(observations, task_type, source), picture=folder.picture, skipped=skipped
+            sample=sample_of(observations, task_type, source), image_bytes=folder.image_bytes, skipped=skipped
         )  # fmt: skip
     if "://" not in source and not Path(source).exists():
         raise DriftError(f"There is no folder or file {source}")
-    return _recorded(source, part, embedder, most, told, skipped)
+    return _recorded(source, part, embedder, max_images, on_progress, skipped)
 
 
 class _Folder:
-    """Image files, anywhere in it; metadata is the path of the folder that each is in."""
+    """The image files below a folder; their metadata is the path of their folder."""
 
-    def __init__(self, folder: Path, most: int, answer: Answer | None, skipped: dict[str, int]) -> None:
+    def __init__(self, folder: Path, max_images: int, answer: Answer | None, skipped: dict[str, int]) -> None:
         self._folder, self._answer, self._skipped = folder, answer, skipped
-        found = sorted(each for each in folder.rglob("*") if each.suffix.lower() in _SUFFIXES and each.is_file())
+        found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES and path.is_file())
         if not found:
             raise DriftError(f"There are no images in {folder}")
-        if len(found) > most:
-            chosen: list[int] = np.sort(np.random.default_rng(_SEED).choice(len(found), most, replace=False)).tolist()
-            self._skipped["left out, because there are more than --limit"] = len(found) - most
+        if len(found) > max_images:
+            chosen: list[int] = np.sort(
+                np.random.default_rng(_SEED).choice(len(found), max_images, replace=False)
+            ).tolist()
+            self._skipped["left out, because there are more than --limit"] = len(found) - max_images
             found = [found[row] for row in chosen]
         self._files = found
 
     def seen(self) -> Iterator[Seen]:
-        """Every image that can be read."""
+        """Yield every readable image."""
         for file in self._files:
             try:
                 data = file.read_bytes()
                 image = _decoded(data)
                 records = self._answer(data) if self._answer else None
             except (InferenceError, OSError):
-                _count(self._skipped, "not readable as images")
+                _count_skipped(self._skipped, "not readable as images")
                 continue
-            inside = file.relative_to(self._folder)
-            place = str(inside.parent)
-            yield Seen(id=str(inside), image=image, records=records, metadata={} if place == "." else {"folder": place})
+            relative_path = file.relative_to(self._folder)
+            place = str(relative_path.parent)
+            yield Seen(
+                id=str(relative_path), image=image, records=records, metadata={} if place == "." else {"folder": place}
+            )
 
-    def picture(self, name: str) -> bytes | None:
-        """The file of that id."""
+    def image_bytes(self, name: str) -> bytes | None:
+        """Return the content of the file with that id."""
         file = self._folder / name
         return file.read_bytes() if file.is_file() else None
 
 
 def _recorded(
-    source: str, part: RecordedPart, embedder: Embedder | None, most: int, told: Callable[[int], None],
+    source: str, part: RecordedPart, embedder: Embedder | None, max_images: int, on_progress: Callable[[int], None],
     skipped: dict[str, int],
 ) -> Measured:  # fmt: skip
     from app.recording.address import read_address
@@ -139,23 +143,26 @@ def _recorded(
         models: set[str] = set()
         found: dict[str, RecordedInference] = {}
 
-        def seen() -> Iterator[Seen]:
-            for batch in reader.batches(read_query(text), most):
-                for each in batch:
-                    if each.image is None or each.explanation:
-                        _count(skipped, "of no image, or explanations")
+        def samples() -> Iterator[Seen]:
+            for batch in reader.batches(read_query(text), max_images):
+                for inference in batch:
+                    if inference.image is None or inference.explanation:
+                        _count_skipped(skipped, "of no image, or explanations")
                         continue
-                    tasks.add(each.task_type)
-                    models.add(each.model)
-                    found[each.id] = each
+                    tasks.add(inference.task_type)
+                    models.add(inference.model)
+                    found[inference.id] = inference
                     yield Seen(
-                        id=each.id,
-                        image=_opened(reader.picture(each), skipped),
-                        records=each.records,
-                        metadata={"model": each.model, **{str(one.key): str(one.value) for one in each.metadata}},
+                        id=inference.id,
+                        image=_decoded_or_skipped(reader.picture(inference), skipped),
+                        records=inference.records,
+                        metadata={
+                            "model": inference.model,
+                            **{str(entry.key): str(entry.value) for entry in inference.metadata},
+                        },
                     )
 
-        observations = list(_told(_observed_recordings(seen(), tasks, embedder), told))
+        observations = list(_with_progress(_observed_recordings(samples(), tasks, embedder), on_progress))
         if len(tasks) > 1:
             names = ", ".join(sorted(models))
             raise DriftError(
@@ -163,27 +170,27 @@ def _recorded(
             )
         sample = sample_of(observations, next(iter(tasks), ""), source)
 
-    def picture(name: str) -> bytes | None:
-        with closing(Reader(read_address(source), part.images)) as again:
-            return again.picture(found[name])
+    def image_bytes(inference_id: str) -> bytes | None:
+        with closing(Reader(read_address(source), part.images)) as image_reader:
+            return image_reader.picture(found[inference_id])
 
-    return Measured(sample=sample, picture=picture, skipped=skipped)
+    return Measured(sample=sample, image_bytes=image_bytes, skipped=skipped)
 
 
-def _observed_recordings(seen: Iterator[Seen], tasks: set[str], embedder: Embedder | None) -> Iterator[Observation]:
-    first = next(seen, None)
+def _observed_recordings(samples: Iterator[Seen], tasks: set[str], embedder: Embedder | None) -> Iterator[Observation]:
+    first = next(samples, None)
     if first is None:
-        raise DriftError("There are no recordings of images that were answered")
+        raise DriftError("There are no recordings of answered image requests")
     (task_type,) = tasks
 
-    def all_of_them() -> Iterator[Seen]:
+    def all_samples() -> Iterator[Seen]:
         yield first
-        yield from seen
+        yield from samples
 
-    yield from observed(all_of_them(), task_type, embedder)
+    yield from observed(all_samples(), task_type, embedder)
 
 
-def _answering(model: ModelSource | None) -> tuple[str, Answer | None]:
+def _predictor(model: ModelSource | None) -> tuple[str, Answer | None]:
     if model is None:
         return "", None
     from app.assembly.models import load
@@ -195,33 +202,33 @@ def _answering(model: ModelSource | None) -> tuple[str, Answer | None]:
         tensor = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(data)])
         request = InferenceRequest(id="drift", model_name=model.name, inputs=(tensor,))
         records = servable.answer(request, Limits()).outputs[0].predictions[0].records()
-        return [msgspec.structs.asdict(each) for each in records]
+        return [msgspec.structs.asdict(record) for record in records]
 
     return servable.description.task_type, answer
 
 
 def _decoded(data: bytes) -> Image:
-    """An image within the server's limits."""
+    """Decode an image within the server's default limits."""
     check_size(*image_size(data), Limits().max_pixels)
     return decode_image(data)
 
 
-def _opened(data: bytes | None, skipped: dict[str, int]) -> Image | None:
+def _decoded_or_skipped(data: bytes | None, skipped: dict[str, int]) -> Image | None:
     if data is None:
-        _count(skipped, "without their pixels")
+        _count_skipped(skipped, "without their pixels")
         return None
     try:
         return _decoded(data)
     except InferenceError:
-        _count(skipped, "without their pixels")
+        _count_skipped(skipped, "without their pixels")
         return None
 
 
-def _told(observations: Iterator[Observation], told: Callable[[int], None]) -> Iterator[Observation]:
-    for count, each in enumerate(observations, 1):
-        told(count)
-        yield each
+def _with_progress(observations: Iterator[Observation], on_progress: Callable[[int], None]) -> Iterator[Observation]:
+    for count, observation in enumerate(observations, 1):
+        on_progress(count)
+        yield observation
 
 
-def _count(skipped: dict[str, int], why: str) -> None:
-    skipped[why] = skipped.get(why, 0) + 1
+def _count_skipped(skipped: dict[str, int], reason: str) -> None:
+    skipped[reason] = skipped.get(reason, 0) + 1

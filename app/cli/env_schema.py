@@ -24,11 +24,11 @@ def env_schema() -> None:
 
 
 def environment_schema() -> dict[str, Any]:
-    """A JSON Schema (draft 2020-12) of the environment, one property for each name that a variable has.
+    """Return a JSON Schema (draft 2020-12) of the environment, one property for each variable name.
 
-    It is made of what the command line is made of, so the two cannot differ. A variable's first name carries the schema
-    and its other names, which are read when the first is absent, refer to it. Values have the types that they are read
-    as, though an environment holds nothing but text.
+    The schema is generated from the command line's options, so the two cannot differ. A variable's first name has the
+    schema. Its other names, which apply when the first is absent, refer to it. Values have the types that they are
+    parsed as, although every environment variable is text.
     """
     command = App()
     command.default(serve)
@@ -56,15 +56,16 @@ def _variable(argument: Argument, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _alias(name: str) -> dict[str, str]:
-    return {"description": f"Another name of {name}, read when that is absent.", "$ref": f"#/properties/{name}"}
+    return {"description": f"Another name for {name}, used when {name} is not set.", "$ref": f"#/properties/{name}"}
 
 
 def _type(hint: object) -> dict[str, Any]:
     if get_origin(hint) in (Union, types.UnionType):
-        # An option that may be absent: so may its variable, and nothing that an environment holds is null.
-        (hint,) = (each for each in get_args(hint) if each is not type(None))
+        # Drop None from the type of an optional setting: an environment variable is never null.
+        (hint,) = (member for member in get_args(hint) if member is not type(None))
     if get_origin(hint) is Literal:
-        return {"type": "string", "enum": list(get_args(hint))}
+        values = get_args(hint)
+        return {"type": _TYPES[type(values[0])], "enum": list(values)}
     return {"type": _TYPES[hint]}
 
 

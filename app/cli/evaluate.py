@@ -38,15 +38,15 @@ from tasks.task import TaskType
 
 __all__ = ("evaluate",)
 
-_TOO_LOW, _IMPOSSIBLE, _INTERRUPTED = 1, 2, 130
+_TOO_LOW, _FAILED, _INTERRUPTED = 1, 2, 130
 _Task = Literal[
     "IMAGE_CLASSIFICATION", "OBJECT_DETECTION", "ORIENTED_OBJECT_DETECTION", "IMAGE_SEGMENTATION", "IMAGE_TEXT_TO_TEXT"
 ]
 _Fraction = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
-_LOWEST_SCORE = 0.001
-"""Of findings that are asked for: average precision wants nearly all of them."""
-_HIGH_SCORE = 0.05
-"""Beyond this, what is not asked for is missed."""
+_DEFAULT_SCORE_THRESHOLD = 0.001
+"""Default score threshold of requests. Average precision needs nearly all objects."""
+_MAX_CURVE_THRESHOLD = 0.05
+"""Above this score threshold, the report warns that average precision and recall are lower."""
 
 
 def evaluate(
@@ -82,45 +82,45 @@ def evaluate(
     fail_under: list[str] | None = None,
     options: ModelOptions = ModelOptions(),  # noqa: B008
 ) -> None:
-    """Measure a model on labelled data: here, through a server, or by what was recorded.
+    """Measure a model on labelled data: in this process, through a server, or from recorded predictions.
 
-    Exits with 0, with 1 when a figure is lower than --fail-under wants, with 2 when nothing can be measured, and with
+    Exits with 0 on success, with 1 when a metric is below --fail-under, with 2 when the evaluation cannot run, and with
     130 when it was interrupted.
 
     Args:
-        dataset: A folder or a file: images in a folder for each class, COCO, YOLO, DOTA, or questions as .jsonl.
-        name: Which of several models; with --url the model's name, or Chariot id, in the paths.
-        url: Ask the server there, instead of a model here; host:port for gRPC.
-        protocol: What the server speaks: chariot-v2-kserve, chariot-v2, v2, v1, tensorflow-serving, grps, v2-grpc,
+        dataset: Folder or file: one folder of images for each class, COCO, YOLO, DOTA, or questions as .jsonl.
+        name: Which model, if there are several; with --url, the model name or Chariot id in the paths.
+        url: Evaluate the model of this server instead of a local one; host:port for gRPC.
+        protocol: Protocol of the server: chariot-v2-kserve, chariot-v2, v2, v1, tensorflow-serving, grps, v2-grpc,
             grps-grpc.
-        header: What the server's gate asks for, such as "X-Tenant: a"; not in any report.
-        header_file: A file of such lines, for keys that are not to stand in the list of processes.
-        timeout: Seconds to wait for an answer of the server.
-        ca: Authorities to trust over TLS, instead of the usual ones (PEM).
-        cert: A certificate to show to a server that asks for one (PEM).
-        key: Its private key, where it is not in the same file.
-        recorded: Ask nobody, and take the answers of this store of recordings.
-        format: How the dataset is written; recognised otherwise.
-        images: The folder with the images, where it is not where the format has it.
-        split: Which split of a YOLO dataset; val, test or train otherwise.
-        task: What is measured, where the labels allow for several.
-        skip_bad: Leave out labels and images that cannot be used, and say so in the report.
-        label_map: A JSON object of the dataset's label, or null, by the model's label.
-        slice: A key of metadata to measure by, value for value; may be repeated.
-        confidence: Findings that score lower count in average precision only.
-        top_k: Ask for so many objects an image.
-        parameter: Another parameter of every request, "name=value"; may be repeated.
-        limit: Only so many images, the first ones.
-        concurrency: How many images at once; 1 here, 4 with --url.
-        out: A folder for the answers, from which a stopped evaluation goes on, and the reports.
-        fresh: Throw away the answers in --out.
-        json: A file for the report as JSON.
-        html: A file for the report as a page.
-        worst: How many images with mistakes the page shows.
-        fail_under: The least value of a figure, "map=0.5"; may be repeated.
-        options: Which models. --score-threshold is that of the objects asked for, 0.001 when absent.
+        header: Header for authentication or routing, such as "X-Tenant: a"; left out of reports.
+        header_file: File of such headers, one a line, to keep keys out of the process list.
+        timeout: Seconds to wait for a response of the server.
+        ca: CA certificates to trust for TLS, instead of the usual ones (PEM).
+        cert: Client certificate (PEM).
+        key: Private key of the client certificate, if it is in another file.
+        recorded: Recording store to read predictions from; no model runs.
+        format: Format of the dataset; detected by default.
+        images: Folder of the images, if they are not at the format's usual location.
+        split: Split of a YOLO dataset; the first of val, test and train by default.
+        task: Task type to measure, if the labels fit several.
+        skip_bad: Skip labels and images that cannot be used, and list them in the report.
+        label_map: JSON object from model labels to dataset labels; null ignores a label.
+        slice: Metadata key by whose values to split the metrics; may be repeated.
+        confidence: Score threshold of metrics other than average precision.
+        top_k: Maximum number of objects to request for each image.
+        parameter: Extra parameter of every request, "name=value"; may be repeated.
+        limit: Evaluate only this many images, the first ones.
+        concurrency: Number of parallel requests; 1 for a local model, 4 with --url by default.
+        out: Folder for predictions and reports. The same command resumes an interrupted evaluation from it.
+        fresh: Discard the predictions in --out.
+        json: Write the report to this file as JSON.
+        html: Write the report to this file as a page.
+        worst: Number of images with mistakes to show on the page.
+        fail_under: Minimum value of a metric, "map=0.5"; may be repeated.
+        options: Which models. --score-threshold is the score threshold of requests; 0.001 by default.
     """
-    least = _least(fail_under or ())
+    minima = _minima_from(fail_under or ())
     try:
         if url is not None and recorded is not None:
             raise EvaluationError("Name a URL or recordings, not both")
@@ -129,48 +129,54 @@ def evaluate(
                 raise EvaluationError(f"{path}: there is no folder {path.parent}")
             if path is not None and path.is_dir():
                 raise EvaluationError(f"{path}: Expected a file to write, got a folder")
-        wanted = TaskType(task) if task else None
-        how = DatasetOptions(format=format, images=images, split=split, task=wanted, skip_bad=skip_bad)
-        whole = read_dataset(dataset, how)
-        found = _limited(whole, limit)
+        task_type = TaskType(task) if task else None
+        dataset_options = DatasetOptions(format=format, images=images, split=split, task=task_type, skip_bad=skip_bad)
+        full_dataset = read_dataset(dataset, dataset_options)
+        found = _limited(full_dataset, limit)
         check_slices(found, slice or ())
         if found.tasks[0] is not TaskType.IMAGE_TEXT_TO_TEXT:
             needed("valor_lite")
-        if least:
-            check_figures(found, least)
+        if minima:
+            check_figures(found, minima)
         names = read_label_map(label_map, found.labels) if label_map else None
-        lowest = _LOWEST_SCORE if options.score_threshold is None else options.score_threshold
+        score_threshold = _DEFAULT_SCORE_THRESHOLD if options.score_threshold is None else options.score_threshold
         if recorded is not None:
-            words, collected, notes = _recorded(found, recorded, name)
+            label, collected, notes = _recorded(found, recorded, name)
         else:
-            parameters = parameters_for(found, lowest, top_k, parameter or ())
+            parameters = parameters_for(found, score_threshold, top_k, parameter or ())
             trust = Trust(ca=ca, cert=cert, key=key)
             source = (
                 here(options, name, parameters)
                 if url is None
                 else server(url, protocol, name, parameters, gate_headers(header or (), header_file), timeout, trust)
             )
-            # Of the whole, so that an evaluation of the first images can be gone on with.
-            first_line = Header(charioteer=__version__, dataset=fingerprint(whole), source=source.told)
-            collected = _asked(found, source, first_line, concurrency or (1 if url is None else 4), out, fresh=fresh)
-            words, notes = source.words, [*source.notes, *_about_scores(parameters)]
-        with _progress("Measuring", len(collected.records)) as told:
+            # Use the fingerprint of the full dataset, so that an evaluation of the first images can be continued.
+            run_header = Header(charioteer=__version__, dataset=fingerprint(full_dataset), source=source.identity)
+            collected = _predicted(
+                found, source, run_header, concurrency or (1 if url is None else 4), out, fresh=fresh
+            )
+            label, notes = source.label, [*source.notes, *_score_notes(parameters)]
+        with _progress("Measuring", len(collected.records)) as show_progress:
             report = evaluated(
                 found,
                 collected.records,
                 collected.failures,
-                words,
+                label,
                 confidence=confidence,
                 slices=slice or (),
                 names=names,
                 notes=notes,
-                progress=told,
+                progress=show_progress,
             )
     except (EvaluationError, GateError, InferenceError, ModelError, OSError, SettingsError, TrustError) as error:
         _stop(str(error))
     except KeyboardInterrupt:
-        kept = f"; the same command goes on from {out}" if out else "; with --out it could be gone on with"
-        _stop(f"interrupted{kept}", _INTERRUPTED)
+        resume_hint = (
+            f"; run the same command again to resume from {out}"
+            if out
+            else "; use --out to make an evaluation resumable"
+        )
+        _stop(f"interrupted{resume_hint}", _INTERRUPTED)
     unwritten: OSError | None = None
     try:
         _write(report, out, json, html, worst)
@@ -179,34 +185,36 @@ def evaluate(
     print_report(report, console())
     if unwritten:
         _stop(f"the report cannot be written: {unwritten}")
-    _judge(report, least)
+    _check_minima(report, minima)
 
 
 def _limited(dataset: Dataset, limit: int | None) -> Dataset:
     if limit is None or limit >= len(dataset.items):
         return dataset
-    note = f"Only the first {limit} of {len(dataset.items)} were asked about (--limit)."
+    note = f"Only the first {limit} of {len(dataset.items)} were evaluated (--limit)."
     return msgspec.structs.replace(dataset, items=dataset.items[:limit], notes=(*dataset.notes, note))
 
 
-def _asked(
-    dataset: Dataset, source: Source, first_line: Header, concurrency: int, out: Path | None, *, fresh: bool
+def _predicted(
+    dataset: Dataset, source: Source, run_header: Header, concurrency: int, out: Path | None, *, fresh: bool
 ) -> Collected:
     with tempfile.TemporaryDirectory() as scratch:
         path = (out or Path(scratch)) / "predictions.jsonl"
         with (
-            journal(path, first_line, fresh=fresh) as book,
-            source.asker() as ask,
-            _progress(f"Asking {source.words}", len(dataset.items)) as told,
+            journal(path, run_header, fresh=fresh) as predictions,
+            source.open_predictor() as predict,
+            _progress(f"Evaluating {source.label}", len(dataset.items)) as show_progress,
         ):
-            return collect(dataset.items, checked(dataset, ask), book, concurrency=concurrency, progress=told)
+            return collect(
+                dataset.items, checked(dataset, predict), predictions, concurrency=concurrency, progress=show_progress
+            )
 
 
-def _about_scores(parameters: Mapping[str, object]) -> list[str]:
-    lowest = parameters.get("score_threshold")
-    if not isinstance(lowest, int | float) or lowest <= _HIGH_SCORE:
+def _score_notes(parameters: Mapping[str, object]) -> list[str]:
+    score_threshold = parameters.get("score_threshold")
+    if not isinstance(score_threshold, int | float) or score_threshold <= _MAX_CURVE_THRESHOLD:
         return []
-    return [f"Objects were asked for from a score of {lowest:g} on: average precision and recall are lower for it."]
+    return [f"Requests had a score threshold of {score_threshold:g}, which lowers average precision and recall."]
 
 
 def _recorded(dataset: Dataset, url: str, name: str | None) -> tuple[str, Collected, Sequence[str]]:
@@ -219,27 +227,27 @@ def _recorded(dataset: Dataset, url: str, name: str | None) -> tuple[str, Collec
     address = read_address(url)
     reader = Reader(address)
 
-    def everything() -> Iterator[RecordedInference]:
+    def all_inferences() -> Iterator[RecordedInference]:
         for batch in reader.batches(InferenceQuery(model=name, error=NO_ERROR)):
             yield from batch
 
     try:
-        matched = match_recorded(dataset, everything(), name)
+        matched = match_recorded(dataset, all_inferences(), name)
     finally:
         reader.close()
     notes = [
-        "Recorded answers have the score threshold of their requests, usually 0.5: average precision is lower for it."
+        "Recorded predictions use the score threshold of their requests, usually 0.5, which lowers average precision."
     ]
     if matched.repeated:
-        notes.append(f"{matched.repeated} images were recorded more than once; the latest answers count.")
+        notes.append(f"{matched.repeated} images were recorded more than once; the latest prediction counts.")
     return f"{matched.model}, as recorded in {address.shown}", matched.collected, notes
 
 
 @contextmanager
 def _progress(title: str, total: int) -> Generator[Callable[[int], None]]:
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    shown = Console(stderr=True)
-    with Progress(*columns, console=shown, transient=True, disable=not shown.is_terminal) as bar:
+    error_console = Console(stderr=True)
+    with Progress(*columns, console=error_console, transient=True, disable=not error_console.is_terminal) as bar:
         task = bar.add_task(title, total=total)
         yield lambda done: bar.update(task, completed=done)
 
@@ -256,31 +264,31 @@ def _write(report: Report, out: Path | None, json: Path | None, html: Path | Non
         path.write_bytes(page)
 
 
-def _judge(report: Report, least: Mapping[str, float]) -> None:
+def _check_minima(report: Report, minima: Mapping[str, float]) -> None:
     low: list[str] = []
-    values = {each.name: each.value for each in report.measures.figures}
+    values = {figure.name: figure.value for figure in report.measures.figures}
     values[ANSWERED] = report.measured / report.images
-    for name, wanted in least.items():
+    for name, minimum in minima.items():
         value = values.get(name)
-        if value is None or value < wanted:
-            low.append(f"{name} is {'nothing' if value is None else f'{value:.4f}'}, and {wanted:g} is wanted")
+        if value is None or value < minimum:
+            low.append(f"{name} is {'missing' if value is None else f'{value:.4f}'}, below the minimum {minimum:g}")
     if low:
         _stop("; ".join(low), _TOO_LOW)
 
 
-def _least(given: Sequence[str]) -> Mapping[str, float]:
-    least: dict[str, float] = {}
-    for each in given:
-        name, _, value = each.partition("=")
+def _minima_from(given: Sequence[str]) -> Mapping[str, float]:
+    minima: dict[str, float] = {}
+    for requirement in given:
+        name, _, value = requirement.partition("=")
         try:
-            least[name.strip()] = float(value)
+            minima[name.strip()] = float(value)
         except ValueError:
             value = "nan"
         if not math.isfinite(float(value)):
-            _stop(f'--fail-under: Expected "figure=value", such as "map=0.5", got {each}')
-    return least
+            _stop(f'--fail-under: Expected "figure=value", such as "map=0.5", got {requirement}')
+    return minima
 
 
-def _stop(reason: str, status: int = _IMPOSSIBLE) -> NoReturn:
+def _stop(reason: str, status: int = _FAILED) -> NoReturn:
     sys.stderr.write(f"charioteer: {reason}\n")
     sys.exit(status)

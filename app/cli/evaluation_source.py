@@ -1,4 +1,4 @@
-"""Who answers in an evaluation: a model in this process, or a server."""
+"""Choose what answers in an evaluation: a model in this process, or a server."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -28,38 +28,38 @@ PROTOCOLS = (*HTTP_PROTOCOLS, "v2-grpc", "grps-grpc")
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Who answers.
+    """What answers in an evaluation.
 
     Attributes:
-        words: for people.
-        told: what an answer depends on, for the journal.
-        asker: opens what asks.
-        notes: what has to be said in the report.
+        label: name for the report.
+        identity: everything that a prediction depends on, for the journal.
+        open_predictor: opens a function that predicts records for one image.
+        notes: notes for the report.
     """
 
-    words: str
-    told: Mapping[str, object]
-    asker: Callable[[], AbstractContextManager[Asker]]
+    label: str
+    identity: Mapping[str, object]
+    open_predictor: Callable[[], AbstractContextManager[Asker]]
     notes: Sequence[str] = ()
 
 
 def parameters_for(dataset: Dataset, score_threshold: float, top_k: int, given: Sequence[str]) -> Mapping[str, object]:
-    """The parameters of every request: enough findings for a whole curve, and what the user says.
+    """Return the parameters of every request: a low score threshold for a full curve, and the user's parameters.
 
     Args:
-        dataset: whose tasks decide.
-        score_threshold: of objects.
-        top_k: so many objects.
-        given: ``name=value``, the value JSON or else a text.
+        dataset: its task type decides which defaults apply.
+        score_threshold: for objects.
+        top_k: maximum number of objects for each image.
+        given: ``name=value``, where value is JSON or else text.
 
     Raises:
-        EvaluationError: when one of `given` is something else.
+        EvaluationError: when an item of `given` has another form.
     """
     read: dict[str, object] = {}
-    for each in given:
-        name, equals, value = each.partition("=")
+    for assignment in given:
+        name, equals, value = assignment.partition("=")
         if not equals or not name.strip():
-            raise EvaluationError(f'--parameter: Expected "name=value", got {each}')
+            raise EvaluationError(f'--parameter: Expected "name=value", got {assignment}')
         try:
             read[name.strip()] = msgspec.json.decode(value)
         except msgspec.DecodeError:
@@ -74,17 +74,17 @@ def parameters_for(dataset: Dataset, score_threshold: float, top_k: int, given: 
 
 
 def here(options: ModelOptions, name: str | None, parameters: Mapping[str, object]) -> Source:
-    """A model that answers in this process.
+    """Return a source for a model in this process.
 
     Raises:
         ModelError: when there is no such model.
     """
     source = chosen(options, name)
-    told: dict[str, object] = {"model": source.name, "version": source.version, "parameters": parameters}
+    identity: dict[str, object] = {"model": source.name, "version": source.version, "parameters": parameters}
     return Source(
-        words=f"{source.name} {source.version}".strip(),
-        told={**told, "files": _files(source)},
-        asker=lambda: _here(source, parameters),
+        label=f"{source.name} {source.version}".strip(),
+        identity={**identity, "files": _files(source)},
+        open_predictor=lambda: _here(source, parameters),
     )
 
 
@@ -97,37 +97,37 @@ def server(
     timeout: float,
     trust: Trust,
 ) -> Source:
-    """A model behind a URL.
+    """Return a source for a model behind a URL.
 
     Raises:
-        EvaluationError: when URL, protocol and name do not go together.
+        EvaluationError: when the URL, protocol and name do not fit together.
     """
     if protocol not in PROTOCOLS:
         raise EvaluationError(f"--protocol: Expected one of {', '.join(PROTOCOLS)}, got {protocol}")
     over_http = protocol in HTTP_PROTOCOLS
     if over_http and not url.startswith(("http://", "https://")):
         raise EvaluationError(f"--url: Expected a URL that begins with http:// or https://, got {url}")
-    shown = _without_secrets(url) if over_http else url
+    shown = _without_user_info(url) if over_http else url
     needs_name = HTTP_PROTOCOLS[protocol].needs_model if over_http else protocol == "v2-grpc"
     if needs_name and not name:
         raise EvaluationError(f"--name: {protocol} needs the model's name")
     notes: list[str] = []
     if over_http and not HTTP_PROTOCOLS[protocol].takes_parameters:
         notes.append(
-            f"{protocol} has no request parameters: findings below the model's own score threshold are missing, and "
-            "average precision and recall are not those of other protocols."
+            f"{protocol} has no request parameters: it leaves out objects below the model's own score threshold. "
+            "Average precision and recall differ from other protocols."
         )
 
-    def asking() -> AbstractContextManager[Asker]:
+    def open_http() -> AbstractContextManager[Asker]:
         return _over_http(url, protocol, name or "", parameters, headers, timeout, trust)
 
-    def calling() -> AbstractContextManager[Asker]:
+    def open_grpc() -> AbstractContextManager[Asker]:
         return _over_grpc(url, protocol, name or "", parameters, headers, timeout, trust)
 
     return Source(
-        words=f"{name or 'the only model'} at {shown} ({protocol})",
-        told={"url": shown, "protocol": protocol, "model": name or "", "parameters": parameters},
-        asker=asking if over_http else calling,
+        label=f"{name or 'the only model'} at {shown} ({protocol})",
+        identity={"url": shown, "protocol": protocol, "model": name or "", "parameters": parameters},
+        open_predictor=open_http if over_http else open_grpc,
         notes=notes,
     )
 
@@ -139,9 +139,9 @@ def _here(source: ModelSource, parameters: Mapping[str, object]) -> Generator[As
 
     servable = load(source)
 
-    def ask(item: Item, data: bytes) -> Records:
-        own = {**parameters, **({"prompts": [item.question]} if item.question else {})}
-        tensor = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(data)], parameters=own)
+    def predict(item: Item, data: bytes) -> Records:
+        merged = {**parameters, **({"prompts": [item.question]} if item.question else {})}
+        tensor = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(data)], parameters=merged)
         request = InferenceRequest(id=item.id, model_name=source.name, inputs=(tensor,))
         try:
             outputs = servable.answer(request, Limits()).outputs
@@ -150,7 +150,7 @@ def _here(source: ModelSource, parameters: Mapping[str, object]) -> Generator[As
         records = outputs[0].predictions[0].records()
         return msgspec.convert(msgspec.to_builtins(records), list[dict[str, object]])
 
-    yield ask
+    yield predict
 
 
 @contextmanager
@@ -187,7 +187,7 @@ def _over_grpc(
         asker.close()
 
 
-def _without_secrets(url: str) -> str:
+def _without_user_info(url: str) -> str:
     try:
         return str(httpx.URL(url).copy_with(userinfo=b""))
     except httpx.InvalidURL as error:
@@ -195,8 +195,8 @@ def _without_secrets(url: str) -> str:
 
 
 def _files(source: ModelSource) -> Sequence[str]:
-    """The model's files, their sizes and when they were written: another model has others."""
-    paths = [source.file] if source.file else sorted(each for each in source.folder.rglob("*") if each.is_file())
+    """Return the name, size and modification time of each model file, to identify the model."""
+    paths = [source.file] if source.file else sorted(path for path in source.folder.rglob("*") if path.is_file())
     return [_file(path, source.folder) for path in paths if "__pycache__" not in path.parts]
 
 

@@ -25,9 +25,9 @@ from tasks.vision.image import decode_image
 
 __all__ = ("explain",)
 
-_USUAL_OBJECTS = 10
-_MOST_OBJECTS = 100
-"""As many as `ExplanationParameters` takes."""
+_DEFAULT_OBJECTS = 10
+_MAX_OBJECTS = 100
+"""The maximum that `ExplanationParameters` accepts."""
 
 
 def explain(
@@ -40,28 +40,28 @@ def explain(
     grid: PositiveInt | None = None,
     seed: NonNegativeInt = 0,
     max_seconds: PositiveFloat | None = None,
-    object: Annotated[int, Parameter(validator=Number(gte=1, lte=_MOST_OBJECTS))] = 1,  # noqa: A002
+    object: Annotated[int, Parameter(validator=Number(gte=1, lte=_MAX_OBJECTS))] = 1,  # noqa: A002
     draw: Path | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
     options: ModelOptions = ModelOptions(),  # noqa: B008
 ) -> None:
-    """Show where in one image a model's reasons lie, here, without a server.
+    """Show which parts of an image led to a model's prediction.
 
     Args:
-        image: The picture.
-        name: Which of several models.
-        label: The class to explain; the best one, or every object, when absent.
-        method: Random masks (rise), or a window that slides over the picture (occlusion).
-        samples: Masked copies of the picture that the model is shown.
+        image: Image file.
+        name: Which model, if there are several.
+        label: Class to explain; by default, the best class, or every object.
+        method: Random masks (rise), or a sliding window (occlusion).
+        samples: Number of masked images to run the model on.
         grid: Cells of a mask along the longer side.
-        seed: Of the random masks.
-        max_seconds: Stop after so long with the samples taken by then.
-        object: Which of the objects found to draw, counted from the best.
-        draw: Write the picture with a heat map of the reasons on it here.
-        json: Print the findings and where their reasons peak as JSON instead of a table.
+        seed: Seed of the random masks.
+        max_seconds: Stop after this time, and use the samples so far.
+        object: Which object to draw; 1 is the one with the highest score.
+        draw: Write the image with the heat map to this file.
+        json: Print the objects and the peaks of their heat maps as JSON instead of a table.
         options: Which models.
     """
-    printed = console()
+    terminal = console()
     if draw is not None:
         from app.cli.drawing import check_picture
 
@@ -75,19 +75,19 @@ def explain(
         "grid": grid,
         "seed": seed,
         "max_seconds": max_seconds,
-        "max_objects": max(_USUAL_OBJECTS, object),
+        "max_objects": max(_DEFAULT_OBJECTS, object),
     }
     with Console(stderr=True).status(f"Explaining {escape(source.name)}"):
         found = _explanations(source, data, {key: value for key, value in given.items() if value is not None})
     if json:
-        printed.print_json(msgspec.json.encode([_summary(each) for each in found]).decode())
+        terminal.print_json(msgspec.json.encode([_summary(explanation) for explanation in found]).decode())
     elif found:
-        printed.print(_table(source, found))
+        terminal.print(_table(source, found))
     else:
-        printed.print(f"{escape(source.name)}: nothing found, and so nothing to explain")
+        terminal.print(f"{escape(source.name)}: no objects to explain")
     if draw is not None and found:
         if object > len(found):
-            raise ModelError(f"There is no object {object} to draw: {len(found)} were found")
+            raise ModelError(f"Cannot draw object {object}: the model found only {len(found)}")
         _write(draw, data, found[object - 1])
         Console(stderr=True).print(f"Wrote {escape(str(draw))}: {escape(found[object - 1].label)}")
 
@@ -117,14 +117,14 @@ def _summary(found: Explanation) -> dict[str, object]:
 def _table(source: ModelSource, found: Sequence[Explanation]) -> Table:
     title = f"{escape(source.name)}: {len(found)} explained with {found[0].samples} samples ({found[0].method})"
     table = Table("label", "score", "peak", title=title, title_justify="left")
-    for each in found:
-        y, x = np.unravel_index(int(each.saliency.argmax()), (each.height, each.width))
-        table.add_row(escape(each.label), f"{each.score:.4g}", f"x {x}, y {y}")
+    for explanation in found:
+        y, x = np.unravel_index(int(explanation.saliency.argmax()), (explanation.height, explanation.width))
+        table.add_row(escape(explanation.label), f"{explanation.score:.4g}", f"x {x}, y {y}")
     return table
 
 
 def _write(path: Path, data: bytes, explanation: Explanation) -> None:
     from app.cli.drawing import draw, heat, write_picture
 
-    heated = heat(decode_image(data).pixels, explanation.saliency)
-    write_picture(path, draw(heated, [explanation.record], filled=False))
+    overlay = heat(decode_image(data).pixels, explanation.saliency)
+    write_picture(path, draw(overlay, [explanation.record], filled=False))

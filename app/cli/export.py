@@ -22,29 +22,29 @@ def export(
     opset: Annotated[int, Parameter(validator=Number(gte=14, lte=20))] = 17,
     tolerance: float = 1e-3,
 ) -> None:
-    """Write a transformers model as ONNX, put the same pictures to both, and fail when they differ.
+    """Export a transformers model to ONNX, run both on the same images, and fail when the outputs differ.
 
     Args:
-        folder: A folder of Hugging Face: an image classifier, an object detector, or a semantic segmenter.
-        output: Where to.
-        opset: The version of ONNX's operators, 14 to 20.
-        tolerance: How much an output of ONNX Runtime may differ from that of torch, as a share of its largest number.
+        folder: Hugging Face folder of an image classifier, an object detector, or a semantic segmenter.
+        output: Folder to write to.
+        opset: ONNX opset version, 14 to 20.
+        tolerance: Maximum difference between outputs of ONNX Runtime and torch, relative to the largest value.
     """
     from app.assembly.export import export_model
 
-    printed = console()
-    made = export_model(folder, output, opset, tolerance)
+    terminal = console()
+    export_result = export_model(folder, output, opset, tolerance)
     table = Table("input", "output", "largest difference", title="torch and ONNX Runtime", title_justify="left")
-    for each in made.compared:
-        for name, difference in each.outputs.items():
-            table.add_row(f"{each.size[0]}x{each.size[1]}", name, f"{difference:.2e}")
-    printed.print(table)
-    sizes = "of any size" if made.any_size else "of {}x{} pixels".format(*made.compared[0].size)
-    printed.print(f"Wrote {escape(str(made.file))}, which takes pictures {sizes}.")
-    if made.scores is None:
-        printed.print("[yellow]Served, one of the two finds more than the other.[/yellow]")
+    for comparison in export_result.compared:
+        for name, difference in comparison.outputs.items():
+            table.add_row(f"{comparison.size[0]}x{comparison.size[1]}", name, f"{difference:.2e}")
+    terminal.print(table)
+    sizes = "of any size" if export_result.any_size else "of {}x{} pixels".format(*export_result.compared[0].size)
+    terminal.print(f"Wrote {escape(str(export_result.file))}, which takes images {sizes}.")
+    if export_result.scores is None:
+        terminal.print("[yellow]When served, one of the two returns more results than the other.[/yellow]")
     else:
-        printed.print(f"Served, their scores differ by at most {made.scores:.2e}.")
-    if made.largest > tolerance:
-        printed.print(f"[red]They differ by more than {tolerance:g}.[/red]")
+        terminal.print(f"When served, their scores differ by at most {export_result.scores:.2e}.")
+    if export_result.largest > tolerance:
+        terminal.print(f"[red]They differ by more than {tolerance:g}.[/red]")
         sys.exit(1)

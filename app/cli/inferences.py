@@ -30,7 +30,7 @@ __all__ = ("inferences",)
 
 _Format = Literal["parquet", "coco", "jsonl", "csv"]
 _Score = Annotated[float | None, Parameter(validator=Number(gte=0, lte=1))]
-_LARGEST_POLYGON = 16 * 1024 * 1024
+_MAX_POLYGON_BYTES = 16 * 1024 * 1024
 
 
 def inferences(
@@ -59,32 +59,32 @@ def inferences(
     to: Path | None = None,
     format: _Format | None = None,  # noqa: A002
 ) -> None:
-    """Look through what --record recorded, or export it.
+    """Search recorded inferences, or export them.
 
     Args:
-        store: What --record was given: a file, or postgresql://USER@HOST/DATABASE.
-        where: A condition on metadata, such as 'camera = "north"' or 'pose.yaw > 1.5'; may be repeated.
-        since: Not older than this: 2026-11-05T12:30:00Z, 2026-11-05, or 2h, 7d ago.
-        until: Older than this.
-        model: The model's name.
-        protocol: The protocol's name, such as chariot-v2-kserve.
-        task_type: The model's task type, such as OBJECT_DETECTION.
-        label: Something of this label was found.
-        min_score: Something (of the label) was found with this score or a better one.
-        max_score: The best that was found (of the label) has this score or a worse one.
-        error: Why there was no answer, such as model_failed; any, or none.
-        request_id: The value of X-Request-ID.
-        base_id: Chariot's base id.
-        digest: SHA-256 of the picture.
-        near: Within so many kilometres of a place: LATITUDE,LONGITUDE,KILOMETRES.
-        box: Within SOUTH,WEST,NORTH,EAST; across the antimeridian where west is greater than east.
+        store: Recording store (the value of --record): a file, or postgresql://USER@HOST/DATABASE.
+        where: Condition on metadata, such as 'camera = "north"' or 'pose.yaw > 1.5'; may be repeated.
+        since: From this time on: 2026-11-05T12:30:00Z, 2026-11-05, or 2h, 7d ago.
+        until: Before this time.
+        model: Model name.
+        protocol: Protocol name, such as chariot-v2-kserve.
+        task_type: Task type of the model, such as OBJECT_DETECTION.
+        label: The model found this label.
+        min_score: A finding (of the label) has at least this score.
+        max_score: No finding (of the label) has a higher score.
+        error: Kind of error, such as model_failed; or any, or none.
+        request_id: Value of X-Request-ID.
+        base_id: Chariot base id.
+        digest: SHA-256 of the image.
+        near: Within a distance of a position: LATITUDE,LONGITUDE,KILOMETRES.
+        box: Within SOUTH,WEST,NORTH,EAST; crosses the antimeridian if WEST is greater than EAST.
         polygon: Within "LAT,LON LAT,LON LAT,LON ...", GeoJSON, or a file of either.
-        id: Show the one inference of this id, as JSON, and nothing else.
-        limit: At most so many, the newest; 20 when they are shown, all when they are exported.
-        after: Where the page before ended.
+        id: Print only the inference with this id, as JSON.
+        limit: Maximum number of inferences, the newest first; by default 20 to print, all to export.
+        after: Start of the page: the value that the previous page ended with.
         json: Print a page as JSON instead of a table.
         to: Export to this file: .parquet, .csv, .jsonl, or .json for COCO.
-        format: The file's format, where its name does not tell.
+        format: Format of the export, if the file name does not show it.
     """
     query = read_query(
         QueryText(
@@ -107,7 +107,7 @@ def inferences(
         )
     )
     if to is not None and (json or id is not None or after is not None):
-        raise SettingsError("--to exports everything that matches, and does not go with --json, --id or --after")
+        raise SettingsError("--to exports all matches and cannot be combined with --json, --id or --after")
     reader = _reader(store)
     try:
         if id is not None:
@@ -128,14 +128,14 @@ def _reader(store: str) -> "Reader":
 
 
 def _polygon(text: str | None) -> str | None:
-    """A polygon, or what is in the file of that name."""
+    """Return a polygon, from the file called `text` if there is one."""
     if text is None or text.lstrip().startswith("{") or len(text) > 1000:
         return text
     file = Path(text)
     if not file.is_file():
         return text
-    if file.stat().st_size > _LARGEST_POLYGON:
-        sys.exit(f"charioteer: polygon: Expected a file of at most {_LARGEST_POLYGON} bytes, got {file}")
+    if file.stat().st_size > _MAX_POLYGON_BYTES:
+        sys.exit(f"charioteer: polygon: Expected a file of at most {_MAX_POLYGON_BYTES} bytes, got {file}")
     return file.read_text(encoding="utf-8", errors="replace")
 
 
@@ -148,46 +148,46 @@ def _show_one(reader: "Reader", name: str) -> None:
 
 def _show(reader: "Reader", query: "InferenceQuery", limit: int, after: int | None, *, json: bool) -> None:
     page = reader.page(query, limit, after)
-    printed = console()
+    terminal = console()
     if json:
         shown = {"inferences": page.inferences, "next": None if page.next is None else str(page.next)}
-        printed.print_json(msgspec.json.encode(shown).decode())
+        terminal.print_json(msgspec.json.encode(shown).decode())
         return
     if not page.inferences:
-        printed.print("No inference matches")
+        terminal.print("No inference matches")
         return
-    printed.print(_table(page.inferences))
+    terminal.print(_table(page.inferences))
     if page.next is not None:
-        printed.print(f"There are more: --after {page.next}")
+        terminal.print(f"There are more: --after {page.next}")
 
 
 def _table(found: Sequence[RecordedInference]) -> Table:
     table = Table("time (UTC)", "model", "protocol", "ms", "found", "metadata", "id")
     table.columns[3].justify = "right"
     table.columns[0].no_wrap = table.columns[6].no_wrap = True
-    for each in found:
+    for inference in found:
         table.add_row(
-            iso_moment(each.started)[:19].replace("T", " "),
-            escape(each.model),
-            escape(each.protocol),
-            f"{each.duration / 1000:.1f}",
-            escape(_found(each)) if each.error is None else f"[red]{escape(each.error)}[/red]",
-            escape(shortened(", ".join(f"{entry.key}={_value(entry.value)}" for entry in each.metadata))),
-            escape(each.id),
+            iso_moment(inference.started)[:19].replace("T", " "),
+            escape(inference.model),
+            escape(inference.protocol),
+            f"{inference.duration / 1000:.1f}",
+            escape(_summary(inference)) if inference.error is None else f"[red]{escape(inference.error)}[/red]",
+            escape(shortened(", ".join(f"{entry.key}={_value(entry.value)}" for entry in inference.metadata))),
+            escape(inference.id),
         )
     return table
 
 
-def _found(inference: RecordedInference) -> str:
-    """Such as "3 car, 1 dog"; the best of classes; an answer's text where there are no labels."""
+def _summary(inference: RecordedInference) -> str:
+    """Summarize the records: "3 car, 1 dog" for objects, the best class, or the start of a text."""
     records = inference.records or ()
     if inference.task_type.endswith("CLASSIFICATION") and records:
         label, score = best_finding(records)
         return f"{label} {score:.2f}" if score is not None else str(label)
-    labels = Counter(str(each["label"]) for each in records if "label" in each)
+    labels = Counter(str(record["label"]) for record in records if "label" in record)
     if labels:
         return shortened(", ".join(f"{count} {label}" for label, count in labels.most_common(5)))
-    texts = [str(each[name]) for each in records for name in ("answer", "generated_text", "text") if name in each]
+    texts = [str(record[name]) for record in records for name in ("answer", "generated_text", "text") if name in record]
     return shortened(texts[0]) if texts else f"{len(records)} records" if records else "nothing"
 
 
@@ -198,14 +198,15 @@ def _value(value: object) -> str:
 def _export(reader: "Reader", query: "InferenceQuery", to: Path, name: _Format | None, limit: int | None) -> None:
     from app.recording.export.writing import Format, export, format_of
 
-    form = Format(name) if name else format_of(to)
-    told = Console(stderr=True)
-    with told.status("Exporting ...") as status:
+    export_format = Format(name) if name else format_of(to)
+    error_console = Console(stderr=True)
+    with error_console.status("Exporting ...") as status:
         done = export(
-            reader.batches(query, limit), to, form, lambda count: status.update(f"Exporting ... {count:,} inferences")
+            reader.batches(query, limit),
+            to,
+            export_format,
+            lambda count: status.update(f"Exporting ... {count:,} inferences"),
         )
-    told.print(f"Wrote {done.written:,} inferences to {escape(str(to))}", soft_wrap=True)
+    error_console.print(f"Wrote {done.written:,} inferences to {escape(str(to))}", soft_wrap=True)
     if done.left_out:
-        told.print(
-            f"{done.left_out:,} are left out: COCO has a place only for what was found in pictures of known size"
-        )
+        error_console.print(f"Skipped {done.left_out:,} inferences: COCO holds only objects in images of known size")

@@ -20,37 +20,37 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 def init(
     name: str, *, task: Annotated[str, Parameter(help="Such as OBJECT_DETECTION.")], directory: Path | None = None
 ) -> None:
-    """Make a folder with a model to begin with: a class that works, its settings, and a test.
+    """Create a folder with a working starter model: a class, its settings, and a test.
 
     Args:
-        name: What the model is called.
-        task: What it does.
-        directory: The model's folder; one called after it, here, otherwise.
+        name: Name of the model.
+        task: Task type of the model.
+        directory: Folder of the model; by default, a folder with the model's name in the current folder.
     """
     template = _TEMPLATES / task.lower()
-    known = [each for each in TaskType if (_TEMPLATES / each.lower()).is_dir()]
+    known = [task_type for task_type in TaskType if (_TEMPLATES / task_type.lower()).is_dir()]
     if task.upper() not in known:
         raise ModelError(f"--task: Expected one of {', '.join(known)}, got {task!r}")
     if not _NAME.fullmatch(name):
         raise ModelError(f"Expected a name of letters, digits, dots, dashes and underscores, got {name!r}")
     folder = directory or Path(name)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ModelError(f"{folder} is there already and is not empty; nothing was written")
+        raise ModelError(f"{folder} exists and is not empty; nothing was written")
     folder.mkdir(parents=True, exist_ok=True)
-    # Of two test files of one name pytest collects only the first, unless told otherwise.
+    # pytest collects only one of several test files with the same name, so put the model's name into it.
     test = f"test_{re.sub(r'[^A-Za-z0-9]', '_', name)}.py"
-    for file in sorted(each for each in template.iterdir() if each.is_file()):
+    for file in sorted(file for file in template.iterdir() if file.is_file()):
         written = test if file.name == _TEST else file.name
         (folder / written).write_bytes(file.read_bytes())
     if name != folder.resolve().name:
-        _call(folder / "model-settings.json", name)
+        _set_name(folder / "model-settings.json", name)
     readme = (_TEMPLATES / "README.md").read_text()
     (folder / "README.md").write_text(readme.format(name=name, task=task.upper(), path=folder))
-    printed = console()
-    printed.print(f"Wrote {folder}: model.py, model-settings.json, {test}, README.md", markup=False)
-    printed.print(f"Try it: charioteer check {folder} --allow-code", markup=False)
+    terminal = console()
+    terminal.print(f"Wrote {folder}: model.py, model-settings.json, {test}, README.md", markup=False)
+    terminal.print(f"Try it: charioteer check {folder} --allow-code", markup=False)
 
 
-def _call(settings: Path, name: str) -> None:
-    """A name of its own, where the folder's is another."""
+def _set_name(settings: Path, name: str) -> None:
+    """Set the model's name in its settings."""
     settings.write_text(settings.read_text().replace("{", f'{{"name": "{name}", ', 1))

@@ -8,19 +8,19 @@ __all__ = ("manifest",)
 
 
 def manifest(directory: ExistingDirectory) -> None:
-    """Write model.sha256 into a model's folder: the SHA-256 of every file of it, of all versions, as sha256sum does.
+    """Write model.sha256 into a model's folder: the SHA-256 of every file, of all versions, in the format of sha256sum.
 
-    A server loads the model only as it is listed from then on; `charioteer check` says whether it still is.
+    From then on, a server loads the model only if its files match the list. `charioteer check` checks the same.
 
     Args:
-        directory: The model's own folder, above its versions where it has any.
+        directory: The model's folder; for a model with versions, the folder above them.
     """
     from app.assembly.manifest import MANIFEST_FILE, SIGNATURE_FILE, write_manifest
 
     count = write_manifest(directory)
-    printed = console()
+    terminal = console()
     files = "1 file" if count == 1 else f"{count} files"
-    printed.print(f"Wrote {directory / MANIFEST_FILE}: {files}", markup=False, soft_wrap=True)
+    terminal.print(f"Wrote {directory / MANIFEST_FILE}: {files}", markup=False, soft_wrap=True)
     if (directory / SIGNATURE_FILE).exists():
-        advice = "was made before; sign the list anew"
-        printed.print(f"{directory / SIGNATURE_FILE} {advice}", markup=False, soft_wrap=True)
+        advice = "is outdated; sign the new list"
+        terminal.print(f"{directory / SIGNATURE_FILE} {advice}", markup=False, soft_wrap=True)

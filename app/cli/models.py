@@ -13,7 +13,7 @@ __all__ = ("models",)
 
 
 def models(options: ModelOptions = ModelOptions()) -> None:  # noqa: B008
-    """List the models that would be served, and what each is.
+    """List the models that `serve` would load.
 
     Args:
         options: which models.
@@ -21,7 +21,7 @@ def models(options: ModelOptions = ModelOptions()) -> None:  # noqa: B008
     from app.assembly.models import describe, sources
 
     table = Table("model", "version", "task type", "layout", "labels", "Chariot path")
-    printed = console()
+    terminal = console()
     found = sources(options)
     for source in track(found, "Reading models", console=Console(stderr=True), transient=True, disable=len(found) < 10):
         path = f"/v2/models/m-{(source.settings.chariot_id or source.name).lower()}/infer"
@@ -35,4 +35,4 @@ def models(options: ModelOptions = ModelOptions()) -> None:  # noqa: B008
         table.add_row(
             escape(source.name), source.version, description.task_type, escape(description.layout), labels, escape(path)
         )
-    printed.print(table)
+    terminal.print(table)

@@ -28,7 +28,7 @@ _SUFFIX = ".tar.gz"
 _PICKLED = (".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth")
 _PICKLE_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _ZIP_START = b"PK\x03\x04"
-_LEVEL = 6
+_COMPRESSION_LEVEL = 6
 
 
 def pack(
@@ -37,51 +37,51 @@ def pack(
     output: Annotated[Path, Parameter(help="The archive to write, a .tar.gz.")],
     allow_code: Annotated[bool, Parameter(env_var="CHARIOTEER_ALLOW_CODE", negative="")] = False,
 ) -> None:
-    """Check a model, and put its folder into the .tar.gz that platforms take.
+    """Check a model and pack its folder into a .tar.gz for platforms.
 
-    The same files make the same archive, whoever packs them and when. Nothing is written when the check fails.
+    The same files always give the same archive bytes. Nothing is written when the check fails.
 
     Args:
-        directory: what to pack.
-        output: where to.
-        allow_code: Whether models may be Python classes, whose code then runs here.
+        directory: Folder to pack.
+        output: Archive to write.
+        allow_code: Whether to allow models that are Python classes. Their code then runs here.
     """
     if not output.name.endswith(_SUFFIX):
         raise ModelError(f"{output}: Expected a name that ends in {_SUFFIX}")
     if not output.parent.is_dir():
         raise ModelError(f"{output}: There is no folder {output.parent}")
     if output.resolve().is_relative_to(directory.resolve()):
-        raise ModelError(f"{output} lies in the folder that is packed; write it somewhere else")
+        raise ModelError(f"{output} is inside the packed folder; write it somewhere else")
     packed, left_out = members(directory)
     check(directory, allow_code=allow_code)
     digest = archive(directory, packed, output)
 
-    printed = console()
+    terminal = console()
     table = Table("file", "bytes", title=escape(str(output)), title_justify="left")
     table.columns[1].justify = "right"
-    for each in packed:
-        table.add_row(escape(str(each)), str((directory / each).stat().st_size))
-    printed.print(table)
+    for file in packed:
+        table.add_row(escape(str(file)), str((directory / file).stat().st_size))
+    terminal.print(table)
     if left_out:
-        printed.print(f"Left out: {escape(', '.join(map(str, left_out)))}.", soft_wrap=True)
-    total = sum((directory / each).stat().st_size for each in packed)
+        terminal.print(f"Left out: {escape(', '.join(map(str, left_out)))}.", soft_wrap=True)
+    total = sum((directory / file).stat().st_size for file in packed)
     count = "1 file" if len(packed) == 1 else f"{len(packed)} files"
-    printed.print(f"{count}, {decimal(total)}, in {decimal(output.stat().st_size)}; sha256 {digest}", soft_wrap=True)
+    terminal.print(f"{count}, {decimal(total)}, in {decimal(output.stat().st_size)}; sha256 {digest}", soft_wrap=True)
     if _named_by_its_folder(directory):
-        printed.print(
-            f"Its name is its folder's, so that it is called models in /mnt/models; [yellow]declare name in "
-            f"{SETTINGS_FILE}[/yellow] if it shall have one of its own.",
+        terminal.print(
+            f"The model is named after its folder, and would be called models in /mnt/models; [yellow]set name in "
+            f"{SETTINGS_FILE}[/yellow] to give it a name of its own.",
             soft_wrap=True,
         )
 
 
 def members(directory: Path) -> tuple[Sequence[PurePosixPath], Sequence[PurePosixPath]]:
-    """The files below `directory` that are packed, and the files and folders that are left out, sorted.
+    """Return the files below `directory` to pack, and the files and folders to leave out, both sorted.
 
-    Left out is what is hidden, and Python's caches. A link to a file of the same folder counts as that file.
+    Hidden files and Python caches are left out. A link to a file in the same folder counts as that file.
 
     Raises:
-        ModelError: for links that lead out of the folder or to folders, what is no file, and pickles.
+        ModelError: for links that lead out of the folder or to folders, special files, and pickles.
     """
     packed: list[PurePosixPath] = []
     left_out: list[PurePosixPath] = []
@@ -106,19 +106,19 @@ def members(directory: Path) -> tuple[Sequence[PurePosixPath], Sequence[PurePosi
 
 
 def archive(directory: Path, packed: Sequence[PurePosixPath], output: Path) -> str:
-    """Write the files called `packed` below `directory` to `output`, whole or not at all: its SHA-256.
+    """Write `packed` files below `directory` to the archive `output` in one step, and return the archive's SHA-256.
 
-    Owners, times and modes are not those of the files. Folders are left to the names of the files in them.
+    Owners, times and modes are fixed, so that the archive is reproducible. It has no entries for folders.
     """
     with tempfile.NamedTemporaryFile(dir=output.parent, prefix=f".{output.name}.", delete=False) as file:
         try:
             with (
-                gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as zipped,
+                gzip.GzipFile("", "wb", _COMPRESSION_LEVEL, file, mtime=0) as zipped,
                 tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar,
             ):
-                for each in packed:
-                    with (directory / each).open("rb") as content:
-                        tar.addfile(_entry(each, content), content)
+                for name in packed:
+                    with (directory / name).open("rb") as content:
+                        tar.addfile(_entry(name, content), content)
             Path(file.name).chmod(0o644)
             Path(file.name).replace(output)
         except BaseException:
@@ -136,7 +136,7 @@ def _entry(name: PurePosixPath, content: BinaryIO) -> tarfile.TarInfo:
 
 
 def _is_pickle(path: Path) -> bool:
-    """By its name, or by its content: a bare pickle, or a zip archive of one as ``torch.save`` writes."""
+    """Return whether a file is a pickle, by its suffix or content, or a zip of one, as ``torch.save`` writes."""
     if path.suffix.lower() in _PICKLED:
         return True
     with path.open("rb") as file:
@@ -150,7 +150,7 @@ def _is_pickle(path: Path) -> bool:
 
 
 def _ends_with_stop(file: BinaryIO) -> bool:
-    """Whether the last byte is the opcode that ends every pickle."""
+    """Return whether the last byte is the opcode that ends every pickle."""
     file.seek(-1, io.SEEK_END)
     return file.read() == b"."
 
@@ -159,7 +159,7 @@ def _named_by_its_folder(directory: Path) -> bool:
     from app.assembly.discovery import model_at
 
     try:
-        return any(each.settings.name is None for each in model_at(directory))
+        return any(source.settings.name is None for source in model_at(directory))
     except ModelError:
-        # A repository, whose models are named by folders of the archive.
+        # A repository: its models are named after their folders in the archive.
         return False

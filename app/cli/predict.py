@@ -35,19 +35,19 @@ def predict(
     json: Annotated[bool, Parameter(negative="")] = False,
     options: ModelOptions = ModelOptions(),  # noqa: B008
 ) -> None:
-    """Run a model on one image, here, without a server.
+    """Run a model on one image, without a server.
 
     Args:
-        image: The picture.
-        name: Which of several models.
-        prompt: A question, for models that answer them; may be repeated.
-        top_k: At most so many results.
-        iou_threshold: Of two boxes of one class that overlap more, the worse is left out.
-        draw: Write the picture with the results drawn on it here.
+        image: Image file.
+        name: Which model, if there are several.
+        prompt: Question, for models that answer questions; may be repeated.
+        top_k: Maximum number of results.
+        iou_threshold: Drop the lower-scored of two boxes of a class whose overlap (IoU) is higher.
+        draw: Write the image with the results drawn on it to this file.
         json: Print the records as JSON instead of a table.
         options: Which models.
     """
-    printed = console()
+    terminal = console()
     if draw is not None:
         from app.cli.drawing import check_picture
 
@@ -58,11 +58,11 @@ def predict(
     with Console(stderr=True).status(f"Running {escape(source.name)}"):
         records = _records(source, data, {key: value for key, value in given.items() if value is not None})
     if json:
-        printed.print_json(msgspec.json.encode(records).decode())
+        terminal.print_json(msgspec.json.encode(records).decode())
     elif records:
-        printed.print(_table(source, records))
+        terminal.print(_table(source, records))
     else:
-        printed.print(f"{escape(source.name)}: nothing found")
+        terminal.print(f"{escape(source.name)}: nothing found")
     if draw is not None:
         _write(draw, data, records)
         Console(stderr=True).print(f"Wrote {escape(str(draw))}")

@@ -1,5 +1,6 @@
 """``charioteer serve``."""
 
+import faulthandler
 import gc
 import logging
 import os
@@ -16,16 +17,16 @@ __all__ = ("serve",)
 
 
 def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = ServerSettings()) -> None:  # noqa: B008
-    """Serve models over HTTP and gRPC until told to stop.
+    """Serve models over HTTP and gRPC until stopped.
 
     Args:
-        options: which models.
-        settings: how.
+        options: Which models.
+        settings: Server settings.
     """
     from app.server.access.exposure import check_exposure, warn_of_clear_text
 
     check_exposure(settings)
-    # Nothing of what is made until the models are there is garbage: `freeze_garbage` begins to look for it.
+    # Keep the collector off while models load; `freeze_garbage` turns it on with what was loaded frozen.
     gc.disable()
     from app.assembly.models import sources
     from app.assembly.service import Service
@@ -34,9 +35,11 @@ def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = Ser
     from app.server.process import run
     from app.server.tuning import tune_process
 
-    configure_logging(settings.log_format)
-    warn_of_clear_text(settings)
+    # Tune malloc first: threads that start earlier would have arenas of their own.
     tune_process()
+    configure_logging(settings.log_format)
+    faulthandler.enable(2)
+    warn_of_clear_text(settings)
     service = Service(settings, lambda: sources(options))
 
     def announce(address: str, others: Mapping[str, str]) -> None:
@@ -45,17 +48,17 @@ def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = Ser
         console.print(f"Charioteer answers at [bold]{address}[/bold] ({settings.chariot_protocol})")
         for name, other in others.items():
             console.print(f"  {name:<27} {other}")
-        for each in service.registry.registrations:
-            if each.servable is None:
-                reason = escape(each.detail or each.reason)
-                console.print(f"  [red]not served[/red] {escape(each.source.name)}: {reason}")
+        for registration in service.registry.registrations:
+            if registration.servable is None:
+                reason = escape(registration.detail or registration.reason)
+                console.print(f"  [red]not served[/red] {escape(registration.source.name)}: {reason}")
             else:
-                task_type = each.servable.description.task_type
-                console.print(f"  {task_type:<27} {address}/v2/models/m-{escape(each.chariot_id)}/infer")
+                task_type = registration.servable.description.task_type
+                console.print(f"  {task_type:<27} {address}/v2/models/m-{escape(registration.chariot_id)}/infer")
 
     try:
-        usable = run(
-            service.app,
+        has_models = run(
+            service.guarded,
             settings,
             service.loading,
             service.grpc,
@@ -66,16 +69,18 @@ def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = Ser
         )
     except ListenError as error:
         sys.exit(f"charioteer: {error}")
-    if service.engine.busy or service.loading.busy or (usable and _threads_left()):
-        # A worker that outlived the drain, or a thread of a model's own, would keep the interpreter from ever ending.
+    if service.engine.busy or service.loading.busy or (has_models and _threads_left()):
+        # Exit at once: a worker that outlived the drain, or a model's thread, would keep the interpreter alive.
         logging.shutdown()
         os._exit(0)
-    if not usable:
-        reasons = "; ".join(each.detail or each.reason for each in service.registry.registrations)
+    if not has_models:
+        reasons = "; ".join(
+            registration.detail or registration.reason for registration in service.registry.registrations
+        )
         sys.exit(f"charioteer: no model could be loaded: {reasons}")
 
 
 def _threads_left() -> bool:
-    """Whether there are threads for which the interpreter would wait at its end."""
-    here = threading.main_thread()
-    return any(each is not here and not each.daemon for each in threading.enumerate())
+    """Return whether threads are left for which the interpreter would wait at exit."""
+    main_thread = threading.main_thread()
+    return any(thread is not main_thread and not thread.daemon for thread in threading.enumerate())

@@ -1,26 +1,26 @@
-"""Where commands print."""
+"""Consoles that commands print to."""
 
 from rich.console import Console
 
 __all__ = ("Announcing", "console")
 
-_WIDE = 160
+_FALLBACK_WIDTH = 160
 
 
 class Announcing(Console):
-    """Standard error, for what a server says of itself; whoever reads it may be gone, and the server serves on."""
+    """Standard error for a server's messages. The server goes on if the reader of standard error is gone."""
 
     def __init__(self) -> None:
         super().__init__(stderr=True, highlight=False, soft_wrap=True)
 
     def on_broken_pipe(self) -> None:
-        """Nobody reads: rich would end the process."""
+        """Stop printing. The default of rich would exit the process."""
         self.quiet = True
 
 
 def console() -> Console:
-    """Standard output: as wide as the terminal, or wide enough that no table is cut where there is none."""
-    made = Console(highlight=False, emoji=False)
-    if not made.is_terminal:
-        made.width = _WIDE
-    return made
+    """Return a console on standard output, as wide as the terminal; wide enough for tables without a terminal."""
+    new_console = Console(highlight=False, emoji=False)
+    if not new_console.is_terminal:
+        new_console.width = _FALLBACK_WIDTH
+    return new_console

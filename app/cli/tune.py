@@ -16,7 +16,7 @@ from app.settings.server import ServerSettings
 
 __all__ = ("tune",)
 
-# What settings may say, so that what is found can be written.
+# Limits of model-settings.json, so that the result can be written there.
 _BatchSize = Annotated[int, Parameter(validator=Number(gte=1, lte=1024))]
 _Threads = Annotated[int, Parameter(validator=Number(gte=1, lte=256))]
 _Milliseconds = Annotated[float, Parameter(validator=Number(gte=0, lte=1000))]
@@ -35,46 +35,46 @@ def tune(
     write: bool = False,
     allow_code: Annotated[bool, Parameter(env_var="CHARIOTEER_ALLOW_CODE", negative="")] = False,
 ) -> None:
-    """Find the batch size and the threads with which a model is served best on this machine.
+    """Find the batch size and the thread count that serve a model best on this machine.
 
-    The model is served with each of them, as the server would serve it, once to a lone sender and once to many. Leave
-    the machine alone meanwhile.
+    Each combination is measured as the server would run it, first with one request at a time, then under load. Keep the
+    machine idle meanwhile.
 
     Args:
-        path: the model.
-        wanted: What counts: answers a second under load, or the time of a request that is alone.
-        batches: Sizes of batches to try; 1 is always among them.
-        threads: Threads of one call to try; 1 and all cores when absent.
+        path: Model file or model folder.
+        wanted: What to optimize: throughput under load, or the latency of a single request.
+        batches: Batch sizes to try; 1 is always included.
+        threads: Thread counts for one call to try; 1 and all cores by default.
         delay_ms: Milliseconds that the first request of a batch waits for others.
-        seconds: Of each measurement.
-        image: What to send; a picture of a few shapes otherwise.
-        write: Put the best into model-settings.json.
-        allow_code: Whether models may be Python classes, whose code then runs here.
+        seconds: Seconds for each measurement under load.
+        image: Image to send; drawn shapes by default.
+        write: Write the best result to model-settings.json.
+        allow_code: Whether to allow models that are Python classes. Their code then runs here.
     """
     from app.assembly.discovery import model_at
     from app.assembly.tuning import best_of, measured, ways, write_settings
     from app.cli.check import shapes
     from app.engine.registry import version_order
 
-    latest = max(model_at(path), key=lambda each: version_order(each.version))
+    latest = max(model_at(path), key=lambda source: version_order(source.version))
     source = msgspec.structs.replace(latest, allow_code=allow_code)
     cores = len(os.sched_getaffinity(0))
     workers = ServerSettings().worker_count
-    tried = ways(batches, threads or (1, cores), delay_ms)
-    picture = image.read_bytes() if image else shapes()
-    printed = console()
-    with printed.status(f"Serving {source.name} in {len(tried)} ways, {seconds * 1.25:g} s each"):
-        found = list(measured(source, tried, picture, workers, seconds))
+    candidates = ways(batches, threads or (1, cores), delay_ms)
+    image_data = image.read_bytes() if image else shapes()
+    terminal = console()
+    with terminal.status(f"Serving {source.name} in {len(candidates)} configurations, {seconds * 1.25:g} s each"):
+        found = list(measured(source, candidates, image_data, workers, seconds))
     best = best_of(found, wanted)
     table = Table(title=f"{source.name} {source.version}, {workers} workers", title_justify="left")
     for column in ("batch", "threads", "answers/s", "p50 ms", "p99 ms", "alone ms", "CPU ms", ""):
         table.add_column(column, justify="right")
-    for each in found:
-        numbers = (each.rate, each.p50, each.p99, each.lone, each.cpu)
-        mark = "best" if each is best else ""
-        table.add_row(str(each.way.batch), str(each.way.threads), *(f"{number:.2f}" for number in numbers), mark)
-    printed.print(table)
+    for result in found:
+        numbers = (result.rate, result.p50, result.p99, result.lone, result.cpu)
+        mark = "best" if result is best else ""
+        table.add_row(str(result.way.batch), str(result.way.threads), *(f"{number:.2f}" for number in numbers), mark)
+    terminal.print(table)
     if write:
-        printed.print(f"Written to {write_settings(source.folder, best.way)}", highlight=False)
+        terminal.print(f"Written to {write_settings(source.folder, best.way)}", highlight=False)
     else:
-        printed.print(f"--write puts the best into {SETTINGS_FILE}", highlight=False)
+        terminal.print(f"--write saves the best result to {SETTINGS_FILE}", highlight=False)

@@ -1,4 +1,4 @@
-"""Whether, and how, models are watched for drift."""
+"""Settings for drift monitoring."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -15,22 +15,23 @@ __all__ = ("DriftSettings",)
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class DriftSettings:
-    """What is watched for drift."""
+    """Drift monitoring."""
 
     drift: Annotated[bool, environment("CHARIOTEER_DRIFT")] = False
-    """Whether models with a drift-baseline.npz in their folder are watched for drift."""
+    """Whether to monitor models for drift that have a drift-baseline.npz in their folder."""
 
     drift_window: Annotated[int, environment("CHARIOTEER_DRIFT_WINDOW"), Parameter(validator=Number(gte=30))] = 300
-    """Images after which drift is judged, and the next window begins."""
+    """Images in one window; drift is tested at its end."""
 
     drift_seconds: Annotated[PositiveFloat | None, environment("CHARIOTEER_DRIFT_SECONDS")] = None
-    """Seconds after which a window of fewer images, 30 at least, is judged too; never when absent."""
+    """Seconds after which a window with fewer images, at least 30, is tested too; by default never."""
 
     drift_per_second: Annotated[PositiveFloat, environment("CHARIOTEER_DRIFT_PER_SECOND")] = 20.0
-    """Images that are measured for drift each second, at most; the others are passed over."""
+    """Maximum number of images per second that are measured for drift; others are skipped."""
 
     drift_similarity: Annotated[bool, environment("CHARIOTEER_DRIFT_SIMILARITY")] = False
-    """Whether answers say how much each image is like the baseline; every image is measured before it is answered."""
+    """Whether answers contain the similarity of each image to the baseline; every image is then measured before its
+    answer."""
 
     drift_webhook: Annotated[str | None, environment("CHARIOTEER_DRIFT_WEBHOOK")] = None
-    """Where to post it, as JSON, when a model begins to drift or no longer does."""
+    """URL that receives a POST with JSON when a model starts or stops drifting."""

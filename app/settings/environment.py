@@ -1,4 +1,4 @@
-"""Where options are read from when they are not given."""
+"""Environment variables of options."""
 
 from cyclopts import Parameter
 
@@ -6,5 +6,5 @@ __all__ = ("environment",)
 
 
 def environment(*names: str) -> Parameter:
-    """The variables that hold an option, the first that is set before the others."""
+    """Return a parameter that reads an option from environment variables; the first one that is set wins."""
     return Parameter(env_var=names)

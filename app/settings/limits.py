@@ -1,4 +1,4 @@
-"""How much of a request is worked on, how many may wait, and how long."""
+"""Limits on requests, the queue and time."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -14,68 +14,68 @@ __all__ = ("LimitSettings",)
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class LimitSettings:
-    """What a request may cost."""
+    """Limits on requests."""
 
     max_request_bytes: Annotated[PositiveInt, environment("CHARIOTEER_MAX_REQUEST_BYTES")] = 64 * 1024 * 1024
-    """A larger body is refused with 413."""
+    """Maximum size of a body; a larger one gets 413."""
 
     max_pixels: Annotated[PositiveInt, environment("CHARIOTEER_MAX_PIXELS")] = 64_000_000
-    """An image of more pixels is refused from its header, before it is decoded."""
+    """Maximum number of pixels of an image, read from its header before it is decoded."""
 
     max_request_pixels: Annotated[PositiveInt, environment("CHARIOTEER_MAX_REQUEST_PIXELS")] = 256_000_000
-    """A request whose images have more pixels together is refused."""
+    """Maximum number of pixels of all images in a request."""
 
     max_inputs: Annotated[PositiveInt, environment("CHARIOTEER_MAX_INPUTS")] = 256
-    """A request of more images or texts is refused."""
+    """Maximum number of images or texts in a request."""
 
     max_image_side: Annotated[PositiveInt, environment("CHARIOTEER_MAX_IMAGE_SIDE")] = 32_768
-    """An image that is wider or higher is refused from its header."""
+    """Maximum width and height of an image in pixels, read from its header."""
 
     max_image_scans: Annotated[PositiveInt, environment("CHARIOTEER_MAX_IMAGE_SCANS")] = 64
-    """A JPEG that goes over its pixels more often is refused; a progressive one does so about ten times."""
+    """Maximum number of scans in a JPEG; a progressive one usually has about ten."""
 
     max_elements: Annotated[PositiveInt, environment("CHARIOTEER_MAX_ELEMENTS")] = 32 * 1024 * 1024
-    """A request whose tensors have more elements together is refused."""
+    """Maximum number of elements of all tensors in a request."""
 
     max_values: Annotated[PositiveInt, environment("CHARIOTEER_MAX_VALUES")] = 4_000_000
-    """A body of more JSON values, numbers above all, is refused; binary tensors have none."""
+    """Maximum number of JSON values, mostly numbers, in a body; binary tensors have none."""
 
     max_entries: Annotated[PositiveInt, environment("CHARIOTEER_MAX_ENTRIES")] = 100_000
-    """A body of more members of JSON objects, BYTES elements, or fields of a gRPC message is refused."""
+    """Maximum number of members of JSON objects, BYTES elements, or fields of a gRPC message in a body."""
 
     max_json_depth: Annotated[PositiveInt, environment("CHARIOTEER_MAX_JSON_DEPTH")] = 100
-    """JSON whose arrays and objects are nested deeper is refused."""
+    """Maximum depth of nested JSON arrays and objects."""
 
     max_name_length: Annotated[PositiveInt, environment("CHARIOTEER_MAX_NAME_LENGTH")] = 1024
-    """Bytes of a name in a request: of a JSON member, an input, a parameter, the request itself."""
+    """Maximum length in bytes of a name in a request: of a JSON member, an input, a parameter, or the request."""
 
     max_prompts: Annotated[PositiveInt, environment("CHARIOTEER_MAX_PROMPTS")] = 256
-    """A request of more prompts, counted over all of its images, or of more texts to continue is refused."""
+    """Maximum number of prompts of all images, or of texts to continue, in a request."""
 
     max_text_length: Annotated[PositiveInt, environment("CHARIOTEER_MAX_TEXT_LENGTH")] = 200_000
-    """A prompt or text of more characters is refused."""
+    """Maximum number of characters of a prompt or text."""
 
     max_new_tokens: Annotated[PositiveInt, environment("CHARIOTEER_MAX_NEW_TOKENS")] = 1024
-    """A request to generate more tokens for one prompt is refused."""
+    """Maximum number of tokens that a request may generate for one prompt."""
 
     max_each_client: Annotated[PositiveInt | None, environment("CHARIOTEER_MAX_EACH_CLIENT")] = None
-    """So many requests and streams of one client may be in hand, by its key or else by its address; the next is refused
-    with 429. Any number when absent."""
+    """Maximum number of requests and streams in flight of one client, by its key or else its address; further ones get
+    429. No limit by default."""
 
     max_waiting: Annotated[PositiveInt, environment("CHARIOTEER_MAX_WAITING")] = 128
-    """Requests that may wait for a worker; the next one is refused with 429."""
+    """Maximum number of requests that wait for a worker; further ones get 429."""
 
     max_waiting_each: Annotated[NonNegativeInt | None, environment("CHARIOTEER_MAX_WAITING_EACH")] = None
-    """So many of them may be for one model; half of them when absent and there is more than one model."""
+    """Maximum number of requests that wait for one model; half of max_waiting by default with several models."""
 
     max_queue_seconds: Annotated[PositiveFloat | None, environment("CHARIOTEER_MAX_QUEUE_SECONDS")] = None
-    """A request that is likely to wait longer for a worker is refused with 429; however long when absent."""
+    """Maximum estimated wait for a worker; requests that would wait longer get 429. No limit by default."""
 
     request_timeout: Annotated[PositiveFloat, environment("CHARIOTEER_REQUEST_TIMEOUT")] = 300.0
-    """Seconds after which a request is given up with 504; its sender may give it less, never more."""
+    """Seconds after which a request gets 504; a client may set a shorter timeout, never a longer one."""
 
     max_explanation_samples: Annotated[PositiveInt, environment("CHARIOTEER_MAX_EXPLANATION_SAMPLES")] = 2000
-    """Masked copies of images that a model is shown to explain one request; a request for more is refused."""
+    """Maximum number of masked copies of images that the model processes to explain one request."""
 
     max_explanation_seconds: Annotated[PositiveFloat, environment("CHARIOTEER_MAX_EXPLANATION_SECONDS")] = 30.0
-    """Seconds after which an explanation makes do with the samples that it has."""
+    """Seconds after which an explanation ends with the samples that it has."""

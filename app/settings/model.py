@@ -1,4 +1,4 @@
-"""Settings of one model: ``model-settings.json`` beside its files, every field optional."""
+"""Settings of one model: ``model-settings.json`` in its folder. Every field is optional."""
 
 import os
 import stat
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 SETTINGS_FILE = "model-settings.json"
 LARGEST_JSON = 64 * 1024 * 1024
-"""Bytes of a JSON file, or a template, that belongs to a model. The largest in use hold some megabytes."""
+"""Maximum bytes of a JSON file or template of a model. The largest known ones have a few megabytes."""
 
 Divisor = Annotated[float, msgspec.Meta(gt=0)]
 Side = Annotated[int, msgspec.Meta(ge=1, le=16384)]
@@ -38,25 +38,25 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, le=86400)]
 
 
 class ModelError(Exception):
-    """A model that cannot be served, with a sentence for its owner. Never a request's fault."""
+    """A model cannot be served. The message is for its owner; no request causes this error."""
 
 
 class PreprocessingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How pixels become the model's input. What is absent is read from the model's own files, or guessed and said so.
+    """How pixels become the model's input. Absent fields are read from the model's files, or guessed and reported.
 
     Attributes:
         size: [height, width] of the model's input in pixels.
-        resize: `letterbox` keeps the aspect ratio and pads around the picture, `pad` does so to its right and below it,
-            `stretch` does not keep it, `crop` resizes the shorter side and cuts out the centre.
-        crop_fraction: of a side that was resized, how much `crop` and `stretch` keep of it: timm's crop_pct.
-        fill: the grey, 0..255, that letterbox and pad fill up with.
-        scale: pixels (0..255) are multiplied by this first.
-        mean: then this is subtracted, a number for each of R, G, B.
-        std: then divided by this, a number for each of R, G, B.
-        channel_order: the order of the channels that the model was trained with.
-        reduced_decode: whether JPEGs are decoded at a half, a quarter or an eighth of their sides where the model sees
-            no more of them, which costs less and changes answers a little.
-        channels_last: whether the input is [batch, height, width, 3], where its shape does not tell.
+        resize: `letterbox` keeps the aspect ratio and pads all sides, `pad` keeps it and pads at the right and bottom,
+            `stretch` does not keep it, `crop` resizes the shorter side and crops the centre.
+        crop_fraction: the fraction of a resized side that `crop` and `stretch` keep: crop_pct of timm.
+        fill: the grey value, 0..255, of the padding of letterbox and pad.
+        scale: factor that is applied first to pixels (0..255).
+        mean: subtracted after scaling, one number for each of R, G, B.
+        std: divisor after that, one number for each of R, G, B.
+        channel_order: the order of the channels in training.
+        reduced_decode: whether to decode JPEGs at 1/2, 1/4 or 1/8 of their sides if the model needs no more. This is
+            faster and changes answers slightly.
+        channels_last: whether the input is [batch, height, width, 3], if its shape is ambiguous.
     """
 
     size: tuple[Side, Side] | None = None
@@ -75,10 +75,10 @@ class TransformersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     """How the `transformers` runtime runs a model.
 
     Attributes:
-        device: where: torch's name of it, such as `cpu` or `cuda:1`; `auto` is a GPU where there is one.
-        dtype: of the weights and the computation; `auto` is float32 on a processor, and on a GPU what the files hold.
-        compile: whether torch.compile makes machine code of the model when it is loaded; needs a C++ compiler. Such a
-            model answers one call at a time.
+        device: the device in torch's notation, such as `cpu` or `cuda:1`; `auto` is a GPU if there is one.
+        dtype: of the weights and the computation; `auto` is float32 on a CPU, and that of the files on a GPU.
+        compile: whether to compile the model with torch.compile when it is loaded; needs a C++ compiler. A compiled
+            model runs one call at a time.
     """
 
     device: Annotated[str, msgspec.Meta(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = "auto"
@@ -90,11 +90,11 @@ class OnnxRuntimeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     """Where and how the `onnxruntime` runtime runs a model's graphs.
 
     Attributes:
-        devices: `cpu`, `cuda:0`, `tensorrt:0`, `openvino:GPU` or `coreml`, as far as the ONNX Runtime that is installed
-            has them; `auto` is the best of them. Of several, each call takes the one that has least to do. Where none
-            is named it is what the server was told.
-        instances: so many copies of the model on each device.
-        threads: of one call on a processor. More than one pays where requests are few, and costs where they are many.
+        devices: `cpu`, `cuda:0`, `tensorrt:0`, `openvino:GPU` or `coreml`, if the installed ONNX Runtime supports them;
+            `auto` is the fastest of them. With several devices, each call uses the least loaded one. The default is the
+            `--device` option of the server.
+        instances: number of copies of the model on each device.
+        threads: threads of one call on a CPU. More than one helps with few parallel requests, and slows down many.
     """
 
     devices: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=64)] | None = None
@@ -103,10 +103,10 @@ class OnnxRuntimeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 
 
 class BatchingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How inputs of several requests are gathered into one call of the model. `charioteer tune` finds what pays.
+    """Dynamic batching: one call of the model for several requests. `charioteer tune` finds the best values.
 
     Attributes:
-        max_size: inputs of one call; 1 for no gathering.
+        max_size: maximum number of inputs in one call; 1 for no batching.
         max_delay_ms: milliseconds that the first request waits for others.
     """
 
@@ -115,32 +115,32 @@ class BatchingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the owner of a model declares about it. A name that is not listed here is refused, because it is a typo.
+    """The settings of a model by its owner. Unknown names are refused, to catch typos.
 
     Attributes:
-        name: the model's name; its folder's name when absent.
-        versions: of a folder with versions in it, which ones are served: "all", "latest", or a list of them.
-        version: its version; the version folder's name, or "1", when absent.
-        version_labels: versions by names for them, such as "stable", which TensorFlow Serving's clients may ask for.
-        task_type: what it does.
+        name: the model's name; by default its folder's name.
+        versions: the versions of a folder that are served: "all", "latest", or a list.
+        version: its version; by default the version folder's name, or "1".
+        version_labels: versions by label, such as "stable", for TensorFlow Serving's clients.
+        task_type: its task type.
         runtime: the name of the runtime that loads it.
         uri: the model file, relative to the settings file.
-        layout: the name of the output layout, for a graph whose shapes do not tell.
+        layout: the name of the output layout, if the shapes of the graph are ambiguous.
         labels: class names by class number.
-        chariot_id: the id that Chariot puts into its path after ``m-``; the name in lower case when absent.
-        default: whether the bare ``/infer`` path means this model.
+        chariot_id: the id after ``m-`` in Chariot's paths; by default the name in lower case.
+        default: whether the path ``/infer`` uses this model.
         preprocessing: how pixels become its input.
         parameters: defaults of request parameters, such as score_threshold.
         onnxruntime: where and how ONNX Runtime runs it.
         transformers: where and how torch runs it.
-        implementation: of a Python model, its class as ``module:Class``.
-        arguments: what that class is constructed with, by name.
-        instances: so many objects of it are made, each with a thread of its own.
-        batching: how inputs of several requests are gathered into one call; not at all when absent.
-        max_waiting: so many requests for it may wait for a worker; the next one is refused at once.
-        timeout_seconds: a call of its ``predict`` may take so long; of a model that is isolated, any call.
-        load_timeout_seconds: making such an object and loading it may take so long.
-        isolate: whether it runs in a process of its own, of whatever runtime it is.
+        implementation: the class of a Python model, as ``module:Class``.
+        arguments: keyword arguments of the constructor of that class.
+        instances: number of objects of the class, each with its own thread.
+        batching: dynamic batching; off by default.
+        max_waiting: requests for it that may wait for a worker; further ones are refused at once.
+        timeout_seconds: timeout of a call of ``predict``; for an isolated model, of any call.
+        load_timeout_seconds: timeout of constructing and loading such an object.
+        isolate: whether it runs in its own process, with any runtime.
         memory_limit_bytes: memory that this process may reserve (RLIMIT_DATA of setrlimit(2)).
     """
 
@@ -171,20 +171,20 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of one model as it lies on disk.
+    """One version of one model on disk.
 
     Attributes:
-        name: the name it is served under.
+        name: the name under which it is served.
         version: its version.
-        folder: where its files lie.
-        file: the model file when one was named, by the user or by `uri`; the runtime looks for it when None.
-        settings: what its owner declared.
-        root: the model's own folder, where `folder` is one of its versions'.
-        allow_code: whether the server's operator lets models run Python code of their own.
-        require_manifest: whether the operator wants every file of it listed with its digest.
-        signing_key: the operator's file of public keys, one of which has to have signed that list.
-        links: folders that the operator lets links in the model's own lead to.
-        fault: why it cannot be served, where that was found out before its files were opened.
+        folder: the folder of its files.
+        file: the model file, if the user or `uri` names one; otherwise the runtime searches for it.
+        settings: the settings of its owner.
+        root: the model's own folder, if `folder` is the folder of a version.
+        allow_code: whether the operator allows models to run their own Python code.
+        require_manifest: whether the operator requires a manifest with the digest of every file.
+        signing_key: the operator's file of public keys; the manifest must be signed with one.
+        links: folders to which links in the model's folder may lead.
+        fault: why it cannot be served, if this is known before its files are opened.
     """
 
     name: str
@@ -201,10 +201,10 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_settings(folder: Path) -> ModelSettings:
-    """The settings in `folder`, or the defaults where it has no settings file.
+    """Return the settings in `folder`, or the defaults if it has no settings file.
 
     Raises:
-        ModelError: naming the file and the field that is not understood.
+        ModelError: naming the file and the invalid field.
     """
     path = folder / SETTINGS_FILE
     try:
@@ -214,17 +214,17 @@ def read_settings(folder: Path) -> ModelSettings:
 
 
 def _known(fault: str) -> str:
-    """What may stand where something unknown does."""
+    """Return the known names if `fault` is about an unknown one, else ""."""
     if fault.startswith("Object contains unknown field"):
         return f"; known are {', '.join(ModelSettings.__struct_fields__)}"
     return f"; known are {', '.join(TaskType)}" if fault.startswith("task_type: Invalid enum value") else ""
 
 
 def read_json_file(path: Path, kind: type[T]) -> T:
-    """A JSON file that belongs to a model, read as `kind`.
+    """Read a JSON file of a model as `kind`.
 
     Raises:
-        ModelError: naming the file, and the field that is not understood.
+        ModelError: naming the file and the invalid field.
     """
     try:
         return msgspec.json.decode(read_bounded(path), type=kind)
@@ -237,13 +237,13 @@ def read_json_file(path: Path, kind: type[T]) -> T:
 
 
 def read_bounded(path: Path, most: int = LARGEST_JSON) -> bytes:
-    """The content of a model's file, which is a regular one of no more than `most` bytes.
+    """Return the content of a model's regular file of at most `most` bytes.
 
     Raises:
-        ModelError: for more bytes, and for what is no file: reading a pipe or a device might never end.
-        OSError: when it cannot be read.
+        ModelError: for a larger file, and for pipes and devices, because reading them might never end.
+        OSError: if it cannot be read.
     """
-    # Opening a pipe would wait for whoever writes into it; what was opened is what is looked at.
+    # Opening a pipe would block until a writer opens it. Check the open descriptor: the path may change meanwhile.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123  a descriptor
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):

@@ -1,4 +1,4 @@
-"""Settings of the server, one value built at start and passed down. Nothing else reads the environment."""
+"""Settings of the server: one value, built at start and passed down. Nothing else reads the environment."""
 
 import math
 import os
@@ -22,49 +22,48 @@ __all__ = ("ModelOptions", "ServerSettings", "SettingsError")
 
 
 class SettingsError(Exception):
-    """Settings that the server cannot be run with, with a sentence for its operator."""
+    """The server cannot run with these settings. The message is for its operator."""
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """Which models there are. Without any of these, the fixture models of this repository."""
+    """The models to serve. By default the fixture models of this repository."""
 
     model: Annotated[Path | None, environment("CHARIOTEER_MODEL", "MODEL_PATH")] = None
-    """One model: its file, or its folder."""
+    """File or folder of one model."""
 
     model_repository: Annotated[Path | None, environment("CHARIOTEER_MODEL_REPOSITORY")] = None
-    """A folder with a folder for each model, versions as sub-folders."""
+    """Folder with one folder for each model; versions are subfolders."""
 
     model_dir: Annotated[Path | None, environment("MODEL_DIR")] = None
-    """Either of the two, told apart by what it holds."""
+    """Folder of one model or of several; detected from its content."""
 
     score_threshold: Annotated[
         float | None,
         environment("CHARIOTEER_SCORE_THRESHOLD", "DEFAULT_SCORE_THRESHOLD"),
         Parameter(validator=Number(gte=0, lte=1)),
     ] = None
-    """Findings that score lower are left out, unless the request or the model's settings say otherwise."""
+    """Default score threshold; requests and the model's settings may set another."""
 
     device: Annotated[str | None, environment("CHARIOTEER_DEVICE")] = None
-    """Where ONNX Runtime runs models that do not say so: auto, cpu, cuda:0, tensorrt:0, openvino:GPU or coreml; several
-    with commas between them."""
+    """Default devices of ONNX Runtime, separated by commas: auto, cpu, cuda:0, tensorrt:0, openvino:GPU or coreml."""
 
     allow_code: Annotated[bool, environment("CHARIOTEER_ALLOW_CODE")] = False
-    """Whether models may be Python classes, whose code then runs in the server with all of its rights."""
+    """Whether to load models that are Python classes; their code runs with all rights of the server."""
 
     isolate: Annotated[bool, environment("CHARIOTEER_ISOLATE")] = False
-    """Whether every model runs in a process of its own, so that its crash is not the server's."""
+    """Whether every model runs in its own process, so that a crash does not stop the server."""
 
     model_links: Annotated[str | None, environment("CHARIOTEER_MODEL_LINKS")] = None
-    """Folders, with commas between them, that links in models' folders may lead to; else only to files of the model."""
+    """Folders, separated by commas, to which links in models' folders may lead; by default only the model's own."""
 
     require_manifest: Annotated[bool, environment("CHARIOTEER_REQUIRE_MANIFEST")] = False
-    """Whether only models are loaded whose files are all listed in a model.sha256 of theirs, and are as listed."""
+    """Whether to load only models with a manifest (model.sha256) that lists the correct digest of every file."""
 
     model_signing_key: Annotated[Path | None, environment("CHARIOTEER_MODEL_SIGNING_KEY")] = None
-    """A file of Ed25519 public keys (PEM): only models are loaded whose model.sha256 is signed with one of them. Needs
-    the extra signatures."""
+    """File of Ed25519 public keys (PEM): load only models whose manifest is signed with one of them. Needs the extra
+    signatures."""
 
 
 @Parameter(name="*")
@@ -72,45 +71,45 @@ class ModelOptions:
 class ServerSettings(
     DriftSettings, RecordingSettings, LimitSettings, AccessSettings, TransportSettings, ListeningSettings
 ):
-    """How the server runs. Of several bases, the last is the first that people are told of."""
+    """The settings of the server. The help text lists the last base class first."""
 
     repository_poll_seconds: Annotated[PositiveFloat | None, environment("CHARIOTEER_REPOSITORY_POLL_SECONDS")] = None
-    """How often to look for changed models on disk; never when absent."""
+    """Seconds between scans of the disk for changed models; by default never."""
 
     workers: Annotated[PositiveInt | None, environment("CHARIOTEER_WORKERS")] = None
-    """Threads that decode, run and encode; one for each core, or for each CPU of a container's quota, when absent."""
+    """Threads that decode, run and encode; by default one for each core, or for each CPU of a container's quota."""
 
     explain_workers: Annotated[PositiveInt, environment("CHARIOTEER_EXPLAIN_WORKERS")] = 1
-    """Threads that make explanations, beside the others and at a lower priority."""
+    """Additional threads for explanations, with a lower priority."""
 
     page: Annotated[bool | None, environment("CHARIOTEER_PAGE")] = None
-    """Whether to show the page to browsers, at /; when absent, only where the server listens on a loopback address."""
+    """Whether to serve the web page at /; by default only if the server listens on a loopback address."""
 
     page_admin: Annotated[bool | None, environment("CHARIOTEER_PAGE_ADMIN")] = None
-    """Whether the page may load and unload models; when absent, only in a browser on the same machine, of a server that
+    """Whether the page may load and unload models; by default only in a browser on the same machine, if the server
     listens on a loopback address."""
 
     drain_delay: Annotated[NonNegativeFloat, environment("CHARIOTEER_DRAIN_DELAY")] = 0.0
-    """Seconds that a server which is told to stop goes on taking requests while it says that it is not ready, for load
-    balancers to notice."""
+    """Seconds between the signal to stop and the end of accepting requests. The server reports not ready meanwhile, so
+    that load balancers notice."""
 
     drain_timeout: Annotated[PositiveInt, environment("CHARIOTEER_DRAIN_TIMEOUT")] = 30
-    """Seconds that requests in flight are given to finish when the server is told to stop."""
+    """Seconds that requests in flight have to finish when the server stops."""
 
     otlp_endpoint: Annotated[str | None, environment("CHARIOTEER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")] = None
-    """Where to send traces: the base address of an OTLP collector over HTTP. Needs the extra otel."""
+    """Base URL of an OTLP collector over HTTP that receives traces. Needs the extra otel."""
 
     log_format: Annotated[Literal["console", "json"] | None, environment("CHARIOTEER_LOG_FORMAT")] = None
-    """Log lines for people or for machines; for people when absent and the log goes to a terminal."""
+    """Format of log lines; by default console if the log goes to a terminal, else json."""
 
     @property
     def worker_count(self) -> int:
-        """`workers`, or the cores that this process may use."""
+        """Return `workers`, by default the number of cores that this process may use."""
         return self.workers or _cores()
 
 
 def _cores() -> int:
-    """Cores by affinity, or fewer where a control group grants less (cgroup v2, cpu.max: quota and period)."""
+    """Return the cores of the CPU affinity, or the limit of the control group (cgroup v2, cpu.max: quota, period)."""
     cores = len(os.sched_getaffinity(0))
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()

@@ -1,4 +1,4 @@
-"""Certificates, and what connections may cost before there is a request."""
+"""Settings for TLS, timeouts and limits of connections."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,51 +15,50 @@ __all__ = ("TransportSettings",)
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class TransportSettings:
-    """How bytes come and go."""
+    """TLS, timeouts and limits of connections."""
 
     tls_cert: Annotated[Path | None, environment("CHARIOTEER_TLS_CERT")] = None
-    """The server's certificate, with those between it and its authority behind it (PEM); every port speaks TLS then. A
-    renewed one is taken without a restart."""
+    """Certificate chain of the server (PEM); all ports then use TLS. A renewed file is reloaded without a restart."""
 
     tls_key: Annotated[Path | None, environment("CHARIOTEER_TLS_KEY")] = None
-    """The certificate's private key (PEM), not encrypted."""
+    """Private key of the certificate (PEM), not encrypted."""
 
     tls_client_ca: Annotated[Path | None, environment("CHARIOTEER_TLS_CLIENT_CA")] = None
-    """Authorities (PEM); clients then have to show a certificate of one of them."""
+    """Certificate authorities (PEM); clients must then present a certificate from one of them."""
 
     handshake_timeout: Annotated[PositiveFloat, environment("CHARIOTEER_HANDSHAKE_TIMEOUT")] = 10.0
-    """Seconds that a client is given to agree on TLS, and on HTTP/2 for gRPC."""
+    """Timeout of the TLS handshake, and of the HTTP/2 handshake for gRPC, in seconds."""
 
     header_timeout: Annotated[PositiveFloat, environment("CHARIOTEER_HEADER_TIMEOUT")] = 10.0
-    """Seconds that the headers of a request may take to arrive."""
+    """Timeout for the headers of a request, in seconds."""
 
     body_timeout: Annotated[PositiveFloat, environment("CHARIOTEER_BODY_TIMEOUT")] = 30.0
-    """Seconds in which a body has to arrive, or so much more of it as the lowest rate makes."""
+    """Timeout for a body in seconds; extended while the body arrives at the lowest rate or faster."""
 
     write_timeout: Annotated[PositiveFloat, environment("CHARIOTEER_WRITE_TIMEOUT")] = 30.0
-    """Seconds in which an answer has to be taken, or so much more of it as the lowest rate makes."""
+    """Timeout for sending a response in seconds; extended while the client reads at the lowest rate or faster."""
 
     lowest_rate: Annotated[NonNegativeInt, environment("CHARIOTEER_LOWEST_RATE")] = 1024
-    """Bytes a second below which a sender or a reader is too slow; 0 for any progress at all."""
+    """Minimum bytes per second of a client that sends or reads; 0 for any progress."""
 
     keep_alive_timeout: Annotated[PositiveFloat, environment("CHARIOTEER_KEEP_ALIVE_TIMEOUT")] = 75.0
-    """Seconds that a connection is kept for its first request, or the next."""
+    """Seconds that an idle connection stays open for its first or next request."""
 
     max_header_bytes: Annotated[PositiveInt, environment("CHARIOTEER_MAX_HEADER_BYTES")] = 64 * 1024
-    """Request line and headers of more bytes are refused with 431; so is gRPC's metadata."""
+    """Maximum bytes of the request line and headers, or of gRPC metadata; more get 431."""
 
     max_header_fields: Annotated[PositiveInt, environment("CHARIOTEER_MAX_HEADER_FIELDS")] = 256
-    """More headers are refused with 431."""
+    """Maximum number of headers; more get 431."""
 
     max_connections: Annotated[PositiveInt | None, environment("CHARIOTEER_MAX_CONNECTIONS")] = None
-    """Connections over HTTP, of all ports together; the next is answered 503. 10,000 when absent, or as many as the
-    limit of open files allows."""
+    """Maximum number of HTTP connections on all ports; further ones get 503. By default 10,000, or what the limit of
+    open files allows."""
 
     max_address_connections: Annotated[PositiveInt | None, environment("CHARIOTEER_MAX_ADDRESS_CONNECTIONS")] = None
-    """So many of them may be of one address; all when absent."""
+    """Maximum number of HTTP connections from one address; by default no separate limit."""
 
     max_received_bytes: Annotated[PositiveInt, environment("CHARIOTEER_MAX_RECEIVED_BYTES")] = 1024 * 1024 * 1024
-    """Bytes of all bodies together that are held over HTTP; who sends more than a little beyond it is answered 503."""
+    """Maximum bytes of all HTTP bodies in memory; above it, requests with more than a small body get 503."""
 
     max_grpc_streams: Annotated[PositiveInt, environment("CHARIOTEER_MAX_GRPC_STREAMS")] = 256
-    """Calls that one gRPC connection may have open; the client keeps the next back until one has ended."""
+    """Maximum number of concurrent calls on one gRPC connection; the client queues further ones."""

@@ -1,28 +1,29 @@
-"""The service on Ray Serve: the application that ``serve run app.assembly.ray_serve:application`` is given."""
+"""The service on Ray Serve. ``serve run`` takes `charioteer.ray_application`, which calls `application`."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from app.settings.extras import missing_extra
 from app.settings.server import SettingsError
 
 __all__ = ("application",)
 
 
 def application(arguments: Mapping[str, object]) -> Any:
-    """Build the application: what ``serve run`` and the ``import_path`` of a Serve config name.
+    """Build the application.
 
     Args:
-        arguments: see `app.assembly.ray_serve.options.RayOptions`.
+        arguments: fields of `app.assembly.ray_serve.options.RayOptions`.
 
     Returns:
         A ``ray.serve.Application``.
 
     Raises:
-        SettingsError: for arguments that are not understood, or without Ray.
-        ModelError: when they name no models.
+        SettingsError: for invalid arguments, or without Ray.
+        ModelError: when there are no models.
     """
     try:
         import app.assembly.ray_serve.application as built
     except ImportError as error:
-        raise SettingsError(f"Ray Serve needs the extra ray, pip install charioteer[ray] ({error})") from None
+        raise SettingsError(missing_extra("Ray Serve", "ray", error)) from None
     return built.build(arguments)

@@ -1,4 +1,4 @@
-"""The application: an ingress, and the deployments that run models behind it."""
+"""Build the application: an ingress, and the deployments that run models behind it."""
 
 import importlib
 from collections import Counter
@@ -16,45 +16,45 @@ __all__ = ("build",)
 
 _serve: Any = importlib.import_module("ray.serve")
 
-_SCALED = {"min_replicas": 1, "max_replicas": 4, "target_ongoing_requests": 4}
+_AUTOSCALING = {"min_replicas": 1, "max_replicas": 4, "target_ongoing_requests": 4}
 _DEFAULTS: Mapping[str, Any] = {
-    "autoscaling_config": _SCALED,
+    "autoscaling_config": _AUTOSCALING,
     "max_ongoing_requests": 64,
     "ray_actor_options": {"num_cpus": 1},
 }
-_OLD_AND_NEW = 2
-"""A deployment of one model holds what it is to become beside what it is, and loses neither while it changes."""
+_VERSIONS_DURING_UPDATE = 2
+"""During an update, a deployment holds the new source of each version beside the old one."""
 
 
 def build(arguments: Mapping[str, object]) -> Any:
     """Build the application.
 
     Args:
-        arguments: see `RayOptions`.
+        arguments: fields of `RayOptions`.
 
     Returns:
         A ``ray.serve.Application``.
 
     Raises:
-        SettingsError: for arguments that are not understood.
-        ModelError: when they name no models.
+        SettingsError: for invalid arguments.
+        ModelError: when there are no models.
     """
     options = read_options(arguments)
-    versions = Counter(each.name for each in sources(model_options(options.choice)))
-    held = options.multiplexed or _OLD_AND_NEW * max(versions.values())
-    fixed = options.without_choice()
-    replica = model_replica(held, options.batch_size, options.batch_wait_seconds)
+    versions = Counter(source.name for source in sources(model_options(options.choice)))
+    models_per_replica = options.multiplexed or _VERSIONS_DURING_UPDATE * max(versions.values())
+    fixed_options = options.without_choice()
+    replica = model_replica(models_per_replica, options.batch_size, options.batch_wait_seconds)
     handles = {
-        name: _deployed(replica, "models" if name == ALL_MODELS else f"model-{name}", options.models).bind()
+        name: _deployment(replica, "models" if name == ALL_MODELS else f"model-{name}", options.models).bind()
         for name in ([ALL_MODELS] if options.multiplexed else sorted(versions))
     }
-    ingress = _deployed(_serve.ingress()(Ingress), "ingress", options.ingress)
-    return ingress.options(user_config=_user_config(options)).bind(fixed, handles)
+    ingress = _deployment(_serve.ingress()(Ingress), "ingress", options.ingress)
+    return ingress.options(user_config=_user_config(options)).bind(fixed_options, handles)
 
 
-def _deployed(kind: type, name: str, told: Mapping[str, Any]) -> Any:
-    chosen: dict[str, Any] = {**_DEFAULTS, **told}
-    if "num_replicas" in told:
+def _deployment(kind: type, name: str, overrides: Mapping[str, Any]) -> Any:
+    chosen: dict[str, Any] = {**_DEFAULTS, **overrides}
+    if "num_replicas" in overrides:
         del chosen["autoscaling_config"]
     return _serve.deployment(kind).options(name=name, **chosen)
 

@@ -1,4 +1,4 @@
-"""What goes between the ingress and the replicas that run models, pickled by Ray."""
+"""The messages between the ingress and the replicas that run models, pickled by Ray."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -15,14 +15,14 @@ __all__ = ("Binding", "Failure", "NotLoaded", "Outcome", "binding_of", "model_id
 
 
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything of a servable but its model: what the ingress needs to read requests for it and to narrow its answers.
+    """The parts of a servable without its model: what the ingress needs to decode requests and encode responses.
 
-    Pictures are decoded whole there: how small a model wants them, only its graph can tell.
+    The ingress decodes images at full size, because only the model's graph knows a smaller usable size.
 
     Attributes:
-        task: of the model.
-        description: what is known of it.
-        defaults: request parameters that its settings give.
+        task: the model's task.
+        description: the model's metadata.
+        defaults: default request parameters from the model's settings.
     """
 
     task: Any
@@ -31,13 +31,13 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotLoaded(msgspec.Struct, frozen=True):
-    """A model that cannot be served, with a sentence for its owner."""
+    """A model that cannot be served, with the reason."""
 
     reason: str
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """An `InferenceError` in plain fields: exceptions of a model's own need not survive pickling."""
+    """An `InferenceError` as plain fields, because a model's own exceptions may not survive pickling."""
 
     kind: ErrorKind
     message: str
@@ -45,47 +45,47 @@ class Failure(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, error: InferenceError) -> "Failure":
-        """What `error` says."""
+        """Return the fields of `error`."""
         return cls(error.kind, error.message, error.path)
 
     def error(self) -> InferenceError:
-        """The error again."""
+        """Return the error as an exception."""
         return InferenceError(self.kind, self.message, self.path)
 
 
 Outcome = Sequence[Any] | Failure | NotLoaded
-"""A prediction for each input, or why there are none."""
+"""A prediction for each input, or the error."""
 
 
 def model_id(source: ModelSource) -> str:
-    """What Ray's routers know a model by: replicas that have it already are asked first.
+    """Return the id by which Ray routes calls to replicas that already hold the model.
 
-    A source that differs in anything, be it a threshold of its settings, is another model.
+    Any difference in the source, such as another threshold in its settings, gives another id.
     """
-    # Python's own hash of a text is another one in each process.
+    # Python's hash() of a string differs between processes.
     return f"{source.name}/{source.version}@{hashlib.sha256(repr(source).encode()).hexdigest()[:16]}"
 
 
 def binding_of(servable: Servable) -> Binding:
-    """What the ingress needs of `servable`.
+    """Return what the ingress needs of `servable`.
 
     Raises:
-        ModelError: for a servable that is no task bound to a model.
+        ModelError: for a servable that is not a `BoundServable`.
     """
     bound = _bound(servable)
     return Binding(task=bound.task, description=bound.description, defaults=bound.defaults)
 
 
 def model_of(servable: Servable) -> Any:
-    """The model that `servable` asks.
+    """Return the model of `servable`.
 
     Raises:
-        ModelError: for a servable that is no task bound to a model.
+        ModelError: for a servable that is not a `BoundServable`.
     """
     return _bound(servable).model
 
 
 def _bound(servable: Servable) -> BoundServable[Any, Any]:
     if not isinstance(servable, BoundServable):
-        raise ModelError(f"{type(servable).__name__} cannot be taken apart for Ray")
+        raise ModelError(f"{type(servable).__name__} cannot be split for Ray")
     return cast("BoundServable[Any, Any]", servable)

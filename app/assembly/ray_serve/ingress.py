@@ -1,4 +1,4 @@
-"""The deployment that reads requests and writes answers: the whole service, its models elsewhere."""
+"""The deployment that decodes requests and encodes responses: the whole service, with remote models."""
 
 import asyncio
 import logging
@@ -25,17 +25,17 @@ from app.settings.server import SettingsError
 __all__ = ("ALL_MODELS", "Ingress")
 
 ALL_MODELS = "*"
-"""Stands for every model's name where one deployment runs them all."""
+"""The key for all models, where one deployment runs them all."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Ingress:
-    """One replica of it. Ray hands it the user config before the first request, and whenever that changes.
+    """One replica of the ingress. Ray passes the user config before the first request and whenever it changes.
 
     Args:
         options: of the application.
-        handles: of the deployments that run models, by model name or `ALL_MODELS`.
+        handles: of the model deployments, by model name or `ALL_MODELS`.
     """
 
     def __init__(self, options: RayOptions, handles: Mapping[str, Any]) -> None:
@@ -46,28 +46,28 @@ class Ingress:
         self._origins = cors_origins(settings)
         self._handles = handles
         self._sources: Sequence[ModelSource] = ()
-        self._turn = asyncio.Lock()
+        self._reconfigure_lock = asyncio.Lock()
         self._service = Service(settings, lambda: self._sources)
         registry = self._service.registry
-        # What clients load by the repository's paths comes from the replicas as well.
+        # Also load models remotely when a client uses the repository API.
         self._service.engine.repository = Repository(registry, lambda: self._sources, self._load)
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         return without_cross_site(self._service.app, origins=self._origins)
 
     async def reconfigure(self, user_config: Mapping[str, object]) -> None:
-        """Serve what `user_config` names. A model that changed goes on answering as it was until the new one is loaded.
+        """Serve the models that `user_config` names. A changed model keeps serving until its new source is loaded.
 
         Raises:
-            SettingsError: for a config that is not understood, when nothing is served yet.
-            ModelError: when it names no models, and nothing is served yet.
+            SettingsError: for an invalid config, when no model is served yet.
+            ModelError: when the config names no models, and no model is served yet.
         """
-        async with self._turn:
+        async with self._reconfigure_lock:
             registry = self._service.registry
             try:
-                self._sources = await asyncio.to_thread(_found, user_config)
+                self._sources = await asyncio.to_thread(_discovered, user_config)
             except (ModelError, SettingsError) as error:
-                # Ray would end this replica, and every other, for a slip of the pen.
+                # Raising would make Ray end every replica because of a typing mistake.
                 if not registry.registrations:
                     raise
                 _logger.error("models stay as they are", extra={"reason": str(error)})
@@ -75,17 +75,17 @@ class Ingress:
             by_name: dict[str, list[ModelSource]] = {}
             for source in self._sources:
                 by_name.setdefault(source.name, []).append(source)
-            served = {each.source.name for each in registry.registrations}
-            await asyncio.gather(*(self._bring(name, found) for name, found in by_name.items()))
+            served = {registration.source.name for registration in registry.registrations}
+            await asyncio.gather(*(self._update_model(name, found) for name, found in by_name.items()))
             for name in served - by_name.keys():
                 registry.replace(name, ())
 
-    async def _bring(self, name: str, found: Sequence[ModelSource]) -> None:
-        """Put the versions in `found` in the place of those that serve, when they can be loaded or nothing serves."""
+    async def _update_model(self, name: str, found: Sequence[ModelSource]) -> None:
+        """Replace the versions of a model with `found`, if one of them can be loaded or none is registered."""
         registry = self._service.registry
-        before = {each.source.version: each for each in registry.versions(name)}
-        loaded = await asyncio.gather(*(self._registration(each, before.get(each.version)) for each in found))
-        if any(each.servable is not None for each in loaded) or not before:
+        before = {registration.source.version: registration for registration in registry.versions(name)}
+        loaded = await asyncio.gather(*(self._registration(source, before.get(source.version)) for source in found))
+        if any(registration.servable is not None for registration in loaded) or not before:
             registry.replace(name, loaded)
 
     async def _registration(self, source: ModelSource, before: Registration | None) -> Registration:
@@ -107,13 +107,13 @@ class Ingress:
         handle = self._handles.get(source.name, self._handles.get(ALL_MODELS))
         if handle is None:
             known = ", ".join(self._handles)
-            raise ModelError(f"No deployment runs {source.name!r}, only {known}; deploy the application anew")
+            raise ModelError(f"No deployment runs {source.name!r}, only {known}; redeploy the application")
         model = RemoteModel(source, handle, self._options.timeout_seconds, self._options.retries)
         return remote_servable(model)
 
 
-def _found(user_config: Mapping[str, object]) -> Sequence[ModelSource]:
+def _discovered(user_config: Mapping[str, object]) -> Sequence[ModelSource]:
     found = sources(model_options(read_choice(user_config)))
-    # A registry refuses two models of one name; this one is for that alone.
+    # Building a registry rejects two models with the same name.
     Registry(found)
     return found

@@ -1,4 +1,4 @@
-"""What the application on Ray is told: arguments, which start it anew, and a user config, which does not."""
+"""Options of the application on Ray: arguments, which need a restart, and a user config, which does not."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -19,25 +19,25 @@ _NOT_BEHIND_RAY: Mapping[str, object] = {
     "tensorflow_serving": False,
     "page": False,
 }
-"""Ray's proxy forwards HTTP alone, to one port; the page would tell of one replica only."""
-_OF_CONNECTIONS = {each.name for each in fields(TransportSettings)}
-"""Nobody shall believe that a connection is under TLS, or bounded, which it is not."""
+"""Ray's proxy forwards only HTTP to one port. The page would show the state of a single replica."""
+_CONNECTION_SETTINGS = {field.name for field in fields(TransportSettings)}
+"""Rejected, because they have no effect: Ray's proxy accepts the connections, not this server."""
 
 
 class ModelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which models there are: the user config of the ingress, taken up without a pause.
+    """Selects the models: the user config of the ingress, applied without a restart.
 
     Attributes:
-        model: one model: its file, or its folder. Every node has to see it under the same path, here and below.
-        model_repository: a folder with a folder for each model.
-        model_dir: either of the two.
-        score_threshold: findings that score lower are left out, unless request or model say otherwise.
-        device: where ONNX Runtime runs models that do not say so, such as ``cuda:0``.
+        model: a model file or folder. Every path must exist on every node.
+        model_repository: a folder of model folders.
+        model_dir: any of the above.
+        score_threshold: default score threshold; requests and models may override it.
+        device: default device for ONNX Runtime, such as ``cuda:0``; models may override it.
         allow_code: whether models may be Python classes.
-        model_links: folders, with commas between them, that links in models' folders may lead to.
-        require_manifest: whether only models are loaded whose files are listed in a model.sha256.
-        model_signing_key: a file of public keys, one of which has to have signed that list.
-        isolate: whether each model runs in a process of its own, within the replica.
+        model_links: folders, separated by commas, that links in model folders may lead to.
+        require_manifest: whether to reject models whose files are not all listed in a model.sha256.
+        model_signing_key: file of public keys. One of them must have signed the model.sha256.
+        isolate: whether each model runs in its own process, within the replica.
     """
 
     model: str | None = None
@@ -56,15 +56,15 @@ class RayOptions(ModelChoice, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The arguments of the application.
 
     Attributes:
-        multiplexed: 0 for a deployment for each model; else one deployment for all of them, whose replicas hold so many
-            models at a time.
-        batch_size: so many calls, of any number of inputs each, are put together for the model at most.
-        batch_wait_seconds: so long the first of them waits for others.
-        timeout_seconds: a call of a model may take so long, waiting for a replica and retries included.
-        retries: how often a call is repeated whose replica was lost.
-        ingress: options of Ray Serve for the deployment that reads and writes, such as ``num_replicas``.
-        models: options of Ray Serve for the deployments that run models, such as ``autoscaling_config``.
-        settings: of the server, such as ``max_request_bytes``.
+        multiplexed: 0 for one deployment for each model; else one deployment for all models, with at most this many
+            models in a replica.
+        batch_size: maximum number of calls, of any number of inputs each, in a batch.
+        batch_wait_seconds: seconds that the first call of a batch waits for others.
+        timeout_seconds: maximum seconds for a call of a model, with queueing and retries.
+        retries: maximum number of retries after a lost replica.
+        ingress: options of Ray Serve for the ingress deployment, such as ``num_replicas``.
+        models: options of Ray Serve for the model deployments, such as ``autoscaling_config``.
+        settings: server settings, such as ``max_request_bytes``.
     """
 
     multiplexed: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -78,39 +78,39 @@ class RayOptions(ModelChoice, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def choice(self) -> ModelChoice:
-        """What of this may change while the application answers."""
+        """Return the part that may change while the application serves."""
         return ModelChoice(**{name: getattr(self, name) for name in ModelChoice.__struct_fields__})
 
     def without_choice(self) -> "RayOptions":
-        """The rest of it."""
+        """Return the options with the default `ModelChoice`."""
         return msgspec.structs.replace(self, **msgspec.structs.asdict(ModelChoice()))
 
 
 def read_options(arguments: Mapping[str, object]) -> RayOptions:
-    """The arguments as Ray passes them: typed from a config file, text from its command line.
+    """Read the arguments as Ray passes them: typed from a config file, text from the command line.
 
     Raises:
-        SettingsError: naming the argument that is not understood.
+        SettingsError: naming the invalid argument.
     """
     options = _read(arguments, RayOptions, "argument")
-    # Or every replica of the ingress would fail on its own, and be started again and again.
+    # Check the server settings here, because otherwise every ingress replica would fail and restart forever.
     server_settings(options.settings)
     return options
 
 
 def read_choice(user_config: Mapping[str, object]) -> ModelChoice:
-    """The ingress's user config.
+    """Read the ingress's user config.
 
     Raises:
-        SettingsError: naming the field that is not understood.
+        SettingsError: naming the invalid field.
     """
     return _read(user_config, ModelChoice, "user_config")
 
 
 def model_options(choice: ModelChoice) -> ModelOptions:
-    """The same as the command line has it."""
+    """Return the choice as options of the command line."""
     folders = {name: getattr(choice, name) for name in ("model", "model_repository", "model_dir")}
-    paths = {name: None if each is None else Path(each) for name, each in folders.items()}
+    paths = {name: None if path is None else Path(path) for name, path in folders.items()}
     return ModelOptions(
         model=paths["model"],
         model_repository=paths["model_repository"],
@@ -125,34 +125,34 @@ def model_options(choice: ModelChoice) -> ModelOptions:
     )
 
 
-def server_settings(told: Mapping[str, object]) -> ServerSettings:
-    """The settings of the service in an ingress replica.
+def server_settings(settings: Mapping[str, object]) -> ServerSettings:
+    """Return the settings of the service in an ingress replica.
 
     Raises:
-        SettingsError: naming the setting that is not known, or not to be had behind Ray.
+        SettingsError: naming the setting that is unknown, or not available behind Ray.
     """
-    known = {each.name for each in fields(ServerSettings)} - _NOT_BEHIND_RAY.keys()
-    for name in told:
-        if name in _OF_CONNECTIONS:
-            raise SettingsError(f"settings.{name}: Ray's own proxy takes the connections, and it would change nothing")
+    known = {field.name for field in fields(ServerSettings)} - _NOT_BEHIND_RAY.keys()
+    for name in settings:
+        if name in _CONNECTION_SETTINGS:
+            raise SettingsError(f"settings.{name}: this has no effect, because Ray's proxy accepts the connections")
         if name not in known:
             raise SettingsError(f"settings.{name}: Expected one of {', '.join(sorted(known))}")
     try:
-        return msgspec.convert({**told, **_NOT_BEHIND_RAY}, ServerSettings, strict=False, dec_hook=_path)
+        return msgspec.convert({**settings, **_NOT_BEHIND_RAY}, ServerSettings, strict=False, dec_hook=_path)
     except msgspec.ValidationError as error:
         raise SettingsError(f"settings: {error}") from None
 
 
 def _path(kind: type, value: object) -> object:
-    """The one type of settings that msgspec does not know."""
+    """Convert a path, the one type of setting that msgspec does not know."""
     if kind is Path and isinstance(value, str):
         return Path(value)
     raise NotImplementedError
 
 
-def _read(told: Mapping[str, object], kind: type[ChoiceT], what: str) -> ChoiceT:
+def _read(settings: Mapping[str, object], kind: type[ChoiceT], what: str) -> ChoiceT:
     try:
-        return msgspec.convert(told, kind, strict=False)
+        return msgspec.convert(settings, kind, strict=False)
     except msgspec.ValidationError as error:
         known = ", ".join(kind.__struct_fields__)
-        raise SettingsError(f"{what}: {error}; known are {known}") from None
+        raise SettingsError(f"{what}: {error}; expected {known}") from None

@@ -1,4 +1,4 @@
-"""A model that runs in another process: a call goes through Ray, again when the replica that had it is lost."""
+"""A model in another process: calls go through Ray, and are repeated when their replica is lost."""
 
 import importlib
 import logging
@@ -23,22 +23,22 @@ _LOST: tuple[type[Exception], ...] = (
     _exceptions.WorkerCrashedError,
     _serve_exceptions.ReplicaUnavailableError,
 )
-"""The process that had the call is gone, or was not to be reached: nobody else has answered it."""
+"""The replica is gone or was unreachable, so nothing has answered the call."""
 
-_GLANCE = 0.2
-"""Seconds after which somebody looks whether the sender still waits."""
+_POLL_SECONDS = 0.2
+"""Interval at which a waiting call checks for cancellation."""
 
 _logger = logging.getLogger(__name__)
 
 
 class RemoteModel:
-    """A model of any task, called through a deployment's handle.
+    """A model of any task type, called through a deployment's handle.
 
     Args:
-        source: what the replicas load.
-        handle: of the deployment; fetched once, because that is dear.
-        timeout_seconds: a call may take so long, waiting for a replica and retries included.
-        retries: how often a call is repeated whose replica was lost.
+        source: the model that the replicas load.
+        handle: of the deployment; created once, because that is slow.
+        timeout_seconds: maximum seconds for a call, with queueing and retries.
+        retries: maximum number of retries after a lost replica.
     """
 
     def __init__(self, source: ModelSource, handle: Any, timeout_seconds: float, retries: int) -> None:
@@ -48,7 +48,7 @@ class RemoteModel:
         self._retries = retries
 
     def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
-        outcome: Outcome = self._asked("predict", self._source, list(inputs))
+        outcome: Outcome = self._request("predict", self._source, list(inputs))
         if isinstance(outcome, Failure):
             raise outcome.error()
         if isinstance(outcome, NotLoaded):
@@ -56,47 +56,47 @@ class RemoteModel:
         return outcome
 
     def binding(self) -> Binding:
-        """Have a replica load the model, and learn what it is.
+        """Let a replica load the model, and return its binding.
 
         Raises:
-            ModelError: with a sentence for its owner.
+            ModelError: when the model cannot be served.
         """
         try:
-            answer: Binding | NotLoaded = self._asked("bind", self._source)
+            answer: Binding | NotLoaded = self._request("bind", self._source)
         except InferenceError as error:
             raise ModelError(error.message) from error
         if isinstance(answer, NotLoaded):
             raise ModelError(answer.reason)
         return answer
 
-    def _asked(self, method: str, *arguments: object) -> Any:
+    def _request(self, method: str, *arguments: object) -> Any:
         until = time.monotonic() + self._seconds
         with waiting_elsewhere():
             for attempt in range(self._retries + 1):
                 response = getattr(self._handle, method).remote(*arguments)
                 try:
-                    return self._awaited(response, until)
+                    return self._result(response, until)
                 except _LOST as error:
                     fields = {"model": self._source.name, "attempt": attempt + 1, "reason": type(error).__name__}
                     _logger.warning("model replica lost", extra=fields)
                 except _serve_exceptions.BackPressureError:
-                    message = "The model's replicas have as many calls as they take; try again later"
+                    message = "The model's replicas are at their limit of calls; try again later"
                     raise InferenceError(ErrorKind.OVERLOADED, message) from None
                 except _serve_exceptions.DeploymentUnavailableError as error:
                     raise InferenceError(ErrorKind.MODEL_NOT_READY, f"The model has no replicas: {error}") from None
-        message = f"{self._retries + 1} replicas of the model were lost, one after the other, at the same call"
+        message = f"{self._retries + 1} replicas of the model were lost during the same call"
         raise InferenceError(ErrorKind.MODEL_FAILED, message)
 
-    def _awaited(self, response: Any, until: float) -> Any:
-        """The result of a call, unless its time is over or nobody waits for it any more."""
+    def _result(self, response: Any, until: float) -> Any:
+        """Return the result of a call; raise after its deadline, or when the request is cancelled."""
         try:
             while True:
                 left = until - time.monotonic()
                 try:
-                    return response.result(timeout_s=max(0.0, min(left, _GLANCE)))
+                    return response.result(timeout_s=max(0.0, min(left, _POLL_SECONDS)))
                 except TimeoutError:
                     check_interest()
-                if left <= _GLANCE:
+                if left <= _POLL_SECONDS:
                     message = f"The model did not answer within {self._seconds:g} s"
                     raise InferenceError(ErrorKind.DEADLINE_EXCEEDED, message)
         except InferenceError:
@@ -105,10 +105,10 @@ class RemoteModel:
 
 
 def remote_servable(model: RemoteModel) -> Servable:
-    """The servable whose task runs here, and whose model runs elsewhere.
+    """Return a servable whose task runs here, and whose model runs in a replica.
 
     Raises:
-        ModelError: with a sentence for the model's owner.
+        ModelError: when the model cannot be served.
     """
     binding = model.binding()
     return BoundServable(binding.task, model, binding.description, binding.defaults)

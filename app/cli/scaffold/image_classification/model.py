@@ -1,4 +1,4 @@
-"""A classifier by colour, to be replaced by a better one."""
+"""A starter classifier by colour. Replace it with your model."""
 
 from collections.abc import Sequence
 
@@ -9,12 +9,12 @@ __all__ = ("Model",)
 
 
 class Model:
-    """Tells which of red, green and blue there is most of."""
+    """Scores how much red, green and blue an image has."""
 
     def load(self) -> None:
-        """Called once before the first image: the place to read weights, from `Path(__file__).parent`."""
+        """Load weights from `Path(__file__).parent`. Called once, before the first image."""
 
     def predict(self, images: Sequence[NDArray[np.uint8]]) -> list[NDArray[np.float64]]:
-        """For each (height, width, 3) RGB image, a score for each of the labels in model-settings.json."""
+        """Return a score for each label of model-settings.json, for each (height, width, 3) RGB image."""
         totals = [image.sum(axis=(0, 1), dtype=np.float64) for image in images]
         return [total / max(total.sum(), 1) for total in totals]

@@ -1,4 +1,4 @@
-"""A segmenter of what is bright, to be replaced by a better one."""
+"""A starter segmenter of bright regions. Replace it with your model."""
 
 import cv2
 import numpy as np
@@ -11,10 +11,10 @@ class Model:
     """Finds the regions that are brighter than the rest of the image."""
 
     def load(self) -> None:
-        """Called once before the first image: the place to read weights, from `Path(__file__).parent`."""
+        """Load weights from `Path(__file__).parent`. Called once, before the first image."""
 
     def predict(self, image: NDArray[np.uint8]) -> dict[str, object]:
-        """The objects in one (height, width, 3) RGB image, each with a (height, width) mask."""
+        """Return the objects in one (height, width, 3) RGB image, each with a (height, width) mask."""
         brightness: NDArray[np.uint8] = image.max(axis=2)
         _, bright = cv2.threshold(brightness, 0, 255, cv2.THRESH_BINARY + cv2.THRESH_OTSU)
         count, regions = cv2.connectedComponents(bright)

@@ -1,18 +1,18 @@
-"""What the model answers, as a server would have it answer."""
+"""Test the model as a server would run it."""
 
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from app.assembly.in_process import InProcessModel
+from charioteer import InProcessModel
 
 
-def test_it_outlines_a_bright_rectangle() -> None:
-    picture = np.zeros((48, 64, 3), np.uint8)
-    picture[8:40, 10:30] = (255, 0, 0)
+def test_bright_rectangle_is_outlined() -> None:
+    image = np.zeros((48, 64, 3), np.uint8)
+    image[8:40, 10:30] = (255, 0, 0)
     model = InProcessModel(Path(__file__).parent, allow_code=True)
-    (found,) = map(msgspec.to_builtins, model.ask(picture))
+    (found,) = map(msgspec.to_builtins, model.ask(image))
     assert (found["label"], found["score"]) == ("bright region", 1)
     (outline,) = found["contour"]
     assert {(point["x"], point["y"]) for point in outline} == {(10, 8), (10, 39), (29, 39), (29, 8)}

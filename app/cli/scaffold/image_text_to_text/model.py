@@ -1,4 +1,4 @@
-"""A model that answers questions about colour, to be replaced by a better one."""
+"""A starter model that answers questions about colour. Replace it with your model."""
 
 from collections.abc import Iterator
 
@@ -11,20 +11,20 @@ _COLOURS = {"red": (1, 0, 0), "green": (0, 1, 0), "blue": (0, 0, 1), "grey": (1,
 
 
 class Model:
-    """Says which colour an image is, or how large when the question asks for that."""
+    """Names the main colour of an image, or its size if the question asks for that."""
 
     def load(self) -> None:
-        """Called once before the first image: the place to read weights, from `Path(__file__).parent`."""
+        """Load weights from `Path(__file__).parent`. Called once, before the first image."""
 
     def predict(self, image: NDArray[np.uint8], prompt: str) -> Iterator[str]:
-        """The answer to one question about one (height, width, 3) RGB image, in as many pieces as come to mind."""
+        """Yield the answer to one question about one (height, width, 3) RGB image, in pieces."""
         height, width, _ = image.shape
         if "size" in prompt.lower() or "large" in prompt.lower():
             yield f"{width} by "
             yield f"{height} pixels"
             return
         mean = image.reshape(-1, 3).mean(axis=0) + 1e-9
-        # The colour whose direction is the nearest.
+        # Choose the colour with the smallest angle to the mean.
         nearest = max(_COLOURS, key=lambda name: float(mean @ _COLOURS[name]) / float(np.linalg.norm(_COLOURS[name])))
         yield "mostly "
         yield nearest

@@ -1,10 +1,10 @@
-"""A detector of what is bright, to be replaced by a better one."""
+"""A starter detector of bright regions. Replace it with your model."""
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.object_detection import DetectionParameters
+from charioteer import DetectionParameters
 
 __all__ = ("Model",)
 
@@ -13,10 +13,10 @@ class Model:
     """Finds the regions that are brighter than the rest of the image."""
 
     def load(self) -> None:
-        """Called once before the first image: the place to read weights, from `Path(__file__).parent`."""
+        """Load weights from `Path(__file__).parent`. Called once, before the first image."""
 
     def predict(self, image: NDArray[np.uint8], parameters: DetectionParameters) -> list[dict[str, object]]:
-        """The objects in one (height, width, 3) RGB image, boxes in its pixels."""
+        """Return the objects in one (height, width, 3) RGB image, with boxes in pixels."""
         brightness: NDArray[np.uint8] = image.max(axis=2)
         _, bright = cv2.threshold(brightness, 0, 255, cv2.THRESH_BINARY + cv2.THRESH_OTSU)
         _, regions, boxes, _ = cv2.connectedComponentsWithStats(bright)

@@ -1,4 +1,4 @@
-"""A detector of what is bright, with turned boxes, to be replaced by a better one."""
+"""A starter detector of bright regions with oriented boxes. Replace it with your model."""
 
 import math
 
@@ -13,12 +13,12 @@ class Model:
     """Finds the regions that are brighter than the rest of the image."""
 
     def load(self) -> None:
-        """Called once before the first image: the place to read weights, from `Path(__file__).parent`."""
+        """Load weights from `Path(__file__).parent`. Called once, before the first image."""
 
     def predict(self, image: NDArray[np.uint8]) -> dict[str, list[object]]:
-        """The objects in one (height, width, 3) RGB image.
+        """Return the objects in one (height, width, 3) RGB image.
 
-        Boxes are centre x, centre y, width and height in its pixels, and radians clockwise.
+        Boxes are centre x, centre y, width and height in pixels, and the clockwise angle in radians.
         """
         brightness: NDArray[np.uint8] = image.max(axis=2)
         _, bright = cv2.threshold(brightness, 0, 255, cv2.THRESH_BINARY + cv2.THRESH_OTSU)

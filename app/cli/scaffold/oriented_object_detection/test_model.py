@@ -1,4 +1,4 @@
-"""What the model answers, as a server would have it answer."""
+"""Test the model as a server would run it."""
 
 import math
 from pathlib import Path
@@ -7,16 +7,16 @@ import cv2
 import msgspec
 import numpy as np
 
-from app.assembly.in_process import InProcessModel
+from charioteer import InProcessModel
 
 
-def test_it_finds_a_turned_rectangle() -> None:
-    picture = np.zeros((100, 200, 3), np.uint8)
+def test_rotated_rectangle_is_detected() -> None:
+    image = np.zeros((100, 200, 3), np.uint8)
     corners = cv2.boxPoints(((80, 50), (60, 20), 30))
-    cv2.fillPoly(picture, [np.rint(corners).astype(np.int32)], (0, 255, 0))
+    cv2.fillPoly(image, [np.rint(corners).astype(np.int32)], (0, 255, 0))
     model = InProcessModel(Path(__file__).parent, allow_code=True)
-    (found,) = map(msgspec.structs.asdict, model.ask(picture))
+    (found,) = map(msgspec.structs.asdict, model.ask(image))
     assert abs(found["cx"] * 200 - 80) < 1
     assert abs(found["cy"] * 100 - 50) < 1
-    # A box turned by a right angle, its sides exchanged, is the same box.
+    # A box rotated by a right angle with its sides swapped is the same box.
     assert abs(math.sin(4 * (found["r"] - math.radians(30)) / 2)) < 0.1

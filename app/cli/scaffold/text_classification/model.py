@@ -1,4 +1,4 @@
-"""A classifier of moods, to be replaced by a better one."""
+"""A starter sentiment classifier. Replace it with your model."""
 
 __all__ = ("Model",)
 
@@ -7,15 +7,15 @@ _BAD = frozenset({"bad", "awful", "sad", "hate", "poor", "broken"})
 
 
 class Model:
-    """Tells whether a text has more good words or more bad ones."""
+    """Scores whether a text has more positive or more negative words."""
 
     def load(self) -> None:
-        """Called once before the first text: the place to read weights, from `Path(__file__).parent`."""
+        """Load weights from `Path(__file__).parent`. Called once, before the first text."""
 
     def predict(self, text: str) -> dict[str, float]:
-        """The score of each label for one text."""
+        """Return the score of each label for one text."""
         words = [word.strip(".,;:!?") for word in text.lower().split()]
         good, bad = (sum(word in known for word in words) for known in (_GOOD, _BAD))
-        # As if each had been seen once before: nothing is certain.
+        # Add one to each count, so that no score is 0 or 1.
         positive = (good + 1) / (good + bad + 2)
         return {"positive": positive, "negative": 1 - positive}

@@ -1,10 +1,10 @@
-"""What the model answers, as a server would have it answer."""
+"""Test the model as a server would run it."""
 
 from pathlib import Path
 
 import msgspec
 
-from app.assembly.in_process import InProcessModel
+from charioteer import InProcessModel
 
 
 def test_good_words_are_positive() -> None:

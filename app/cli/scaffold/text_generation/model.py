@@ -1,22 +1,22 @@
-"""A writer that repeats itself, to be replaced by a better one."""
+"""A starter text generator that repeats earlier words. Replace it with your model."""
 
 from collections.abc import Iterator
 
-from tasks.text_generation import TextGenerationParameters
+from charioteer import TextGenerationParameters
 
 __all__ = ("Model",)
 
 
 class Model:
-    """Continues a text with the word that followed its last word when that came before."""
+    """Continues a text with the word that followed its last word earlier in the text."""
 
     def load(self) -> None:
-        """Called once before the first text: the place to read weights, from `Path(__file__).parent`."""
+        """Load weights from `Path(__file__).parent`. Called once, before the first text."""
 
     def predict(self, text: str, parameters: TextGenerationParameters) -> Iterator[str]:
-        """The words that come after one text, one by one."""
+        """Yield the words that follow one text."""
         words = text.split() or ["nothing"]
-        # Of several followers the first: what is put into a dict last stays.
+        # Of several followers, keep the first: a dict keeps the last value, so insert in reverse.
         followers = dict(reversed([*zip(words, [*words[1:], words[0]], strict=True)]))
         word = words[-1]
         for _ in range(parameters.max_new_tokens):

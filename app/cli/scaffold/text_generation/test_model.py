@@ -1,13 +1,13 @@
-"""What the model answers, as a server would have it answer."""
+"""Test the model as a server would run it."""
 
 from pathlib import Path
 
 import msgspec
 
-from app.assembly.in_process import InProcessModel
+from charioteer import InProcessModel
 
 
-def test_it_goes_on_as_it_began() -> None:
+def test_repeated_text_is_continued() -> None:
     model = InProcessModel(Path(__file__).parent, allow_code=True)
     (found,) = map(msgspec.structs.asdict, model.ask_text("the sea is calm and the", max_new_tokens=3))
     assert found["generated_text"].split() == ["sea", "is", "calm"]

@@ -1,16 +1,16 @@
-"""What the model answers, as a server would have it answer."""
+"""Test the model as a server would run it."""
 
 from pathlib import Path
 
 import msgspec
 
-from app.assembly.in_process import InProcessModel
+from charioteer import InProcessModel
 
 
-def test_it_finds_names_and_numbers() -> None:
+def test_names_and_numbers_are_found() -> None:
     model = InProcessModel(Path(__file__).parent, allow_code=True)
-    found = [msgspec.structs.asdict(each) for each in model.ask_text("In May we saw 3 ships off Dover.")]
-    assert {(each["entity_group"], each["word"]) for each in found} == {
+    found = [msgspec.structs.asdict(entity) for entity in model.ask_text("In May we saw 3 ships off Dover.")]
+    assert {(entity["entity_group"], entity["word"]) for entity in found} == {
         ("NAME", "May"),
         ("NUMBER", "3"),
         ("NAME", "Dover"),

@@ -1,0 +1,14 @@
+"""The error message for a missing extra."""
+
+__all__ = ("missing_extra",)
+
+
+def missing_extra(what: str, extra: str, error: ImportError) -> str:
+    """Return the message that names the extra to install.
+
+    Args:
+        what: the option or command that needs it.
+        extra: its name in pyproject.toml.
+        error: the failed import.
+    """
+    return f"{what} needs the extra {extra}, pip install 'charioteer[{extra}]' ({error})"

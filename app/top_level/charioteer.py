@@ -1,0 +1,207 @@
+"""The public Python API: types for Python models, models without a server, and the application for Ray Serve.
+
+The packages of this distribution are called `app`, `metadata` and `tasks`. A user's project may have packages with the
+same names. A user's process therefore imports them as `charioteer.app`, `charioteer.metadata` and `charioteer.tasks`,
+and the plain names stay free in `sys.modules`. The ``charioteer`` command uses the plain names. In both cases the
+packages are found by their location, regardless of `sys.path`.
+"""
+
+import builtins
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from app.assembly.as_maite import as_maite as as_maite
+    from app.assembly.in_process import InProcessModel as InProcessModel
+    from app.settings.model import ModelError as ModelError
+    from tasks.exchange.error import ErrorKind as ErrorKind
+    from tasks.exchange.error import InferenceError as InferenceError
+    from tasks.exchange.error import invalid as invalid
+    from tasks.image_classification import Classification as Classification
+    from tasks.image_segmentation import SegmentationParameters as SegmentationParameters
+    from tasks.image_segmentation import Segments as Segments
+    from tasks.image_text_to_text import Answers as Answers
+    from tasks.image_text_to_text import GenerationParameters as GenerationParameters
+    from tasks.object_detection import DetectionParameters as DetectionParameters
+    from tasks.object_detection import Detections as Detections
+    from tasks.oriented_object_detection import OrientedDetections as OrientedDetections
+    from tasks.task import TaskType as TaskType
+    from tasks.text_generation import Generation as Generation
+    from tasks.text_generation import TextGenerationParameters as TextGenerationParameters
+    from tasks.token_classification import Entities as Entities
+    from tasks.token_classification import TokenParameters as TokenParameters
+    from tasks.vision.selection import SelectionParameters as SelectionParameters
+
+__all__ = (
+    "Answers",
+    "Classification",
+    "DetectionParameters",
+    "Detections",
+    "Entities",
+    "ErrorKind",
+    "Generation",
+    "GenerationParameters",
+    "InProcessModel",
+    "InferenceError",
+    "ModelError",
+    "OrientedDetections",
+    "SegmentationParameters",
+    "Segments",
+    "SelectionParameters",
+    "TaskType",
+    "TextGenerationParameters",
+    "TokenParameters",
+    "as_maite",
+    "invalid",
+    "ray_application",
+)
+
+_MODULES = {
+    "Answers": "tasks.image_text_to_text",
+    "Classification": "tasks.image_classification",
+    "DetectionParameters": "tasks.object_detection",
+    "Detections": "tasks.object_detection",
+    "Entities": "tasks.token_classification",
+    "ErrorKind": "tasks.exchange.error",
+    "Generation": "tasks.text_generation",
+    "GenerationParameters": "tasks.image_text_to_text",
+    "InProcessModel": "app.assembly.in_process",
+    "InferenceError": "tasks.exchange.error",
+    "ModelError": "app.settings.model",
+    "OrientedDetections": "tasks.oriented_object_detection",
+    "SegmentationParameters": "tasks.image_segmentation",
+    "Segments": "tasks.image_segmentation",
+    "SelectionParameters": "tasks.vision.selection",
+    "TaskType": "tasks.task",
+    "TextGenerationParameters": "tasks.text_generation",
+    "TokenParameters": "tasks.token_classification",
+    "as_maite": "app.assembly.as_maite",
+    "invalid": "tasks.exchange.error",
+}
+"""Where each public name is defined. Importing `charioteer` imports none of these modules."""
+
+_PACKAGES = ("app", "metadata", "tasks")
+_HOME = next(folder for folder in Path(__file__).resolve().parents if (folder / "app" / "__init__.py").is_file())
+"""The folder of our packages: the root of a checkout or of an installation."""
+
+__path__: list[str] = []
+"""Makes this module a package. Only `_Finder` finds its submodules."""
+
+
+if not TYPE_CHECKING:  # with `__getattr__`, a type checker accepts any name
+
+    def __getattr__(name: str) -> object:
+        module = _MODULES.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_own(module), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> Sequence[str]:
+    return __all__
+
+
+def main() -> None:
+    """Run the ``charioteer`` command."""
+    claim_names()
+    importlib.import_module("app.cli").main()
+
+
+def ray_application(arguments: Mapping[str, object]) -> Any:
+    """Build the application for ``serve run`` and for the ``import_path`` of a Ray Serve config.
+
+    Args:
+        arguments: as ``docs/ray.md`` lists them.
+
+    Returns:
+        A ``ray.serve.Application``.
+
+    Raises:
+        SettingsError: for unknown or invalid arguments, or without Ray.
+        ModelError: if the arguments name no models.
+    """
+    return import_own("app.assembly.ray_serve").application(arguments)
+
+
+def import_own(name: str) -> Any:
+    """Import a module of this distribution.
+
+    Args:
+        name: such as ``app.assembly.in_process``. It is imported under this name if the process has already imported
+            our `app`, otherwise as ``charioteer.app.assembly.in_process``.
+    """
+    loaded = getattr(sys.modules.get("app"), "__file__", None)
+    plain = loaded is not None and Path(loaded).resolve().parent == _HOME / "app"
+    return importlib.import_module(name if plain else f"charioteer.{name}")
+
+
+def claim_names() -> None:
+    """Reserve the names `app`, `metadata` and `tasks` for this distribution, in a process that runs only Charioteer."""
+    sys.meta_path.insert(0, _Claim())
+
+
+class _Claim(MetaPathFinder):
+    """Find our packages by their plain names before those on `sys.path`."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
+    ) -> ModuleSpec | None:
+        del path, target
+        return PathFinder.find_spec(fullname, [str(_HOME)]) if fullname in _PACKAGES else None
+
+
+class _Finder(MetaPathFinder):
+    """Find `charioteer.app`, `charioteer.metadata`, `charioteer.tasks` and their modules."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
+    ) -> ModuleSpec | None:
+        del target
+        parent, *names = fullname.split(".")
+        if parent != "charioteer" or not names or names[0] not in _PACKAGES:
+            return None
+        spec = PathFinder.find_spec(fullname, path or [str(_HOME)])
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _Loader(fullname, spec.loader.path)
+        return spec
+
+
+class _Loader(SourceFileLoader):
+    """Run one of our modules with an import statement that finds our packages under their prefixed names."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The import statement reads `__import__` from the builtins of its module.
+        vars(module)["__builtins__"] = _BUILTINS
+        super().exec_module(module)
+
+
+def _import(
+    name: str,
+    globals: Mapping[str, object] | None = None,  # noqa: A002  the import statement's own names
+    locals: Mapping[str, object] | None = None,  # noqa: A002
+    fromlist: Sequence[str] | None = (),
+    level: int = 0,
+) -> ModuleType:
+    top = name.partition(".")[0]
+    if level or top not in _PACKAGES:
+        return builtins.__import__(name, globals, locals, fromlist or (), level)
+    if fromlist:
+        return builtins.__import__(f"charioteer.{name}", globals, locals, fromlist, 0)
+    importlib.import_module(f"charioteer.{name}")
+    return sys.modules[f"charioteer.{top}"]
+
+
+_BUILTINS = {**vars(builtins), "__import__": _import}
+
+if __name__ == "__main__":
+    main()
+else:
+    sys.meta_path.insert(0, _Finder())
