@@ -1,47 +1,52 @@
-# `make serve` and `make test` are all a newcomer needs: each makes .venv, installs what it needs, and runs.
+# Start with `make serve` or `make test`: each creates .venv, installs what it needs, and runs.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test browser database check format bench bench-explanations bench-recording bench-recorded-query \
+.PHONY: help serve test test-slow browser database check format bench bench-explanations bench-recording bench-recorded-query \
 	bench-drift docs lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz fuzz-decoders
 
-help: ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
+# The text after `##` has a target's group in brackets, then its help.
+help: ## [run] show this list
+	@for group in run test measure release; do echo "$$group:"; \
+		sed -nE "s/^([a-z-]+):.*## \[$$group\] (.*)/  \1\t\2/p" $(MAKEFILE_LIST) | expand -t 24; done
 
-serve: $(VENV)/.serve ## install what serving needs, and serve the fixture models
+serve: $(VENV)/.serve ## [run] install the server, and serve the fixture models
 	@$(BIN)/charioteer serve
 
-test: $(VENV)/.test browser database ## install what the tests need, and run all of them
-	@$(BIN)/python -m pytest --numprocesses 2
+test: $(VENV)/.test ## [test] install the dependencies of the quick tests, and run them (minutes)
+	@$(BIN)/python -m pytest --numprocesses 2 -m "not slow"
 
-# The tests of the page want Debian's Chromium and axe-core from npm, those of clients Debian's Go. Who is not root, or not
-# on Debian, installs them or goes without these tests.
-browser:
+test-slow: $(VENV)/.test-slow browser database ## [test] run the slow tests: browser, foreign clients, Ray, PostgreSQL, torch
+	@$(BIN)/python -m pytest --numprocesses 2 -m slow
+
+# The tests of the web page need Debian's Chromium and axe-core from npm, those of clients Debian's Go. This needs root
+# and Debian. Otherwise install them yourself, or these tests are skipped.
+browser: ## [test] install Chromium, Go and npm for the tests of the web page and of clients
 	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || { \
-		echo "Installing Chromium for the tests of the page ..."; \
+		echo "Installing Chromium for the tests of the web page ..."; \
 		{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
-			chromium fonts-dejavu-core golang-go; } >/dev/null || echo "Chromium could not be installed; its tests will say so"; }
+			chromium fonts-dejavu-core golang-go; } >/dev/null || echo "Chromium could not be installed; its tests are skipped"; }
 	@command -v npm >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || { \
-		echo "Installing npm for the tests of the page ..."; \
+		echo "Installing npm for the tests of the web page ..."; \
 		{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
-			npm; } >/dev/null || echo "npm could not be installed; the tests of the page will say so"; }
+			npm; } >/dev/null || echo "npm could not be installed; the tests of the web page are skipped"; }
 	@cmp -s tests/browser/package-lock.json $(VENV)/browser/package-lock.json || ! command -v npm >/dev/null || { \
 		mkdir -p $(VENV)/browser && cp tests/browser/package.json tests/browser/package-lock.json $(VENV)/browser/ && \
 		npm ci --prefix $(VENV)/browser --silent --no-audit --no-fund || { rm -f $(VENV)/browser/package-lock.json; \
-			echo "axe-core could not be installed; the tests of the page will say so"; }; }
+			echo "axe-core could not be installed; the tests of the web page are skipped"; }; }
 
-# The tests of recording want Debian's PostgreSQL.
-database:
+# The tests of recording need Debian's PostgreSQL.
+database: ## [test] install PostgreSQL for the tests of recording
 	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || { \
 		echo "Installing PostgreSQL for the tests of recording ..."; \
 		{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
-			postgresql; } >/dev/null || echo "PostgreSQL could not be installed; its tests will say so"; }
+			postgresql; } >/dev/null || echo "PostgreSQL could not be installed; its tests are skipped"; }
 
-check: $(VENV)/.check ## lint, types, import contracts, spelling, dead links
+check: $(VENV)/.check ## [test] check style, types, import contracts, spelling and links
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/pyright
@@ -49,67 +54,65 @@ check: $(VENV)/.check ## lint, types, import contracts, spelling, dead links
 	@$(BIN)/codespell
 	@$(BIN)/python docs/links.py
 
-docs: $(VENV)/.docs ## build the documents as a site, into build/site
+docs: $(VENV)/.docs ## [run] build the documentation site in build/site
 	@$(BIN)/mkdocs build --strict --quiet
 
-format: $(VENV)/.check ## format the code
+format: $(VENV)/.check ## [test] format the code
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
 
-bench: $(VENV)/.test ## measure the server, its protocols and others (half an hour)
-	@$(BIN)/python -m benchmarks.serving --write
+bench: $(VENV)/.bench ## [measure] benchmark the server, its protocols and other servers (half an hour)
+	@$(BIN)/python -m tests.benchmarks.serving --write
 
-bench-explanations: $(VENV)/.fixtures ## compare explanations with random maps on generated scenes (minutes)
-	@$(BIN)/python -m benchmarks.explanations
+bench-explanations: $(VENV)/.fixtures ## [measure] compare explanations with random maps on generated scenes (minutes)
+	@$(BIN)/python -m tests.benchmarks.explanations
 
-bench-recording: $(VENV)/.test ## measure what recording costs
-	@$(BIN)/python -m benchmarks.recording
+bench-recording: $(VENV)/.test ## [measure] measure the cost of recording
+	@$(BIN)/python -m tests.benchmarks.recording
 
-bench-recorded-query: $(VENV)/.test ## ask a million recorded inferences (minutes)
-	@$(BIN)/python -m benchmarks.recorded_query
+bench-recorded-query: $(VENV)/.test ## [measure] measure queries on a million recorded inferences (minutes)
+	@$(BIN)/python -m tests.benchmarks.recorded_query
 
-bench-drift: $(VENV)/.test ## measure what drift is found, and how often an alarm is false (minutes)
-	@$(BIN)/python -m benchmarks.drift_power
+bench-drift: $(VENV)/.test ## [measure] measure how much drift is found, and the rate of false alarms (minutes)
+	@$(BIN)/python -m tests.benchmarks.drift_power
 
-soak: $(VENV)/.test ## half an hour of mixed traffic and injected faults, every answer checked
-	@$(BIN)/python -m soak
+soak: $(VENV)/.test ## [test] run half an hour of mixed traffic with injected faults, and check every answer
+	@$(BIN)/python -m tests.soak
 
-lock: $(VENV)/.supply ## solve for the locks of the image anew
+lock: $(VENV)/.supply ## [release] resolve the locks of the image again
 	@$(BIN)/python deploy/lock.py
 
-sbom: $(BIN)/python ## list what an image installs, into build/sbom.cdx.json
+sbom: $(BIN)/python ## [release] write the bill of materials of an image to build/sbom.cdx.json
 	@rm -rf build/image && mkdir -p build
 	@PYTHON=$(BIN)/python sh deploy/install.sh build/image
 	@cp build/image/share/charioteer/sbom.cdx.json build/sbom.cdx.json
 
-audit: $(VENV)/.supply ## ask for known faults of what the locks install (needs the network)
+audit: $(VENV)/.supply ## [release] look up known vulnerabilities of the locked packages (needs the network)
 	@for each in deploy/requirements/*.txt; do echo "$$each"; \
 		$(BIN)/pip-audit --strict --disable-pip --require-hashes --progress-spinner off --requirement "$$each" || exit 1; done
 
-fuzz: $(VENV)/.test ## send a real server 100,000 requests that are wrong in every way (minutes)
-	@$(BIN)/python -m fuzz
+fuzz: $(VENV)/.test ## [test] send 100,000 malformed requests to a real server (minutes)
+	@$(BIN)/python -m tests.fuzz
 
-fuzz-decoders: $(VENV)/.fuzz ## lead what reads a sender's bytes astray, by coverage (minutes)
-	@$(BIN)/python -m fuzz.decoders
+fuzz-decoders: $(VENV)/.fuzz ## [test] fuzz the decoders of client data, guided by coverage (minutes)
+	@$(BIN)/python -m tests.fuzz.decoders
 
-proto: $(VENV)/.test ## compile the gRPC protocols' descriptors again
-	@for name in inference grps; do $(BIN)/python -m grpc_tools.protoc -Iproto \
-		--descriptor_set_out=app/protocols/pb/$$name.binpb app/protocols/pb/$$name.proto || exit 1; done
-	@for name in open_inference grps; do $(BIN)/python -m grpc_tools.protoc -Iproto \
-		--descriptor_set_out=app/conformance/messages/$$name.binpb app/conformance/messages/$$name.proto || exit 1; done
+proto: $(VENV)/.test-slow ## [test] recompile the descriptors of the gRPC protocols
+	@for name in inference grps; do $(BIN)/python -m grpc_tools.protoc -I. \
+		--descriptor_set_out=app/proto/$$name.binpb app/proto/$$name.proto || exit 1; done
 
-fixtures: $(VENV)/.fixtures ## train the fixture models again (up to half an hour)
+fixtures: $(VENV)/.fixtures ## [test] train the fixture models again (up to half an hour)
 	@$(BIN)/python -m fixtures.train
 
-evaluate-fixtures: $(VENV)/.fixtures ## measure the fixture models on freshly made scenes
+evaluate-fixtures: $(VENV)/.fixtures ## [measure] measure the fixture models on newly drawn scenes
 	@$(BIN)/python -m fixtures.evaluate
 
-clean: ## remove what the other targets made
+clean: ## [run] remove the virtual environment (.venv)
 	rm -rf $(VENV)
 
 $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 
-# The stamps make a second start instant: pip runs again only when pyproject.toml has changed.
+# Stamp files make the second start fast: pip runs again only if pyproject.toml changed.
 $(VENV)/.serve: pyproject.toml | $(BIN)/python
 	@echo "Installing Charioteer into $(VENV) ..."
 	@$(PIP) --editable .
@@ -117,11 +120,20 @@ $(VENV)/.serve: pyproject.toml | $(BIN)/python
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python
 	@echo "Installing Charioteer and its tests into $(VENV) ..."
-	@$(PIP) --editable '.[test,torch]'
+	@$(PIP) --editable '.[test]'
+	@touch $(VENV)/.serve $@
+
+$(VENV)/.test-slow: pyproject.toml | $(BIN)/python
+	@echo "Installing what the slow tests need into $(VENV) ..."
+	@$(PIP) --editable '.[test-slow]'
+	@touch $(VENV)/.serve $(VENV)/.test $@
+
+$(VENV)/.bench: pyproject.toml | $(BIN)/python
+	@$(PIP) --editable '.[test,torch,bench]'
 	@touch $(VENV)/.serve $@
 
 $(VENV)/.check: pyproject.toml | $(BIN)/python
-	@$(PIP) --editable '.[test,check]'
+	@$(PIP) --editable '.[test-slow,check]'
 	@touch $(VENV)/.serve $@
 
 $(VENV)/.supply: pyproject.toml | $(BIN)/python

@@ -1,4 +1,4 @@
-"""Ends with status 0 when the server in this container answers: curl is not in the image."""
+"""Exit with status 0 if the server in this container answers: curl is not in the image."""
 
 import os
 import socket
@@ -13,12 +13,12 @@ if "CHARIOTEER_TLS_CERT" not in os.environ:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=_SECONDS):
         pass
 else:
-    # The certificate has the name that clients know, and whoever could pretend to be this server is in the container.
+    # The certificate has the public name, and only a process in this container could impersonate the server.
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     if "CHARIOTEER_TLS_CLIENT_CA" in os.environ:
-        # Nothing here is a client's certificate: that the server agrees on TLS has to do.
+        # The container has no client certificate, so a TLS handshake must suffice.
         with socket.create_connection(("127.0.0.1", int(port)), timeout=_SECONDS) as connection:
             context.wrap_socket(connection).close()
     else:

@@ -1,14 +1,15 @@
 #!/bin/sh
-# Installs Charioteer from the current directory into the folder named first, as a virtual environment without pip:
+# Install Charioteer from the current directory into the folder in the first argument, as a virtual environment without
+# pip:
 #
 #   EXTRAS=torch,otel sh deploy/install.sh /opt/charioteer
 #   ONNXRUNTIME="onnxruntime-gpu[cuda,cudnn]" sh deploy/install.sh /opt/charioteer
 #   LOCKED=no EXTRAS=maite sh deploy/install.sh /opt/charioteer
 #
-# What is installed is what the locks in deploy/requirements list, by version and SHA-256, from wheels only: nothing of it
-# runs meanwhile. LOCKED=no takes what pyproject.toml allows instead, for extras that have no lock, and other builds of a package.
-# ONNXRUNTIME is taken without a lock. Whoever runs this may write there afterwards, and nobody else. In
-# share/charioteer lie the environment's schema, and a list of all that was installed (CycloneDX).
+# The packages come from the locks in deploy/requirements, by version and SHA-256, from wheels only, so that none of their
+# code runs during the installation. LOCKED=no uses the versions that pyproject.toml allows, for extras without a lock and
+# for other builds of a package. ONNXRUNTIME has no lock. Only the user who runs this can write to the folder afterwards.
+# share/charioteer gets the environment's schema and a list of all installed packages (CycloneDX).
 set -eu
 umask 022
 
@@ -33,7 +34,7 @@ else
     done
     pip install --no-cache-dir --quiet --require-hashes --no-deps --only-binary :all: "$@"
 
-    # Its own wheel is made by what is locked too, in a folder that is thrown away.
+    # Locked tools also build Charioteer's own wheel, in a temporary folder.
     build=$(mktemp -d)
     trap 'rm -rf "$build"' EXIT
     "$python" -m venv --without-pip "$build/tools"
@@ -42,7 +43,7 @@ else
     pip --python "$build/tools/bin/python" wheel --quiet --no-deps --no-build-isolation --wheel-dir "$build" .
     pip install --no-cache-dir --quiet --no-deps --no-index "$build"/charioteer-*.whl
 fi
-# The builds of ONNX Runtime are packages of different names with the same files in them: one goes before another comes.
+# The builds of ONNX Runtime are packages of different names with the same files: uninstall one before installing another.
 if [ -n "${ONNXRUNTIME:-}" ]; then
     pip uninstall --quiet --yes onnxruntime
     pip install --no-cache-dir --quiet "$ONNXRUNTIME"

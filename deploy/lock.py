@@ -1,8 +1,8 @@
-"""Writes the locks that deploy/install.sh installs from: every package with its version and its digests. `make lock`.
+"""Write the locks for deploy/install.sh: every package with its version and its digests (``make lock``).
 
-``requirements/base.txt`` is what the server needs on any machine and any Python that it supports, ``<extra>.txt`` is
-what an extra adds to that, and ``build.txt`` is what makes a wheel of the server. They are one solution, so that any of
-them go together. No registry is named in them.
+``requirements/base.txt`` has what the server needs on every machine and every supported Python, ``<extra>.txt`` the
+additional packages of an extra, and ``build.txt`` the tools that build the server's wheel. All files come from one
+resolution, so that they can be combined. They name no registry.
 """
 
 import subprocess
@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = ("evaluate", "jwt", "otel", "parquet", "postgres", "signatures", "torch")
-"""Those that an image may be built with."""
+"""The extras that can be built into an image."""
 _HEADER = "# Made by `make lock`; not edited by hand.\n"
 _OPTIONS = (
     "--quiet", "--universal", "--generate-hashes", "--no-annotate", "--no-header", "--python-version", "3.11",
@@ -21,33 +21,33 @@ _OPTIONS = (
 
 
 def main() -> None:
-    """Solve for everything at once, and write each file."""
+    """Resolve all requirements together, and write each file."""
     project = ROOT / "pyproject.toml"
-    told = tomllib.loads(project.read_text())
-    extras = [each for each in EXTRAS if each in told["project"]["optional-dependencies"]]
+    settings = tomllib.loads(project.read_text())
+    extras = [extra for extra in EXTRAS if extra in settings["project"]["optional-dependencies"]]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         build = folder / "build.in"
-        build.write_text("\n".join(told["build-system"]["requires"]))
+        build.write_text("\n".join(settings["build-system"]["requires"]))
         everything = folder / "everything.txt"
-        compile_(everything, str(project), *(f"--extra={each}" for each in extras))
+        compile_(everything, str(project), *(f"--extra={extra}" for extra in extras))
         base = blocks(compile_(folder / "base.txt", str(project), f"--constraint={everything}"))
         write("base", base)
-        for each in extras:
-            found = compile_(folder / f"{each}.txt", str(project), f"--extra={each}", f"--constraint={everything}")
-            write(each, [block for block in blocks(found) if block not in base])
+        for extra in extras:
+            found = compile_(folder / f"{extra}.txt", str(project), f"--extra={extra}", f"--constraint={everything}")
+            write(extra, [block for block in blocks(found) if block not in base])
         write("build", blocks(compile_(folder / "build.txt", str(build))))
 
 
 def compile_(output: Path, *arguments: str) -> str:
-    """What uv finds."""
+    """Resolve requirements with uv into `output`, and return its text."""
     command = [sys.executable, "-m", "uv", "pip", "compile", *_OPTIONS, f"--output-file={output}", *arguments]
     subprocess.run(command, cwd=ROOT, check=True)
     return output.read_text()
 
 
 def blocks(text: str) -> list[str]:
-    """The requirements of a file, each with the lines of its digests."""
+    """Split a lock into its requirements, each with the lines of its digests."""
     found: list[str] = []
     for line in text.splitlines(keepends=True):
         if line[0].isspace():
@@ -58,7 +58,7 @@ def blocks(text: str) -> list[str]:
 
 
 def write(name: str, requirements: list[str]) -> None:
-    """One file of the locks."""
+    """Write one lock file."""
     (ROOT / "deploy" / "requirements" / f"{name}.txt").write_text(_HEADER + "".join(requirements))
 
 

@@ -1,10 +1,10 @@
-"""Writes what is installed beside the interpreter that runs this, as CycloneDX 1.6: the image's bill of materials.
+"""Write the bill of materials of an image: the packages of the running interpreter, as CycloneDX 1.6.
 
     /opt/charioteer/bin/python deploy/sbom.py > sbom.cdx.json
 
-Of each package: name, version, licence, what it needs, the native libraries that its wheel brings, with their SHA-256,
-and the bills of materials that its makers put into it (PEP 770). The same packages make the same text. Nothing but the
-standard library is used, because nothing else is installed for it.
+For each package it has name, version, licence and dependencies. It also has the native libraries in its wheel, with
+their SHA-256, and the bills of materials in the package (PEP 770). The same packages give the same text. This script
+uses only the standard library, because nothing else is installed for it.
 """
 
 import hashlib
@@ -24,17 +24,18 @@ _REQUIRED = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)(?P<rest>.*)", re.DOTALL)
 
 
 def main() -> None:
-    """Write it."""
+    """Print the bill of materials as JSON."""
     print(json.dumps(bill(), indent=2))
 
 
 def bill() -> dict[str, Any]:
-    """The document."""
-    installed = {normalised(each.metadata["Name"]): each for each in distributions() if each.metadata["Name"]}
-    parts = [component(each) for name, each in sorted(installed.items()) if name != _ROOT]
+    """Return the CycloneDX document."""
+    named = [package for package in distributions() if package.metadata["Name"]]
+    installed = {normalised(package.metadata["Name"]): package for package in named}
+    parts = [component(package) for name, package in sorted(installed.items()) if name != _ROOT]
     needs = [
-        {"ref": reference(each), "dependsOn": sorted(required(each, installed))}
-        for _, each in sorted(installed.items())
+        {"ref": reference(package), "dependsOn": sorted(required(package, installed))}
+        for _, package in sorted(installed.items())
     ]
     document: dict[str, Any] = {
         "bomFormat": "CycloneDX",
@@ -48,76 +49,76 @@ def bill() -> dict[str, Any]:
     return {"bomFormat": "CycloneDX", "specVersion": "1.6", "serialNumber": serial.urn, **document}
 
 
-def component(each: Distribution) -> dict[str, Any]:
-    """One package."""
-    name = normalised(each.metadata["Name"])
+def component(package: Distribution) -> dict[str, Any]:
+    """Return the CycloneDX component of one package."""
+    name = normalised(package.metadata["Name"])
     found: dict[str, Any] = {
         "type": "library",
-        "bom-ref": reference(each),
+        "bom-ref": reference(package),
         "name": name,
-        "version": each.version,
-        "purl": reference(each),
+        "version": package.version,
+        "purl": reference(package),
     }
-    licence = licence_of(each)
+    licence = licence_of(package)
     if licence:
         found["licenses"] = [licence]
-    bills = [str(file) for file in each.files or () if ".dist-info/sboms/" in str(file)]
+    bills = [str(file) for file in package.files or () if ".dist-info/sboms/" in str(file)]
     if bills:
         found["externalReferences"] = [{"type": "bom", "url": url} for url in sorted(bills)]
-    libraries = list(native_libraries(each))
+    libraries = list(native_libraries(package))
     if libraries:
         found["components"] = libraries
     return found
 
 
-def native_libraries(each: Distribution) -> Iterator[dict[str, Any]]:
-    """Those that a wheel brings beside its own extension modules."""
-    for file in sorted(each.files or (), key=str):
-        path = Path(str(each.locate_file(file)))
+def native_libraries(package: Distribution) -> Iterator[dict[str, Any]]:
+    """Yield the shared libraries in a wheel, without its own extension modules."""
+    for file in sorted(package.files or (), key=str):
+        path = Path(str(package.locate_file(file)))
         if _LIBRARY.search(str(file)) and path.is_file():
             with path.open("rb") as opened:
                 digest = hashlib.file_digest(opened, "sha256").hexdigest()
-            # One name may stand in several packages.
+            # Several packages may contain a library of the same name.
             yield {
                 "type": "file",
-                "bom-ref": f"{reference(each)}#{file}",
+                "bom-ref": f"{reference(package)}#{file}",
                 "name": path.name,
                 "hashes": [{"alg": "SHA-256", "content": digest}],
             }
 
 
-def licence_of(each: Distribution) -> dict[str, Any] | None:
-    """As the package states it: an expression of SPDX where it has one, else in its own words."""
-    expression = each.metadata["License-Expression"]
+def licence_of(package: Distribution) -> dict[str, Any] | None:
+    """Return the licence that the package states: an SPDX expression if it has one, else its own text."""
+    expression = package.metadata["License-Expression"]
     if expression:
         return {"expression": expression}
     classified = [
         text.rpartition(" :: ")[2]
-        for text in each.metadata.get_all("Classifier") or ()
+        for text in package.metadata.get_all("Classifier") or ()
         if text.startswith("License :: ") and text != "License :: OSI Approved"
     ]
-    stated = " or ".join(classified) or str(each.metadata["License"] or "").partition("\n")[0]
+    stated = " or ".join(classified) or str(package.metadata["License"] or "").partition("\n")[0]
     return {"license": {"name": stated}} if stated else None
 
 
-def required(each: Distribution, installed: Mapping[str, Distribution]) -> set[str]:
-    """The packages that one needs, as far as they are installed; what only an extra of it needs is left out."""
+def required(package: Distribution, installed: Mapping[str, Distribution]) -> set[str]:
+    """Return the installed packages that a package needs, without those that only its extras need."""
     found: set[str] = set()
-    for text in each.requires or ():
+    for text in package.requires or ():
         fits = _REQUIRED.match(text)
         name = normalised(fits["name"]) if fits else ""
         if fits and name in installed and "extra ==" not in fits["rest"]:
             found.add(reference(installed[name]))
-    return found - {reference(each)}
+    return found - {reference(package)}
 
 
-def reference(each: Distribution) -> str:
-    """The package's URL, https://github.com/package-url/purl-spec."""
-    return f"pkg:pypi/{normalised(each.metadata['Name'])}@{each.version}".replace("+", "%2B")
+def reference(package: Distribution) -> str:
+    """Return the package URL, https://github.com/package-url/purl-spec."""
+    return f"pkg:pypi/{normalised(package.metadata['Name'])}@{package.version}".replace("+", "%2B")
 
 
 def normalised(name: str) -> str:
-    """A package's name as PEP 503 compares it."""
+    """Return a package's name normalised as in PEP 503."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
