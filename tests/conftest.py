@@ -1,4 +1,4 @@
-"""What every test may ask for: pictures, stand-in models, and the application over them."""
+"""Fixtures for every test, the profile of Hypothesis, and the folders whose tests are slow."""
 
 import os
 from collections.abc import Iterator
@@ -8,42 +8,41 @@ import pytest
 from hypothesis import settings
 from litestar import Litestar
 from litestar.testing import TestClient
-from prometheus_client import CollectorRegistry
 
-from app.engine.engine import Engine
-from app.engine.registry import Registry
-from app.engine.repository import Repository
-from app.observers.metrics import Metrics
-from app.observers.request_log import RequestLog
-from app.protocols import protocols_beside
-from app.server.asgi import create_app
-from app.settings.model import ModelSettings, ModelSource
-from tasks.exchange.limits import Limits
-from tests.stand_ins import STAND_INS, load_stand_in
+from tests.support.application import build_app
+from tests.support.stand_ins import STAND_INS
 
 # A busy machine is no reason for a property to fail; a run that gates a change looks at the same examples each time.
 settings.register_profile("steady", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("steady")
 
-MAX_REQUEST_BYTES = 2_000_000
+
+_TESTS = Path(__file__).parent
+SLOW = tuple(
+    _TESTS / name
+    for name in (
+        "app/runtimes/transformers", "browser", "clients", "fixtures", "fuzz", "platform", "ray", "soak",
+        "conformance/test_schema.py", "conformance/test_schema_negative.py", "app/proto/test_proto.py",
+        "app/evaluation/test_objects_oracles.py",
+    )
+)  # fmt: skip
+"""Folders and files that need what only `make test-slow` installs, or a minute of CPU."""
 
 
-def build_app(names: tuple[str, ...], protocol: str, *, limits: Limits | None = None, loaded: bool = True) -> Litestar:
-    """The application over the stand-ins called `names`."""
-    sources = [
-        ModelSource(name=name, version="1", folder=Path(name), settings=ModelSettings(task_type=STAND_INS[name][0]))
-        for name in names
-    ]
-    registry = Registry(sources)
-    if loaded:
-        for source in sources:
-            registry.load(source, load_stand_in)
-    metrics = CollectorRegistry()
-    repository = Repository(registry, lambda: sources, load_stand_in)
-    limits = limits or Limits(max_inputs=64, max_request_bytes=MAX_REQUEST_BYTES)
-    observer = Metrics(metrics, registry.knows)
-    engine = Engine(repository, [RequestLog(), observer], limits, workers=2)
-    return create_app(engine, protocols_beside(protocol), metrics, MAX_REQUEST_BYTES)
+def _is_slow(path: Path) -> bool:
+    return any(path.is_relative_to(slow) for slow in SLOW)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Skip the import of slow test modules in a run without them: it costs more than the quick tests of a folder."""
+    return True if config.option.markexpr == "not slow" and _is_slow(collection_path) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what lies in the slow folders."""
+    for item in items:
+        if _is_slow(item.path):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
 import zipfile
 from collections.abc import Generator, Sequence
@@ -16,10 +15,12 @@ import httpx
 import pytest
 
 from app import __version__
-from tests.clients.environments import python_with
-from tests.server_process import ROOT
+from tests.installed.environments import installed
+from tests.support.environments import python_with
+from tests.support.server_process import ROOT
 
-PACKAGES = ("app", "charioteer_pytest.py", "metadata", "tasks")
+PACKAGES = ("app", "metadata", "tasks")
+TOP_LEVEL = "app/top_level/"
 
 pytestmark = pytest.mark.slow
 
@@ -42,8 +43,24 @@ def test_the_wheel_has_every_file_of_the_packages_and_no_other(built: Path) -> N
     with zipfile.ZipFile(wheel(built)) as archive:
         names = set(archive.namelist())
     information = f"charioteer-{__version__}.dist-info/"
-    assert {each for each in names if not each.startswith(information)} == tracked
+    expected = {each.removeprefix(TOP_LEVEL) for each in tracked}
+    assert {each for each in names if not each.startswith(information)} == expected
+    assert "charioteer_pytest.py" in names
     assert f"{information}entry_points.txt" in names
+
+
+def test_both_distributions_have_the_licence(built: Path) -> None:
+    licence = (ROOT / "LICENSE").read_bytes()
+    with zipfile.ZipFile(wheel(built)) as archive:
+        information = f"charioteer-{__version__}.dist-info/"
+        assert archive.read(f"{information}licenses/LICENSE") == licence
+        metadata = archive.read(f"{information}METADATA").decode()
+    assert "\nLicense-Expression: Apache-2.0\nLicense-File: LICENSE\n" in metadata
+    assert "\nAuthor: The Charioteer authors\n" in metadata
+    with tarfile.open(built / f"charioteer-{__version__}.tar.gz") as archive:
+        packed = archive.extractfile(f"charioteer-{__version__}/LICENSE")
+        assert packed is not None
+        assert packed.read() == licence
 
 
 def test_the_source_distribution_makes_the_same_wheel_as_the_tree(built: Path) -> None:
@@ -59,19 +76,17 @@ def test_the_source_distribution_makes_the_same_wheel_as_the_tree(built: Path) -
 
 def test_the_wheel_alone_serves_a_model(built: Path, tmp_path: Path) -> None:
     """One test, because installing what the wheel asks for takes most of a minute."""
-    installed = tmp_path / "installed" / "bin"
-    run([sys.executable, "-m", "venv", str(installed.parent)])
-    run([str(installed / "pip"), "install", "--quiet", "--disable-pip-version-check", str(wheel(built))])
-    assert run([str(installed / "charioteer"), "--version"], tmp_path).strip() == __version__
-    without_a_model_a_sentence_says_so(installed, tmp_path)
-    a_model_elsewhere_is_served(installed, tmp_path)
+    programs = installed(wheel(built)).folder / "bin"
+    assert run([str(programs / "charioteer"), "--version"], tmp_path).strip() == __version__
+    without_a_model_a_sentence_says_so(programs, tmp_path)
+    a_model_elsewhere_is_served(programs, tmp_path)
 
 
-def a_model_elsewhere_is_served(installed: Path, tmp_path: Path) -> None:
+def a_model_elsewhere_is_served(programs: Path, tmp_path: Path) -> None:
     model = shutil.copytree(ROOT / "fixtures" / "models" / "detector", tmp_path / "detector")
     picture = base64.b64encode((ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()).decode()
     image = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [picture]}
-    with serving(installed, tmp_path, "--model", str(model)) as (process, address):
+    with serving(programs, tmp_path, "--model", str(model)) as (process, address):
         answer = httpx.post(f"{address}/v2/models/m-detector/infer", json={"inputs": [image]}, timeout=60)
         assert answer.status_code == 200, answer.text
         labels = [each["label"] for each in answer.json()["outputs"][0]["data"][0]]
@@ -84,19 +99,19 @@ def a_model_elsewhere_is_served(installed: Path, tmp_path: Path) -> None:
         assert process.wait(60) == 0
 
 
-def without_a_model_a_sentence_says_so(installed: Path, tmp_path: Path) -> None:
-    command = [str(installed / "charioteer"), "serve", "--port", "0"]
+def without_a_model_a_sentence_says_so(programs: Path, tmp_path: Path) -> None:
+    command = [str(programs / "charioteer"), "serve", "--port", "0"]
     done = subprocess.run(command, cwd=tmp_path, env=clean(), capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
-    assert done.stderr.startswith("charioteer: There are no models: name one with --model")
+    assert done.stderr.startswith("charioteer: There are no models: pass one with --model")
 
 
 @contextmanager
-def serving(installed: Path, folder: Path, *arguments: str) -> Generator[tuple[subprocess.Popen[str], str]]:
+def serving(programs: Path, folder: Path, *arguments: str) -> Generator[tuple[subprocess.Popen[str], str]]:
     """The installed server in a folder that knows nothing of this repository, and its address."""
     ports = ["--port", "0", "--grpc-port", "0", "--tensorflow-serving-port", "0"]
-    command = [str(installed / "charioteer"), "serve", "--log-format", "json", *ports, *arguments]
+    command = [str(programs / "charioteer"), "serve", "--log-format", "json", *ports, *arguments]
     log = folder / "log.txt"
     with log.open("w") as output:
         process = subprocess.Popen(command, cwd=folder, env=clean(), stderr=output, text=True)

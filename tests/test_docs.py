@@ -21,12 +21,12 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 CHARIOT = (ROOT / "docs" / "chariot.md").read_text()
 MODELS = (ROOT / "docs" / "models.md").read_text()
-OPERATION = (ROOT / "docs" / "operation.md").read_text()
+CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 
 
 @pytest.mark.parametrize("name", [field.name for kind in (ModelOptions, ServerSettings) for field in fields(kind)])
 def test_every_option_is_documented(name: str) -> None:
-    assert f"`--{name.replace('_', '-')}`" in OPERATION
+    assert f"`--{name.replace('_', '-')}`" in CONFIGURATION
 
 
 def test_every_environment_variable_is_documented() -> None:
@@ -34,7 +34,7 @@ def test_every_environment_variable_is_documented() -> None:
     named = re.findall(r"\benvironment\(([^)]+)\)", "".join(sources))
     names = re.findall(r'"(\w+)"', "".join(named))
     assert len(names) > 50
-    assert [name for name in names if f"`{name}`" not in OPERATION] == []
+    assert [name for name in names if f"`{name}`" not in CONFIGURATION] == []
 
 
 @pytest.mark.parametrize("kind", ErrorKind)
@@ -47,7 +47,7 @@ def test_every_metric_is_documented() -> None:
     Metrics(registry, lambda _: True)
     names = [f"{family.name}{'_total' if family.type == 'counter' else ''}" for family in registry.collect()]
     assert len(names) == 6
-    assert [name for name in names if f"`{name}`" not in OPERATION] == []
+    assert [name for name in names if f"`{name}`" not in CONFIGURATION] == []
 
 
 @pytest.mark.parametrize("kind", [SegmentationParameters, GenerationParameters])

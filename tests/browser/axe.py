@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from tests.server_process import ROOT
+from tests.support.server_process import ROOT
 
 # `make browser` puts it there, with npm and the lock file beside this module.
 _AXE = ROOT / ".venv" / "browser" / "node_modules" / "axe-core" / "axe.min.js"
@@ -18,7 +18,7 @@ _RUN = "() => axe.run(document, { resultTypes: ['violations'] })"
 def violations(page: Page) -> list[str]:
     """Every rule that the page breaks as it stands, with the elements that break it.
 
-    Without axe-core the test is skipped, but in CI, where `make test` has installed it.
+    Without axe-core the test is skipped, but in CI, where `make test-slow` has installed it.
     """
     if not _AXE.exists():
         missing = "axe-core is not installed: make browser"

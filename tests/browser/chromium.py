@@ -23,7 +23,7 @@ _FLAGS = (
 
 @contextmanager
 def chromium() -> Generator[Browser]:
-    """A running browser. Without one the test is skipped, but in CI, where `make test` has installed it."""
+    """A running browser. Without one the test is skipped, but in CI, where `make test-slow` has installed it."""
     program = shutil.which("chromium")
     if program is None:
         missing = "Chromium is not installed: apt-get install chromium"

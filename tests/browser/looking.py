@@ -17,7 +17,8 @@ DESKTOP: Size = (1280, 900)
 PHONE: Size = (360, 780)
 
 # A server that other tests keep busy answers late.
-expect.set_options(timeout=20_000)
+_MILLISECONDS = 60_000
+expect.set_options(timeout=_MILLISECONDS)
 
 
 @contextmanager
@@ -28,6 +29,7 @@ def looking(
     of the browser, and everything that it asked for came from its own server.
     """
     context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
+    context.set_default_timeout(_MILLISECONDS)
     page = context.new_page()
     complaints: list[str] = []
     asked: list[str] = []

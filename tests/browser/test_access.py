@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, Page, expect
 from app.server.access.key_file import add_key
 from app.server.access.keys import Key
 from tests.browser.test_request_view import choose, pasted, run_python, run_shell
-from tests.clients.environments import python_with
-from tests.server_process import ROOT, ServerProcess, serving
+from tests.support.environments import python_with
+from tests.support.server_process import ROOT, ServerProcess, serving
 
 KEYS = {"key-of-the-owner": ("infer", "read", "admin"), "key-of-the-screen": ("infer", "read")}
 

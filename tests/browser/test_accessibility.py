@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, FloatRect, Locator, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import DESKTOP, PHONE, Scheme, Size, fits, looking
-from tests.server_process import ROOT, serving
+from tests.support.server_process import ROOT, serving
 
 # Each view's address, and a text that it shows once it is there with something in it.
 VIEWS = {

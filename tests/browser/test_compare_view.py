@@ -8,9 +8,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.looking import looking
-from tests.chariot import image_input
-from tests.pictures import base64_text
-from tests.server_process import ROOT, serving
+from tests.support.chariot import image_input
+from tests.support.pictures import base64_text
+from tests.support.server_process import ROOT, serving
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = ROOT / "fixtures" / "images"
@@ -41,7 +41,7 @@ def server() -> Iterator[str]:
 
 def records(server: str, model: str, image: str) -> list[dict[str, Any]]:
     body = {"inputs": [image_input(base64_text((IMAGES / image).read_bytes()))]}
-    answer = httpx.post(f"{server}/v2/models/m-{model}/infer", json=body).raise_for_status().json()
+    answer = httpx.post(f"{server}/v2/models/m-{model}/infer", json=body, timeout=60).raise_for_status().json()
     return answer["outputs"][0]["data"][0]
 
 

@@ -14,9 +14,9 @@ from playwright.sync_api import Browser, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import DESKTOP, PHONE, fits, looking
-from tests.chariot import image_input
-from tests.pictures import base64_text
-from tests.server_process import ROOT, serving
+from tests.support.chariot import image_input
+from tests.support.pictures import base64_text
+from tests.support.server_process import ROOT, serving
 
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
 WINDOW = 30
@@ -53,7 +53,7 @@ def test_windows_are_shown_as_they_are_judged(browser: Browser, repository: Path
     options = ("--drift", "--drift-window", str(WINDOW), "--drift-per-second", "1000")
     with (
         serving("--model-repository", str(repository), *options) as server,
-        httpx.Client(base_url=server.address) as client,
+        httpx.Client(base_url=server.address, timeout=60) as client,
         looking(browser, f"{server.address}/#drift") as page,
     ):
         expect(page.get_by_text("No window is over yet")).to_be_visible()
@@ -84,4 +84,4 @@ def test_there_is_no_such_view_where_nothing_is_watched(browser: Browser) -> Non
     ):
         expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
         expect(page.get_by_role("navigation").get_by_role("link", name="Drift")).to_have_count(0)
-        assert httpx.get(f"{process.address}/page/drift.json").json() == {}
+        assert httpx.get(f"{process.address}/page/drift.json", timeout=60).json() == {}

@@ -12,8 +12,8 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, Response, expect
 
 from tests.browser.looking import looking
-from tests.pictures import base64_text
-from tests.server_process import ROOT, serving
+from tests.support.pictures import base64_text
+from tests.support.server_process import ROOT, serving
 
 MODELS = ROOT / "fixtures" / "models"
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"

@@ -14,9 +14,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.chromium import chromium
 from tests.browser.looking import CONTRAST, DESKTOP, PHONE, Scheme, Size, looking
-from tests.chariot import image_input
-from tests.pictures import base64_text
-from tests.server_process import ROOT, serving
+from tests.support.chariot import image_input
+from tests.support.pictures import base64_text
+from tests.support.server_process import ROOT, serving
 
 MODELS = ROOT / "fixtures" / "models"
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
@@ -39,7 +39,10 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     shutil.copytree(MODELS / "detector", repository / "detector")
     shutil.copytree(MODELS / "classifier", repository / NASTY)
     picture = base64_text(SCENE.read_bytes())
-    with serving("--model-repository", str(repository)) as server, httpx.Client(base_url=server.address) as client:
+    with (
+        serving("--model-repository", str(repository)) as server,
+        httpx.Client(base_url=server.address, timeout=60) as client,
+    ):
         for _ in range(5):
             client.post("/v2/models/detector/infer", json={"inputs": [image_input(picture)]}).raise_for_status()
         for _ in range(3):
@@ -88,7 +91,7 @@ def test_figures_are_those_of_what_was_sent(browser: Browser, busy: str) -> None
 
 def test_it_says_that_the_operator_took_the_server_offline(browser: Browser, busy: str) -> None:
     notice = "Load balancers are told to send nothing here"
-    with opened(browser, f"{busy}/#metrics") as page, httpx.Client(base_url=busy) as client:
+    with opened(browser, f"{busy}/#metrics") as page, httpx.Client(base_url=busy, timeout=60) as client:
         expect(page.get_by_role("button", name="detector", exact=True)).to_be_visible()
         expect(page.get_by_text(notice)).to_be_hidden()
         client.post("/grps/v1/health/offline").raise_for_status()

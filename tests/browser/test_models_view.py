@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.looking import looking
-from tests.server_process import ROOT, serving
+from tests.support.server_process import ROOT, serving
 
 MODELS = ROOT / "fixtures" / "models"
 NASTY = "<img src=x onerror=alert(1)>"
@@ -52,12 +52,12 @@ def elsewhere() -> Iterator[str]:
 
 
 def state(server: str, name: str) -> str:
-    found = httpx.post(f"{server}/v2/repository/index").json()
+    found = httpx.post(f"{server}/v2/repository/index", timeout=60).json()
     return next(each["state"] for each in found if each["name"] == name)
 
 
 def test_it_shows_what_a_model_takes_and_gives(browser: Browser, server: str) -> None:
-    told = httpx.get(f"{server}/v2/models/detector").json()
+    told = httpx.get(f"{server}/v2/models/detector", timeout=60).json()
     # The records as JSON text are V2's own way of giving them.
     assert told["outputs"].pop(0)["name"] == "predictions"
     with looking(browser, f"{server}/#models?model=detector") as page:
@@ -74,7 +74,7 @@ def test_it_shows_what_a_model_takes_and_gives(browser: Browser, server: str) ->
         expect(score).to_contain_text("number, 0 to 1")
         for link in detector.get_by_role("link").all():
             address = link.get_attribute("href") or ""
-            assert address.startswith("#") or httpx.get(address).status_code == 200
+            assert address.startswith("#") or httpx.get(address, timeout=60).status_code == 200
 
 
 def test_it_says_why_a_model_cannot_answer(browser: Browser, server: str) -> None:
@@ -130,11 +130,11 @@ def test_what_changes_elsewhere_is_shown(browser: Browser, server: str) -> None:
         badge = page.get_by_role("region", name=NASTY, exact=True).locator(".badge")
         expect(badge).to_have_text("ready")
         path = f"{server}/v2/repository/models/{httpx.URL(NASTY).raw_path.decode()}"
-        httpx.post(f"{path}/unload").raise_for_status()
+        httpx.post(f"{path}/unload", timeout=60).raise_for_status()
         try:
             expect(badge).to_have_text("not ready")
         finally:
-            httpx.post(f"{path}/load").raise_for_status()
+            httpx.post(f"{path}/load", timeout=60).raise_for_status()
         expect(badge).to_have_text("ready")
 
 

@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.looking import looking
-from tests.pictures import base64_text
-from tests.server_process import ROOT, serving
+from tests.support.pictures import base64_text
+from tests.support.server_process import ROOT, serving
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = ROOT / "fixtures" / "images"
@@ -41,7 +41,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     arguments = ("--record", str(folder / "store.db"), "--record-images", str(folder / "images"))
     with (
         serving("--model-repository", str(MODELS), *arguments) as process,
-        httpx.Client(base_url=process.address) as client,
+        httpx.Client(base_url=process.address, timeout=60) as client,
     ):
         for altitude in (100, 110, 120):
             assert ask(client, "detector", "scene.jpg", entries("north", altitude)) == 200
@@ -132,7 +132,7 @@ def test_one_is_opened_with_its_picture_by_keyboard(browser: Browser, server: st
 
 
 def test_the_address_of_one_opens_it(browser: Browser, server: str) -> None:
-    found = httpx.get(f"{server}/inferences", params={"model": "classifier"}).json()["inferences"][0]
+    found = httpx.get(f"{server}/inferences", params={"model": "classifier"}, timeout=60).json()["inferences"][0]
     with looking(browser, f"{server}/#recorded?id={found['id']}") as page:
         expect(page.get_by_role("dialog")).to_contain_text(found["request_id"])
 

@@ -16,10 +16,10 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import DESKTOP, PHONE, Scheme, Size, fits, looking
-from tests.chariot import image_input
-from tests.clients.environments import python_with
-from tests.pictures import base64_text
-from tests.server_process import ROOT, serving
+from tests.support.chariot import image_input
+from tests.support.environments import python_with
+from tests.support.pictures import base64_text
+from tests.support.server_process import ROOT, serving
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = ROOT / "fixtures" / "images"
@@ -126,7 +126,7 @@ def prompt(protocol: str, answer: Any) -> str:
 def test_every_protocol_is_shown_sent_and_pasted(browser: Browser, server: str, tmp_path: Path) -> None:
     shutil.copy(IMAGES / "scene.jpg", tmp_path)
     body = {"inputs": [image_input(base64_text((IMAGES / "scene.jpg").read_bytes()))]}
-    found = httpx.post(f"{server}/v2/models/m-detector/infer", json=body).json()
+    found = httpx.post(f"{server}/v2/models/m-detector/infer", json=body, timeout=60).json()
     wanted = labels("chariot", found)
     assert len(wanted) == 5
     with looking(browser, f"{server}/#request?model=detector") as page:
@@ -145,7 +145,7 @@ def test_every_protocol_is_shown_sent_and_pasted(browser: Browser, server: str, 
             assert labels(protocol, json.loads(run_python(pasted(page, "Python"), tmp_path))) == wanted
             first, *_ = block(page, "Request").split("\n")
             port = "tensorflow_serving" if protocol == "tfs" else None
-            ports = httpx.get(f"{server}/page/models.json").json()["ports"]
+            ports = httpx.get(f"{server}/page/models.json", timeout=60).json()["ports"]
             host = f"http://127.0.0.1:{ports[port]}" if port else server
             assert first.startswith(f"POST {host}/")
 

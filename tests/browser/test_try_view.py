@@ -5,7 +5,6 @@ import json
 import math
 import re
 import shutil
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,11 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from tasks.vision.contours import mask_of_contours
 from tests.browser.axe import violations
 from tests.browser.looking import DESKTOP, PHONE, Scheme, Size, fits, looking
-from tests.chariot import image_input
-from tests.pictures import base64_text, encoded, rectangle
-from tests.server_process import ROOT, serving
+from tests.support.chariot import image_input
+from tests.support.pictures import base64_text, encoded, rectangle
+from tests.support.polling import wait_until
+from tests.support.ports import listening_port
+from tests.support.server_process import ROOT, serving
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = ROOT / "fixtures" / "images"
@@ -48,7 +49,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def answer(server: str, model: str, picture: bytes, **parameters: object) -> list[dict[str, Any]]:
     """The records of one picture."""
     body = {"inputs": [image_input(base64_text(picture))], "parameters": parameters}
-    response = httpx.post(f"{server}/v2/models/m-{model}/infer", json=body)
+    response = httpx.post(f"{server}/v2/models/m-{model}/infer", json=body, timeout=60)
     assert response.status_code == 200, response.text
     return response.json()["outputs"][0]["data"][0]
 
@@ -620,11 +621,11 @@ def test_models_that_load_are_waited_for(browser: Browser, tmp_path: Path) -> No
     code = repository / "slow" / "model.py"
     waiting = f"import pathlib, time\nwhile not pathlib.Path({str(arrived)!r}).exists(): time.sleep(0.05)\n"
     code.write_text(f"{waiting}{code.read_text()}")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = str(probe.getsockname()[1])
-    address = f"http://127.0.0.1:{port}"
-    with serving("--model-repository", str(repository), "--allow-code", "--port", port) as server:
-        with httpx.Client(transport=httpx.HTTPTransport(retries=10)) as client:
+    only_http = ("--no-grpc", "--no-tensorflow-serving")
+    with serving("--model-repository", str(repository), "--allow-code", *only_http) as server:
+        wait_until(lambda: listening_port(server.process.pid) is not None)
+        address = f"http://127.0.0.1:{listening_port(server.process.pid)}"
+        with httpx.Client(transport=httpx.HTTPTransport(retries=10), timeout=60) as client:
             assert client.get(f"{address}/health", timeout=60).status_code == 200
         with looking(browser, f"{address}/#try") as page:
             expect(page.get_by_role("alert")).to_contain_text("No model is ready")

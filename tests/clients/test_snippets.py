@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.clients.environments import FOLDER, python_with
-from tests.server_process import ROOT, ServerProcess, serving
+from tests.support.environments import FOLDER, python_with
+from tests.support.server_process import ROOT, ServerProcess, serving
 
 _PAGE = (ROOT / "docs" / "clients.md").read_text()
 _SNIPPET = re.compile(r"^## (?P<client>.+?)$.*?^```(\w+)\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -23,7 +23,7 @@ _SNIPPETS = {found["client"]: found.groups()[1:] for found in _SNIPPET.finditer(
 def server() -> Generator[ServerProcess]:
     with serving() as process:
         # The address of gRPC is announced behind the other one.
-        httpx.get(f"{process.address}/v2/health/ready")
+        httpx.get(f"{process.address}/v2/health/ready", timeout=60)
         yield process
 
 

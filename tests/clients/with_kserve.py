@@ -126,10 +126,10 @@ def check_v1_health(url: str) -> None:
 
 
 def check_v1_not_ready(url: str) -> None:
-    assert httpx.post(f"{url}/v2/repository/models/half_plus_three/unload").status_code == 200
+    assert httpx.post(f"{url}/v2/repository/models/half_plus_three/unload", timeout=60).status_code == 200
     assert ready(url, "half_plus_three") is False
     assert "503" in str(refusal(httpx.HTTPStatusError, predict, url, "half_plus_three", 1))
-    assert httpx.post(f"{url}/v2/repository/models/half_plus_three/load").status_code == 200
+    assert httpx.post(f"{url}/v2/repository/models/half_plus_three/load", timeout=60).status_code == 200
     assert predict(url, "half_plus_three", 1) == {"predictions": [3.5]}
 
 
@@ -158,7 +158,7 @@ def check_v1_events(url: str) -> None:
     event = events.CloudEvent(attributes, {"instances": [1.0, 2.0]})
     for written in (conversion.to_binary, conversion.to_structured):
         headers, body = written(event)
-        response = httpx.post(f"{url}/v1/models/half_plus_two:predict", headers=headers, content=body)
+        response = httpx.post(f"{url}/v1/models/half_plus_two:predict", headers=headers, content=body, timeout=60)
         assert response.status_code == 200, response.text
         answer = events.from_http(response.headers, response.content)
         assert answer.data == {"predictions": [2.5, 3.0]}

@@ -24,11 +24,13 @@ def infer(url: str, model: str, request: Any) -> Any:
 
 def check_metadata(url: str) -> None:
     for name in (*PICTURES, *TENSOR_MODELS):
-        about = types.MetadataModelResponse.model_validate_json(httpx.get(f"{url}/v2/models/{name}").content)
+        about = types.MetadataModelResponse.model_validate_json(
+            httpx.get(f"{url}/v2/models/{name}", timeout=60).content
+        )
         assert about.name == name
         assert about.inputs
         assert about.outputs
-    server = types.MetadataServerResponse.model_validate_json(httpx.get(f"{url}/v2").content)
+    server = types.MetadataServerResponse.model_validate_json(httpx.get(f"{url}/v2", timeout=60).content)
     assert server.name == "charioteer"
 
 
@@ -74,14 +76,14 @@ def check_pixels(url: str) -> None:
 
 
 def check_repository(url: str) -> None:
-    index = httpx.post(f"{url}/v2/repository/index", json={})
+    index = httpx.post(f"{url}/v2/repository/index", json={}, timeout=60)
     found = types.RepositoryIndexResponse.model_validate_json(index.content)
     assert {each.name for each in found} >= {*PICTURES, *TENSOR_MODELS}
     assert all(each.state == "READY" for each in found)
 
 
 def check_errors(url: str) -> None:
-    response = httpx.get(f"{url}/v2/models/nobody")
+    response = httpx.get(f"{url}/v2/models/nobody", timeout=60)
     assert response.status_code == 404
     assert types.InferenceErrorResponse.model_validate_json(response.content).error
 

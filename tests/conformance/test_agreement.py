@@ -15,18 +15,26 @@ from numpy.typing import NDArray
 
 from tasks.exchange.tensor import Datatype
 from tasks.vision.image import decode_image
-from tests.conformance.served import ECHOES, EVERYTHING, TENSOR_FIXTURES, build, load_any, source
 from tests.conformance.test_wire import CASES, HEADER_LENGTH
-from tests.grpc_server import Peer, message, over, serving_grpc
-from tests.pictures import base64_text, encoded, rectangle
+from tests.support.grpc_server import Peer, message, over, serving_grpc
+from tests.support.pictures import base64_text, encoded, rectangle
+from tests.support.served import ECHOES, EVERYTHING, TENSOR_FIXTURES, build, load_any, source
 
-TYPED = {"BYTES": "bytes_contents", "FP32": "fp32_contents", "UINT64": "uint64_contents", "INT32": "int_contents"}
+TYPED = {
+    "BYTES": "bytes_contents",
+    "FP32": "fp32_contents",
+    "UINT64": "uint64_contents",
+    "INT32": "int_contents",
+    "INT64": "int64_contents",
+}
 
 AGREEING = [
     case
     for case in CASES
     if case.parent.name == "kserve-v2"
     and not case.name.startswith("error-")
+    # The first asks for binary outputs, the second marks base64 that only JSON has.
+    and case.name not in ("empty-tensor-binary", "tensor-bytes-base64")
     and {each.name for each in case.glob("request.*")} == {"request.json"}
 ]
 
@@ -91,7 +99,8 @@ def over_binary(client: TestClient[Litestar], path: str, request: dict[str, Any]
     ]
     head = json.dumps(body).encode()
     response = client.post(path, content=head + b"".join(blocks), headers={HEADER_LENGTH: str(len(head))})
-    length = int(response.headers[HEADER_LENGTH])
+    # An answer without binary bytes has no such header.
+    length = int(response.headers.get(HEADER_LENGTH, len(response.content)))
     rest, found = response.content[length:], Found()
     for each in json.loads(response.content[:length])["outputs"]:
         size: int = each["parameters"]["binary_data_size"]
@@ -115,7 +124,7 @@ def over_grpc(peer: Peer, model: str, request: dict[str, Any], *, raw: bool) -> 
         for key, value in each.get("parameters", {}).items():
             output.parameters[key].int64_param = value
     for key, value in request.get("parameters", {}).items():
-        asked.parameters[key].string_param = value
+        setattr(asked.parameters[key], "int64_param" if isinstance(value, int) else "string_param", value)
     answer = peer.call("ModelInfer", asked)
     found = Found()
     for index, each in enumerate(answer.outputs):

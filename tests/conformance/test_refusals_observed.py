@@ -7,8 +7,8 @@ from prometheus_client import CollectorRegistry
 from app.protocols import protocols_beside
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
 from app.server.asgi import create_app, create_listener_app
-from tests.grpc_server import built
-from tests.speaker import Seen
+from tests.support.grpc_server import built
+from tests.support.speaker import Seen
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from app.recording.query_reader import Reader
 from app.recording.sqlite_store import SqliteStore
 from app.server.asgi import create_app
 from app.server.inferences import Inferences
-from tests.app.recording.kept import EVERYTHING, NAMES
-from tests.chariot import Client
-from tests.conftest import build_app
-from tests.grpc_server import MAX_REQUEST_BYTES, built
+from tests.support.application import build_app
+from tests.support.chariot import Client
+from tests.support.grpc_server import MAX_REQUEST_BYTES, built
+from tests.support.kept import EVERYTHING, NAMES
 
 APP = build_app(("classifier", "detector", "teller"), "chariot-v2-kserve")
 SCHEMA: Any = schemathesis.openapi.from_asgi("/schema", APP)

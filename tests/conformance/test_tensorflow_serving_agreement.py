@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from tests.conformance.served import EVERYTHING, build
-from tests.pictures import base64_text, encoded, rectangle
+from tests.support.pictures import base64_text, encoded, rectangle
+from tests.support.served import EVERYTHING, build
 
 Client = TestClient[Litestar]
 

@@ -1,4 +1,4 @@
-"""Every case in fixtures/wire: a request as it goes over the wire, and the response it has to get.
+"""Send every case in fixtures/wire over a real socket, and compare the response with the expected one.
 
 A case is a folder ``fixtures/wire/<protocol>/<case>`` with
 
@@ -8,22 +8,23 @@ A case is a folder ``fixtures/wire/<protocol>/<case>`` with
   other, or ``response.bin`` alone for one that is no JSON. The order of names counts, white space does
   not, and floating-point numbers may differ by a millionth. ``"<text>"`` stands for any text, where answers differ.
   ``response.bin`` beside it is what has to follow the JSON;
-- ``case.toml``: ``method``, ``path``, ``status``, ``models`` (of ``tests.conformance.served``), and where they matter
+- ``case.toml``: ``method``, ``path``, ``status``, ``models`` (of ``tests.support.served``), and where they matter
   ``content_type``, ``headers`` and ``response_headers``.
 """
 
 import json
 import tomllib
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+import httpx
 import pytest
-from litestar import Litestar
 from litestar.testing import TestClient
 
-from tests.conformance.served import build
+from tests.support.http_connections import serving_any
+from tests.support.served import build
 
 WIRE = Path(__file__).parents[2] / "fixtures" / "wire"
 CASES = sorted(each.parent for each in WIRE.glob("*/*/case.toml"))
@@ -31,21 +32,37 @@ HEADER_LENGTH = "inference-header-content-length"
 ANY_TEXT = "<text>"
 FIELDS = {"method", "path", "status", "models", "content_type", "headers", "response_headers"}
 
-Clients = Callable[[str, tuple[str, ...]], TestClient[Litestar]]
+Clients = Callable[[str, tuple[str, ...]], httpx.Client]
 
 
 @pytest.fixture(scope="module")
 def clients() -> Iterator[Clients]:
-    """A client for each protocol and set of models, started when first asked for."""
-    started: dict[tuple[str, tuple[str, ...]], TestClient[Litestar]] = {}
-    with ExitStack() as stack:
+    """Return the client of a real server, after its application is set to a protocol and a set of models."""
+    built = cache(build)
+    with serving_any() as (server, url), httpx.Client(base_url=url, timeout=60) as client:
 
-        def client(protocol: str, models: tuple[str, ...]) -> TestClient[Litestar]:
-            if (protocol, models) not in started:
-                started[protocol, models] = stack.enter_context(TestClient(build(models, protocol)))
-            return started[protocol, models]
+        def client_of(protocol: str, models: tuple[str, ...]) -> httpx.Client:
+            server.current = built(models, protocol)
+            return client
 
-        yield client
+        yield client_of
+
+
+def settings_of(case: Path) -> Mapping[str, Any]:
+    """Read ``case.toml``, and reject unknown names."""
+    settings = tomllib.loads((case / "case.toml").read_text())
+    assert set(settings) <= FIELDS, f"{case.name}/case.toml has an unknown name"
+    return settings
+
+
+def one_of_each_protocol() -> list[Path]:
+    """Return one successful inference for each protocol."""
+    found: dict[str, Path] = {}
+    for case in CASES:
+        settings = settings_of(case)
+        if (settings["method"], settings["status"]) == ("POST", 200):
+            found.setdefault(case.parent.name, case)
+    return list(found.values())
 
 
 def body_of(case: Path) -> tuple[bytes, dict[str, str]]:
@@ -97,18 +114,31 @@ def test_there_are_cases_for_every_protocol() -> None:
     assert found >= {"chariot-v2", "chariot-v2-kserve", "grps", "kserve-v1", "kserve-v2", "tensorflow-serving"}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.parent.name}/{case.name}")
-def test_case(case: Path, clients: Clients) -> None:
-    told = tomllib.loads((case / "case.toml").read_text())
-    assert set(told) <= FIELDS, "a name in case.toml that nothing reads"
+def name_of(case: Path) -> str:
+    return f"{case.parent.name}/{case.name}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_real_server_answers_case(case: Path, clients: Clients) -> None:
+    assert_answers(clients(case.parent.name, tuple(settings_of(case)["models"])), case)
+
+
+@pytest.mark.parametrize("case", one_of_each_protocol(), ids=name_of)
+def test_application_answers_litestar_client(case: Path) -> None:
+    with TestClient(build(settings_of(case)["models"], case.parent.name)) as client:
+        assert_answers(client, case)
+
+
+def assert_answers(client: httpx.Client, case: Path) -> None:
+    """Send the request of a case, and compare the whole response."""
+    settings = settings_of(case)
     body, headers = body_of(case)
-    headers |= told.get("headers", {})
-    if "content_type" in told:
-        headers["content-type"] = told["content_type"]
-    client = clients(case.parent.name, tuple(told["models"]))
-    response = client.request(told["method"], told["path"], content=body, headers=headers)
-    assert response.status_code == told["status"], response.text
-    for name, value in told.get("response_headers", {}).items():
+    headers |= settings.get("headers", {})
+    if "content_type" in settings:
+        headers["content-type"] = settings["content_type"]
+    response = client.request(settings["method"], settings["path"], content=body, headers=headers)
+    assert response.status_code == settings["status"], response.text
+    for name, value in settings.get("response_headers", {}).items():
         assert response.headers[name] == value
     names = {each.name for each in case.glob("response.*")}
     assert (HEADER_LENGTH in response.headers) is (names == {"response.json", "response.bin"})

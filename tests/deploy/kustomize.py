@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import yaml
 
-from tests.server_process import ROOT
+from tests.support.server_process import ROOT
 
 FOLDER = ROOT / "deploy" / "kserve"
 OVERLAYS = sorted(path.name for path in (FOLDER / "overlays").iterdir())

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from tests.server_process import ROOT
+from tests.support.server_process import ROOT
 
 PLAIN = {"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "MIT"}
 """What dependencies are chosen by. Whatever else there is stands in a table of the document."""

@@ -6,7 +6,7 @@ import pytest
 
 from app.cli.env_schema import environment_schema
 from tests.deploy.containerfile import FILE, environment, every, only, sources, stages
-from tests.server_process import ROOT
+from tests.support.server_process import ROOT
 
 BUILD, IMAGE = stages()
 PROPERTIES = environment_schema()["properties"]

@@ -20,7 +20,7 @@ from app.cli.pack import archive, members
 from tests.deploy.containerfile import PREFIX, command, environment, health_command, only, sources, stages
 from tests.deploy.licences import libraries, libraries_documented, other_licences_documented, others
 from tests.deploy.locks import here
-from tests.server_process import ROOT
+from tests.support.server_process import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -127,6 +127,7 @@ def test_it_holds_what_is_locked_and_says_so(bill: dict[str, Any]) -> None:
 
 
 def test_its_licences_and_libraries_are_those_of_the_document(bill: dict[str, Any]) -> None:
+    assert bill["metadata"]["component"]["licenses"] == [{"expression": "Apache-2.0"}]
     names = {each["name"] for each in bill["components"]}
     licences = other_licences_documented()
     assert others(bill["components"]) == {name: licences[name] for name in licences if name in names}

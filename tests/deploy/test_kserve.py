@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from app.cli.env_schema import environment_schema
-from tests.clients.environments import python_with
 from tests.deploy.containerfile import environment, only, stages
 from tests.deploy.kustomize import FOLDER, OVERLAYS, Document, built, identity, of_kind
-from tests.server_process import ROOT
+from tests.support.environments import python_with
+from tests.support.server_process import ROOT
 
 IMAGE = stages()[-1]
 PROPERTIES = environment_schema()["properties"]

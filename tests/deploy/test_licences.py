@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from deploy.sbom import component
 from tests.deploy.licences import libraries, libraries_documented, other_licences_documented, others
 from tests.deploy.locks import SHIPPED, here
-from tests.server_process import ROOT
+from tests.support.server_process import ROOT
 
 LOCKED = here(*SHIPPED)
 

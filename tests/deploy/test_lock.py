@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from deploy.lock import EXTRAS
 from tests.deploy.locks import LOCKS, SHIPPED, here, read, text_of
-from tests.server_process import ROOT
+from tests.support.server_process import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 DECLARED: dict[str, list[str]] = {
@@ -18,7 +18,7 @@ DECLARED: dict[str, list[str]] = {
     "build": PROJECT["build-system"]["requires"],
     **PROJECT["project"]["optional-dependencies"],
 }
-WITHOUT_LOCK = {"check", "docs", "fixtures", "fuzz", "maite", "ray", "supply", "test"}
+WITHOUT_LOCK = {"bench", "check", "docs", "fixtures", "fuzz", "maite", "ray", "supply", "test", "test-slow"}
 ADVICE = "run `make lock`"
 
 
@@ -54,6 +54,25 @@ def test_it_is_what_the_project_allows(lock: str) -> None:
         name = canonicalize_name(requirement.name)
         assert name in locked, f"{name} is not locked: {ADVICE}"
         assert requirement.specifier.contains(locked[name], prereleases=True), f"{name} is {locked[name]}: {ADVICE}"
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_extras_of_required_packages_are_in_the_lock(lock: str) -> None:
+    # SQLAlchemy needs greenlet only with its extra asyncio.
+    locked = here(*{"base", lock}) if lock != "build" else here("build")
+    for requirement in filter(None, map(wanted, DECLARED[lock])):
+        for extra in requirement.extras:
+            try:
+                texts = distribution(requirement.name).requires or []
+            except PackageNotFoundError:
+                continue
+            for needed in map(Requirement, texts):
+                if (
+                    needed.marker
+                    and not needed.marker.evaluate({"extra": ""})
+                    and needed.marker.evaluate({"extra": extra})
+                ):
+                    assert canonicalize_name(needed.name) in locked, f"{requirement} needs {needed.name}: {ADVICE}"
 
 
 def test_the_locks_are_one_solution() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from app.assembly.discovery import discover
 from tests.deploy.kustomize import FOLDER, read
-from tests.server_process import ROOT, serving
+from tests.support.server_process import ROOT, serving
 
 MODELS = ROOT / "fixtures" / "models"
 SCENE = base64.b64encode((ROOT / "fixtures/images/scene.jpg").read_bytes()).decode()
@@ -79,7 +79,7 @@ def test_a_service_answers_what_kserve_and_its_clients_ask(
     (container,) = RUNTIME["containers"]
     with (
         serving(environment={**os.environ, "MODEL_DIR": str(mount)}) as server,
-        httpx.Client(base_url=server.address) as client,
+        httpx.Client(base_url=server.address, timeout=60) as client,
     ):
         for probe in ("livenessProbe", "readinessProbe"):
             assert client.get(container[probe]["httpGet"]["path"]).status_code == 200

@@ -4,20 +4,18 @@ import http.client
 import json
 import os
 import struct
-import threading
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
 
-from app.protocols.pb import message_class
-from tests.chariot import image_input
-from tests.pictures import encoded, rectangle
+from app.proto import message_class
+from tests.support.chariot import image_input
+from tests.support.pictures import encoded, rectangle
 
-__all__ = ("BODY", "GRPC_METHOD", "GRPC_REQUEST", "TFS_BODY", "Gated", "answer", "asked", "made", "method", "until")
+__all__ = ("BODY", "GRPC_METHOD", "GRPC_REQUEST", "TFS_BODY", "Gated", "answer", "asked", "made", "method")
 
 _MODEL = """
 import os
@@ -94,7 +92,7 @@ def asked(
     address: str, path: str = "/infer", body: str = BODY, **headers: str
 ) -> Generator[http.client.HTTPConnection]:
     """A connection over which a request has gone, and no answer been read."""
-    connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
+    connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=180)
     with closing(connection):
         connection.request("POST", path, body, {"Content-Type": "application/json", **headers})
         yield connection
@@ -104,14 +102,6 @@ def method(channel: grpc.Channel, name: str) -> Any:
     """What calls a method with one message of bytes, for one."""
     untyped: Any = channel
     return untyped.unary_unary(name)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that is bound to happen."""
-    pause, last = threading.Event(), time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < last
-        pause.wait(0.02)
 
 
 def answer(connection: http.client.HTTPConnection) -> tuple[int, Any]:

@@ -15,11 +15,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from app.protocols.pb import message_class
-from tests.chariot import image_input
+from app.proto import message_class
 from tests.faults.gated import BODY, GRPC_METHOD, Gated, asked, made, method
-from tests.pictures import base64_text
-from tests.server_process import ROOT, ServerProcess, serving
+from tests.support.chariot import image_input
+from tests.support.pictures import base64_text
+from tests.support.server_process import ROOT, ServerProcess, serving
 
 pytestmark = pytest.mark.slow
 
@@ -80,7 +80,10 @@ def test_files_that_are_taken_away_while_they_are_served(tmp_path: Path) -> None
     with_outside_data(tmp_path / "parted")
     files = [*tmp_path.glob("*/*.onnx"), *tmp_path.glob("*/*.bin")]
     assert len(files) == 3
-    with serving("--model-repository", str(tmp_path)) as server, httpx.Client(base_url=server.address) as client:
+    with (
+        serving("--model-repository", str(tmp_path)) as server,
+        httpx.Client(base_url=server.address, timeout=60) as client,
+    ):
         names = ("whole", "parted")
         before = [client.post(f"/v2/models/m-{name}/infer", json=SCENE).json()["outputs"] for name in names]
         for take in (_cut_short, Path.unlink):
@@ -99,7 +102,10 @@ def test_files_that_are_taken_away_while_they_are_served(tmp_path: Path) -> None
 
 def test_whatever_a_model_raises_is_its_own_failure(tmp_path: Path) -> None:
     folder = placed(tmp_path / "raising", _RAISING, "Raising")
-    with serving("--model", str(folder), "--allow-code") as server, httpx.Client(base_url=server.address) as client:
+    with (
+        serving("--model", str(folder), "--allow-code") as server,
+        httpx.Client(base_url=server.address, timeout=60) as client,
+    ):
         first = client.post("/infer", content=BODY, headers=_JSON)
         assert first.status_code == 200, first.text
         for which, raised in enumerate(_RAISED, 1):
@@ -163,7 +169,7 @@ def gated(tmp_path: Path) -> Generator[Gated]:
 def test_what_waits_for_a_model_holds_up_nothing_else(gated: Gated) -> None:
     """More calls by way of the page than there are threads for small work, which gzip and GRPS need."""
     calls = 40
-    with serving(*gated.arguments, "--page") as server, httpx.Client(base_url=server.address, timeout=30) as client:
+    with serving(*gated.arguments, "--page") as server, httpx.Client(base_url=server.address, timeout=60) as client:
         path = "/page/grpc/inference.GRPCInferenceService/ModelInfer"
         element = {"name": "image", "datatype": "BYTES", "shape": [1]}
         content = {"bytes_contents": [image_input()["data"][0]]}
@@ -176,7 +182,7 @@ def test_what_waits_for_a_model_holds_up_nothing_else(gated: Gated) -> None:
         assert client.get("/ready").status_code == 200
         gated.let_go(calls)
         for each in waiting:
-            each.join(60)
+            each.join(180)
             assert not each.is_alive()
 
 
@@ -188,7 +194,7 @@ def _waits(server: ServerProcess, path: str, body: str) -> None:
 def test_senders_who_leave_over_grpc_leave_nothing_behind(gated: Gated) -> None:
     with serving(*gated.arguments, "--workers", "1") as server:
         server.address  # noqa: B018  when there is one, the models are there
-        httpx.get(f"{server.address}/health")
+        httpx.get(f"{server.address}/health", timeout=60)
         request = message_class("inference.ModelInferRequest")(
             model_name="gated",
             inputs=[{"name": "image", "datatype": "BYTES", "shape": [1]}],
@@ -203,7 +209,7 @@ def test_senders_who_leave_over_grpc_leave_nothing_behind(gated: Gated) -> None:
             stream(iter([request.SerializeToString()]), timeout=60).cancel()
             gated.let_go()
             assert held.getresponse().status == 200
-        with httpx.Client(base_url=server.address) as client:
+        with httpx.Client(base_url=server.address, timeout=60) as client:
             metrics = client.get("/metrics").text
             assert 'outcome="internal"' not in metrics
         assert server.stop() == 0

@@ -29,15 +29,15 @@ from tasks.exchange.limits import Limits
 from tasks.exchange.tensor import Datatype, Tensor
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
-from tests.conformance.served import ECHOES, echo
-from tests.grpc_server import Peer, message, serving_grpc
+from tests.support.grpc_server import Peer, message, serving_grpc
+from tests.support.served import ECHOES, echo
 
 ASKED, OTHER = "echo-fp32", "echo-int64"
 BODY = {"inputs": [{"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [1.5]}]}
 SOURCES = [ModelSource(name=name, version="1", folder=Path("/srv/secret", name)) for name in (ASKED, OTHER)]
 
 
-class Keeper:
+class RecordSink:
     """Keeps everything at once, or refuses to."""
 
     refusing = ""
@@ -66,7 +66,7 @@ class Standing:
     """A server, and what may go wrong with it."""
 
     def __init__(self) -> None:
-        self.keeper, self.model = Keeper(), Faltering()
+        self.keeper, self.model = RecordSink(), Faltering()
         self.broken = ""
         registry = Registry(SOURCES)
         self.engine = Engine(
@@ -124,7 +124,7 @@ def _unrecorded(standing: Standing) -> None:
 
 def _crashed(standing: Standing) -> None:
     standing.start()
-    standing.model.trouble = "Its process ended (signal 11) and is started again"
+    standing.model.trouble = "Its process ended (signal 11) and is being restarted"
 
 
 def _reloaded_in_vain(standing: Standing) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.faults.gated import until
-from tests.server_process import ServerProcess, serving
+from tests.support.polling import wait_until
+from tests.support.server_process import ServerProcess, serving
 
 pytestmark = pytest.mark.slow
 
@@ -81,7 +81,7 @@ def told(server: ServerProcess, name: str) -> list[str]:
 def test_a_stream_is_told_to_its_end_when_the_server_stops(server: ServerProcess, gate: int) -> None:
     with spoken(server, "go on", "drained") as response:
         server.process.terminate()
-        until(lambda: any('"stopping"' in line for line in server.log))
+        wait_until(lambda: any('"stopping"' in line for line in server.log))
         os.write(gate, b"g")
         assert event(response)["text_output"] == "two"
         assert event(response) is None
@@ -95,15 +95,15 @@ def test_a_reader_who_leaves_and_a_model_that_gives_up_leave_the_server_as_it_wa
     with spoken(server, "go on", "left"):
         pass
     os.write(gate, b"g")
-    until(lambda: bool(told(server, "left")))
+    wait_until(lambda: bool(told(server, "left")))
     with spoken(server, "stop", "failed") as response:
         os.write(gate, b"g")
         failed = event(response)
         assert "SystemExit" in failed["error"]
         assert event(response) is None
-    until(lambda: told(server, "failed") == ["model_failed"])
+    wait_until(lambda: told(server, "failed") == ["model_failed"])
     with spoken(server, "go on", "after") as response:
         os.write(gate, b"g")
         assert event(response)["text_output"] == "two"
-    assert httpx.get(f"{server.address}/ready").status_code == 200
+    assert httpx.get(f"{server.address}/ready", timeout=60).status_code == 200
     assert server.stop() == 0

@@ -20,14 +20,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from app.assembly.models import FIXTURE_MODELS
-from app.protocols.pb import message_class
-from fuzz.requests import Port
-from fuzz.server import serving
+from app.proto import message_class
+from tests.fuzz.server import fuzzed_server
 
 NAME = "subject"
 BROKEN, GONE = "broken", "gone"
 FILES = {2.0: FIXTURE_MODELS / "half_plus_two", 3.0: FIXTURE_MODELS / "half_plus_three"}
-PORTS: tuple[Port, ...] = ("http", "tensorflow-serving", "grpc")
 V2, GRPS = "/inference.GRPCInferenceService/", "/grps.protos.v1.GrpsService/"
 WAYS = st.sampled_from(["rest", "grpc", "page"])
 
@@ -100,25 +98,25 @@ class Surfaces:
         over_grpc = (
             message_class("inference.ModelReadyResponse").FromString(answer).ready if answer is not None else False
         )
-        return [*(each == 200 for each in found), over_grpc]
+        return [*(status == 200 for status in found), over_grpc]
 
     def states(self) -> set[str]:
         """The model's state in every list of models."""
         listed = self._http.post("/v2/repository/index").json()
         shown = self._http.get("/page/repository").json()["versions"]
-        return {each["state"] for each in [*listed, *shown] if each["name"] == NAME}
+        return {entry["state"] for entry in [*listed, *shown] if entry["name"] == NAME}
 
     def _v2(self, x: float) -> float | None:
         body = {"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [x]}]}
         answer = self._http.post(f"/v2/models/{NAME}/infer", json=body)
-        return _value(answer, lambda told: told["outputs"][0]["data"][0])
+        return _value(answer, lambda reply: reply["outputs"][0]["data"][0])
 
     def _v2_binary(self, x: float) -> float | None:
         tensor = {"name": "x", "shape": [1], "datatype": "FP32", "parameters": {"binary_data_size": 4}}
         head = json.dumps({"inputs": [tensor]}).encode()
         headers = {"inference-header-content-length": str(len(head))}
         answer = self._http.post(f"/v2/models/{NAME}/infer", content=head + struct.pack("<f", x), headers=headers)
-        return _value(answer, lambda told: told["outputs"][0]["data"][0])
+        return _value(answer, lambda reply: reply["outputs"][0]["data"][0])
 
     def _v2_grpc(self, x: float) -> float | None:
         request = message_class("inference.ModelInferRequest")(model_name=NAME)
@@ -126,36 +124,36 @@ class Surfaces:
         answer = self._called(f"{V2}ModelInfer", request)
         if answer is None:
             return None
-        told = message_class("inference.ModelInferResponse").FromString(answer)
-        (packed,) = told.raw_output_contents or [struct.pack("<f", *told.outputs[0].contents.fp32_contents)]
-        return struct.unpack("<f", packed)[0]
+        reply = message_class("inference.ModelInferResponse").FromString(answer)
+        (value,) = reply.outputs[0].contents.fp32_contents
+        return value
 
     def _v1(self, x: float) -> float | None:
         answer = self._http.post(f"/v1/models/{NAME}:predict", json={"instances": [x]})
-        return _value(answer, lambda told: told["predictions"][0])
+        return _value(answer, lambda reply: reply["predictions"][0])
 
     def _tensorflow_serving(self, x: float) -> float | None:
         answer = self._tensorflow.post(f"/v1/models/{NAME}:predict", json={"instances": [x]})
-        return _value(answer, lambda told: told["predictions"][0])
+        return _value(answer, lambda reply: reply["predictions"][0])
 
     def _grps(self, x: float) -> float | None:
         answer = self._http.post("/grps/v1/infer/predict", json={"model": NAME, "gtensors": {"tensors": [_tensor(x)]}})
-        return _value(answer, lambda told: told["gtensors"]["tensors"][0]["flat_float32"][0])
+        return _value(answer, lambda reply: reply["gtensors"]["tensors"][0]["flat_float32"][0])
 
     def _grps_grpc(self, x: float) -> float | None:
         tensor = {**_tensor(x), "dtype": 7}
         kind = message_class("grps.protos.v1.GrpsMessage")
         answer = self._called(f"{GRPS}Predict", kind(model=NAME, gtensors={"tensors": [tensor]}))
-        told = kind.FromString(answer)
-        assert told.status.code in (200, 404, 503), told
-        return told.gtensors.tensors[0].flat_float32[0] if told.status.code == 200 else None
+        reply = kind.FromString(answer)
+        assert reply.status.code in (200, 404, 503), reply
+        return reply.gtensors.tensors[0].flat_float32[0] if reply.status.code == 200 else None
 
     def _called(self, method: str, request: Any) -> bytes | None:
         try:
             return self._channel.unary_unary(method)(request.SerializeToString(), timeout=60)
         except grpc.RpcError as error:
-            told: Any = error
-            assert told.code().name in ("NOT_FOUND", "UNAVAILABLE"), told
+            reply: Any = error
+            assert reply.code().name in ("NOT_FOUND", "UNAVAILABLE"), reply
             return None
 
 
@@ -221,7 +219,7 @@ class OneModel(RuleBasedStateMachine):
         with ThreadPoolExecutor(4) as pool:
             asked = [pool.submit(ask, 0.0) for ask in self.surfaces.asks.values() for _ in range(2)]
             self.load(way)
-            found = {each.result() for each in asked}
+            found = {future.result() for future in asked}
         assert found <= may_be | refused
 
     @invariant()
@@ -240,9 +238,8 @@ class OneModel(RuleBasedStateMachine):
 def surfaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surfaces]:
     folder = tmp_path_factory.mktemp("states") / "models"
     shutil.copytree(FILES[2.0], folder / NAME)
-    with serving(folder, folder.parent / "server.log") as server:
-        http, tensorflow, rpc = ("{}:{}".format(*server.addresses[port]) for port in PORTS)
-        found = Surfaces(folder, f"http://{http}", f"http://{tensorflow}", rpc)
+    with fuzzed_server(folder) as server:
+        found = Surfaces(folder, server.address, server.tensorflow_serving_address, server.grpc_address)
         yield found
         found.close()
 

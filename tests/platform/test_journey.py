@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from app.cli.pack import archive, members
 from tests.platform.proxy import Platform, Registration
 from tests.platform.records import Classified, parsed, recall, turned
-from tests.server_process import ROOT, ServerProcess, serving
+from tests.support.server_process import ROOT, ServerProcess, serving
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 def post(platform: Platform, model: str, *inputs: dict[str, Any]) -> httpx.Response:
     async def session() -> httpx.Response:
         transport = httpx.ASGITransport(platform)
-        async with httpx.AsyncClient(transport=transport, base_url="http://chariot") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://chariot", timeout=60) as client:
             path = f"/api/serve/serve-model-{model}-pred/v2/models/m-{model}/infer/"
             return await client.post(path, json={"inputs": inputs})
 

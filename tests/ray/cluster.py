@@ -10,9 +10,10 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from typing import Any
+
+from tests.support.polling import wait_until
 
 ray: Any = importlib.import_module("ray")
 serve: Any = importlib.import_module("ray.serve")
@@ -56,21 +57,22 @@ def deploy(arguments: dict[str, Any], user_config: dict[str, Any] | None = None)
     application: dict[str, Any] = {
         "name": _APPLICATION,
         "route_prefix": "/",
-        "import_path": "app.assembly.ray_serve:application",
+        "import_path": "charioteer:ray_application",
         "args": arguments,
     }
     if user_config is not None:
         application["deployments"] = [{"name": "ingress", "user_config": user_config}]
     client = context._get_global_client()
     client.deploy_apps(schema.ServeDeploySchema.model_validate({"applications": [application]}))
-    until = time.monotonic() + _SECONDS
-    while True:
-        status = serve.status().applications[_APPLICATION]
-        if status.status == "RUNNING" and all(each.status == "HEALTHY" for each in status.deployments.values()):
-            return "RUNNING"
-        if status.status == "DEPLOY_FAILED" or time.monotonic() > until:
-            return f"{status.status}: {status.message}"
-        time.sleep(0.1)
+    wait_until(_is_settled, _SECONDS)
+    status = serve.status().applications[_APPLICATION]
+    return "RUNNING" if status.status == "RUNNING" else f"{status.status}: {status.message}"
+
+
+def _is_settled() -> bool:
+    status = serve.status().applications[_APPLICATION]
+    healthy = all(each.status == "HEALTHY" for each in status.deployments.values())
+    return status.status == "DEPLOY_FAILED" or (status.status == "RUNNING" and healthy)
 
 
 def processes(deployment: str) -> list[int]:

@@ -16,7 +16,7 @@ import httpx
 import msgspec
 
 from tests.ray.environment import python_with_ray
-from tests.server_process import ROOT
+from tests.support.server_process import ROOT
 
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
 
@@ -28,14 +28,15 @@ class Ray:
 
     Args:
         port: where its proxy listens.
+        folder: where it is started.
         environment: of its processes.
     """
 
-    def __init__(self, python: Path, port: int, environment: Mapping[str, str]) -> None:
+    def __init__(self, python: Path, port: int, folder: Path, environment: Mapping[str, str]) -> None:
         self.address = f"http://127.0.0.1:{port}"
         self.process = subprocess.Popen(
             [str(python), "-m", "tests.ray.cluster", str(port)],
-            cwd=ROOT,
+            cwd=folder,
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -138,8 +139,8 @@ def sending(ray: Ray, model: str, count: int = 4) -> Generator[Senders]:
 
 
 @contextmanager
-def started() -> Generator[Ray]:
-    """A Ray, ended with all of its processes."""
+def started(folder: Path) -> Generator[Ray]:
+    """A Ray that was started in `folder`, ended with all of its processes."""
     python = python_with_ray()
     environment = {
         **os.environ,
@@ -151,7 +152,7 @@ def started() -> Generator[Ray]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    cluster = Ray(python, port, environment)
+    cluster = Ray(python, port, folder, environment)
     try:
         yield cluster
     finally:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.environments import FOLDER
-from tests.server_process import ROOT
+from tests.support.environments import FOLDER
+from tests.support.server_process import ROOT
 
 _SECONDS = 600
 

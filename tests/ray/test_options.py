@@ -34,11 +34,11 @@ def test_the_choice_of_models_is_apart_from_the_rest() -> None:
 @pytest.mark.parametrize(
     ("told", "fault"),
     [
-        ({"replicas": 2}, "argument: Object contains unknown field `replicas`; known are"),
+        ({"replicas": 2}, "argument: Object contains unknown field `replicas`; expected"),
         ({"score_threshold": 2}, "argument: Expected `float` <= 1.0 - at `$.score_threshold`"),
         ({"multiplexed": -1}, "argument: Expected `int` >= 0 - at `$.multiplexed`"),
-        ({"settings": {"portt": 1}}, "settings.portt: Expected one of api_keys, "),
-        ({"settings": {"tls_client_ca": "ca.pem"}}, "settings.tls_client_ca: Ray's own proxy takes the connections"),
+        ({"settings": {"portt": 1}}, "settings.portt: Expected one of allowed_hosts, "),
+        ({"settings": {"tls_client_ca": "ca.pem"}}, "settings.tls_client_ca: this has no effect"),
         ({"ingress": "many"}, "argument: Expected `object`, got `str` - at `$.ingress`"),
     ],
 )
@@ -63,5 +63,5 @@ def test_settings_of_the_server_are_its_own_names() -> None:
 
 
 def test_without_ray_the_extra_is_named() -> None:
-    with pytest.raises(SettingsError, match=re.escape("pip install charioteer[ray]")):
+    with pytest.raises(SettingsError, match=re.escape("pip install 'charioteer[ray]'")):
         application({})

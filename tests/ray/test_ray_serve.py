@@ -12,7 +12,8 @@ import pytest
 from app.assembly.in_process import InProcessModel
 from tasks.vision.image import decode_image
 from tests.ray.driver import SCENE, Ray, body, sending, started
-from tests.server_process import ROOT
+from tests.support.own_packages import make_project
+from tests.support.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
 SMALL = {"ray_actor_options": {"num_cpus": 0.5}, "graceful_shutdown_wait_loop_s": 0.1}
@@ -42,8 +43,11 @@ class Mortal:
 
 @pytest.mark.slow
 def test_on_a_real_ray(tmp_path: Path) -> None:
-    """One after the other on one Ray, which takes ten seconds to start and most of two cores."""
-    with started() as ray:
+    """One after the other on one Ray, which takes ten seconds to start and most of two cores.
+
+    It is started in the folder of a project that has packages of our names.
+    """
+    with started(make_project(tmp_path / "project")) as ray:
         many_models_share_a_deployment_and_every_protocol_answers(ray)
         another_threshold_and_another_model_are_taken_up_without_a_pause(ray, tmp_path)
         a_killed_replica_loses_no_request(ray)
@@ -127,7 +131,7 @@ def calls_whose_replica_dies_are_repeated_by_the_ingress_and_put_together(ray: R
     (model / "lives").write_text("2")
     answer = httpx.post(f"{ray.address}/v2/models/m-mortal/infer", content=body(SCENE, {}), timeout=60)
     assert answer.status_code == 500
-    assert "2 replicas of the model were lost, one after the other, at the same call" in answer.text
+    assert "2 replicas of the model were lost during the same call" in answer.text
 
 
 def replicas_come_and_go_with_the_load(ray: Ray) -> None:

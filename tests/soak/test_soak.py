@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from soak.session import Options, soak
+from tests.soak.session import Options, soak
 
 FAULTS = ["model unloaded and loaded", "rubbish", "clients that leave", "oversized bodies", "SIGKILL and restart"]
 

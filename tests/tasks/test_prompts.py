@@ -11,7 +11,7 @@ from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.tensor import BytesTensor
 from tasks.image_text_to_text import DEFAULT_PROMPT, ImageTextToText
-from tests.pictures import encoded, rectangle
+from tests.support.pictures import encoded, rectangle
 
 PICTURE = BinaryElement(encoded(rectangle()))
 

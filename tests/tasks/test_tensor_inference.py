@@ -11,7 +11,7 @@ from app.protocols.bytes_elements import BinaryElement, StringElement
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
+from tasks.exchange.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor, TensorSpec
 from tasks.tensor_inference import TensorInference, Tensors
 
 SPECS = [
@@ -45,6 +45,37 @@ def test_tensors_come_by_name() -> None:
     assert given["x"] is X.data, "numbers are not copied"
     assert given["words"].tolist() == ["aGk=", "Å"], "texts are not taken for base64"
     assert given["words"].dtype == object
+
+
+@pytest.mark.parametrize(
+    ("content_type", "found"),
+    [(None, ["/w==", b"\xff"]), ("str", ["/w==", b"\xff"]), ("base64", [b"\xff", b"\xff"])],
+)
+def test_bytes_reach_a_model_that_takes_binary_data(content_type: str | None, found: list[object]) -> None:
+    words = BytesTensor(
+        name="words",
+        shape=(2,),
+        elements=[StringElement("/w=="), BinaryElement(b"\xff")],
+        parameters={"content_type": content_type},
+    )
+    request = InferenceRequest(id="", model_name="m", model_version=None, inputs=(words,))
+    (group,) = TensorInference(SPECS[1:], SPECS, binary=True).decode(request, {}, Limits())
+    assert group.items[0].tensors["words"].tolist() == found
+    assert group.name == "words"
+
+
+@pytest.mark.parametrize(
+    ("element", "content_type"), [(BinaryElement(b"\xff"), "str"), (StringElement("/w=="), "base64")]
+)
+def test_bytes_are_refused_for_a_model_of_text(element: Element, content_type: str) -> None:
+    parameters = {"content_type": content_type}
+    words = BytesTensor(name="words", shape=(1,), elements=[element], parameters=parameters)
+    assert refusal(X, words) == "inputs[1].data[0]: Expected text in UTF-8, got other bytes"
+
+
+def test_base64_of_text_is_decoded_for_a_model_of_text() -> None:
+    words = msgspec.structs.replace(WORDS, elements=[StringElement("aGk=")], shape=(1,))
+    assert decoded(X, msgspec.structs.replace(words, parameters={"content_type": "base64"}))["words"].tolist() == ["hi"]
 
 
 def test_what_is_missing_unknown_or_there_twice() -> None:
@@ -94,6 +125,6 @@ def test_an_answer_as_records_and_as_tensors() -> None:
     )
     assert Tensors.stack([answer]) is answer.tensors
     assert msgspec.json.decode(msgspec.json.encode(answer.records())) == [
-        {"name": "t", "datatype": "BYTES", "shape": [2, 1], "data": ["a", "\N{REPLACEMENT CHARACTER}"]},
+        {"name": "t", "datatype": "BYTES", "shape": [2, 1], "data": ["a", {"b64": "/w=="}]},
         {"name": "n", "datatype": "FP32", "shape": [2], "data": [1.5, None]},
     ]

@@ -11,7 +11,7 @@ from tasks.text_classification import ClassifiedText, TextClassification
 from tasks.text_generation import ContinuedText, GeneratedText, Generation, TextGeneration, TextGenerationParameters
 from tasks.token_classification import Entities, Entity, TaggedText, TokenClassification, TokenParameters
 from tasks.vision.selection import SelectionParameters
-from tests.stand_ins import go_on
+from tests.support.stand_ins import go_on
 
 ITEM = TextItem("abc", "inputs[0].data[0]")
 FOUND = Entities(

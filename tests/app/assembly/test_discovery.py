@@ -80,7 +80,7 @@ NO_NAMES = ["..", ".", "a/b", "../a", "a\\b", "a\nb", "a\0b", "a\x1b[31m", "a\u2
 def test_names_that_are_more_than_names_are_refused(tmp_path: Path, field: str, value: str) -> None:
     make(tmp_path, "m/a.onnx")
     (tmp_path / "m" / "model-settings.json").write_text(json.dumps({field: value}))
-    with pytest.raises(ModelError, match=f"{field}: Expected up to 255 printed characters without slashes"):
+    with pytest.raises(ModelError, match=f"{field}: Expected up to 255 printable characters without slashes"):
         model_at(tmp_path / "m")
     (found,) = models_in(tmp_path)
     assert found.name == "m"

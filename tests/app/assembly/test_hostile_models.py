@@ -122,8 +122,8 @@ def a_name_of_another_place(folder: Path) -> None:
 
 
 HOSTILE: list[tuple[Callable[[Path], None], str]] = [
-    (a_pickle_called_onnx, "is a pickle"),
-    (an_archive_of_torch_called_onnx, "is a pickle"),
+    (a_pickle_called_onnx, "is a PyTorch pickle"),
+    (an_archive_of_torch_called_onnx, "is a PyTorch pickle"),
     (weights_that_are_a_pickle, "is a pickle"),
     (a_pickle_of_joblib_named_by_settings, "is not a model of any runtime here"),
     (a_class_without_leave, "--allow-code"),
@@ -137,7 +137,7 @@ HOSTILE: list[tuple[Callable[[Path], None], str]] = [
     (settings_that_are_a_link, "unknown field `secret`"),
     (settings_nested_without_end, "not valid JSON"),
     (settings_of_a_gigabyte, "more than 67,108,864"),
-    (a_name_of_another_place, "printed characters without slashes"),
+    (a_name_of_another_place, "printable characters without slashes"),
 ]
 
 

@@ -16,7 +16,7 @@ from app.engine.servable import Servable
 from app.runtimes.folder import files_of
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
-from tests.conformance.served import application
+from tests.support.served import application
 
 GRAPH = FIXTURE_MODELS / "half_plus_two" / "model.onnx"
 
@@ -115,7 +115,7 @@ def a_huge_list(folder: Path) -> None:
 CHANGES: list[tuple[Callable[[Path], None], str]] = [
     (a_changed_file, r"read me\.txt is not the file that .*model\.sha256 lists: its SHA-256 is "),
     (another_file, r"helper\.py is not listed in "),
-    (a_missing_file, r"lists docs/read me\.txt, which is not there"),
+    (a_missing_file, r"lists docs/read me\.txt, which is missing or hidden"),
     (a_link_to_a_listed_file, r"alias\.onnx is not listed"),
     (a_line_twice, "is listed twice"),
     (no_list, "not a list as sha256sum writes it"),
@@ -165,7 +165,7 @@ def test_a_list_in_a_versions_folder_is_not_passed_over_in_silence(tmp_path: Pat
     (version / "model.onnx").write_bytes(b"another")
     (found,) = sources(ModelOptions(model=tmp_path / "m"))
     with pytest.raises(
-        ModelError, match=r"1/model\.sha256 is not looked at; the list lies above versions, .*m/model\.sha"
+        ModelError, match=r"1/model\.sha256 is ignored; put the list above the versions, at .*m/model\.sha"
     ):
         load(found)
 

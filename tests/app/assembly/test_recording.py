@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 
 from app.assembly.recording import open_recorder
 from app.settings.server import ServerSettings, SettingsError
-from tests.recordings import detected
-from tests.server_process import ROOT
+from tests.support.recordings import detected
+from tests.support.server_process import ROOT
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_an_event_that_was_kept_is_in_the_file(settings: ServerSettings, tmp_pat
     assert recorder is not None
     kept = recorder.keep(detected(metadata=[{"key": "camera", "type": "str", "value": "north"}]))
     assert kept is not None
-    kept.result(10)
+    kept.result(60)
     with sqlite3.connect(tmp_path / "store.db") as connection:
         (found,) = connection.execute("SELECT metadata, image_kept FROM inferences").fetchall()
     connection.close()
@@ -62,7 +62,7 @@ def test_images_are_not_kept_longer_than_their_records(settings: ServerSettings,
 )
 def test_how_to_record_is_nothing_without_what(field: str, value: object, option: str) -> None:
     said = refusal(replace(ServerSettings(), **{field: value}))
-    assert said == f"{option} says how to record, but nothing is recorded without --record"
+    assert said == f"{option} needs --record"
 
 
 def test_a_folder_for_images_that_cannot_be_is_told_at_the_start(settings: ServerSettings, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from app.assembly.discovery import model_at
 from app.assembly.tuning import Measured, Way, best_of, measured, ways, write_settings
 from app.settings.model import SETTINGS_FILE, BatchingSettings, ModelError, OnnxRuntimeSettings, read_settings
-from tests.pictures import encoded, rectangle
+from tests.support.pictures import encoded, rectangle
 
 MODELS = Path(__file__).parents[3] / "fixtures" / "models"
 

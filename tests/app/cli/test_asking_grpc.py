@@ -10,8 +10,8 @@ import pytest
 
 from app.cli.asking_grpc import GrpcAsker
 from app.evaluation.collecting import AskingError
-from app.protocols.pb import message_class
-from tests.app.evaluation.made import item
+from app.proto import message_class
+from tests.support.evaluations import item
 
 GRPC: Any = grpc
 TOKEN = {"Authorization": "Bearer abc"}

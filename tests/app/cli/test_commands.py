@@ -1,6 +1,7 @@
 """The commands, as a user runs them."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import cv2
 import pytest
 
-from tests.server_process import ROOT
+from tests.support.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = ROOT / "fixtures" / "images"
@@ -78,6 +79,13 @@ def test_check_explains_a_model() -> None:
     assert done.returncode == 0, done.stderr
     for word in ("OBJECT_DETECTION", "letterbox", "labels", "input size", "model file"):
         assert word in done.stdout
+
+
+def test_check_warns_about_a_name_that_means_a_chariot_id(tmp_path: Path) -> None:
+    folder = shutil.copytree(MODELS / "half_plus_two", tmp_path / "m-half")
+    done = charioteer("check", folder)
+    assert done.returncode == 0
+    assert "the name 'm-half' means the Chariot id 'half'" in done.stdout
 
 
 def test_check_fails_with_a_sentence(tmp_path: Path) -> None:

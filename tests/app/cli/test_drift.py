@@ -13,7 +13,7 @@ from app.assembly.drift import embedder_at
 from app.cli.drift import drift
 from app.drift.baseline import Baseline, write_baseline
 from app.drift.embedding import BUNDLED
-from tests.app.drift.samples import sample
+from tests.support.drift_samples import sample
 
 WORLD: Any = importlib.import_module("fixtures.drift_world")
 MODELS = Path(__file__).parents[3] / "fixtures" / "models"

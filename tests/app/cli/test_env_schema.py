@@ -12,7 +12,7 @@ from cyclopts import App, CycloptsError
 
 from app.cli.env_schema import environment_schema
 from app.cli.serve import serve
-from tests.server_process import ROOT
+from tests.support.server_process import ROOT
 
 SCHEMA = environment_schema()
 PROPERTIES: dict[str, dict[str, Any]] = SCHEMA["properties"]
@@ -47,7 +47,7 @@ def limits() -> list[tuple[str, str, bool]]:
         if "exclusiveMinimum" in each:
             found += [(name, str(each["exclusiveMinimum"] + step), True), (name, str(each["exclusiveMinimum"]), False)]
         for value in each.get("enum", []):
-            found += [(name, value, True), (name, f"{value}!", False)]
+            found += [(name, str(value), True), (name, f"{value}!", False)]
     return found
 
 

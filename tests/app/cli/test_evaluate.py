@@ -19,8 +19,8 @@ import pytest
 from cyclopts import App
 
 from app.cli.evaluate import evaluate
-from tests.app.evaluation.datasets_made import annotation, coco, image_folder
-from tests.server_process import ROOT, serving
+from tests.support.datasets import annotation, coco, image_folder
+from tests.support.server_process import ROOT, serving
 
 IMAGES = ROOT / "fixtures" / "images"
 TRUTH: Mapping[str, Sequence[Mapping[str, Any]]] = json.loads((IMAGES / "truth.json").read_text())
@@ -89,7 +89,7 @@ def test_all_reports_are_written_and_a_second_run_asks_nobody(
         assert len(asked) == 2
         assert capsys.readouterr().out == first
         assert run(data, *through(url, "--out", out, "--top-k", 7)) == 2
-        assert "answers with another parameters; --fresh begins anew" in capsys.readouterr().err
+        assert "answers with another parameters; --fresh starts again" in capsys.readouterr().err
         assert run(data, *through(url, "--out", out, "--top-k", 7, "--fresh")) == 0
         assert len(asked) == 4
     assert "OBJECT_DETECTION" in first
@@ -105,7 +105,7 @@ def test_a_figure_that_is_too_low_is_an_exit_status(tmp_path: Path, capsys: pyte
     with engine(lambda _: [FOUND]) as url:
         assert run(data, *through(url, "--fail-under", "recall=0.9", "--fail-under", "precision=0.5")) == 0
         assert run(data, *through(url, "--fail-under", "recall=0.9", "--fail-under", "precision=0.6")) == 1
-        assert "precision is 0.5000, and 0.6 is wanted" in capsys.readouterr().err
+        assert "precision is 0.5000, below the minimum 0.6" in capsys.readouterr().err
         assert run(data, *through(url, "--fail-under", "speed=1")) == 2
         assert "there is no figure speed; there is map, ap50" in capsys.readouterr().err
 
@@ -141,7 +141,7 @@ def test_so_many_have_to_be_answered(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert run(data, *through(url, "--concurrency", 1, "--fail-under", "answered=0.8")) == 0
     with engine(lambda number: None if number == 2 else [{"label": "cat", "score": 1}]) as url:
         assert run(data, *through(url, "--concurrency", 1, "--fail-under", "answered=0.9")) == 1
-    assert "answered is 0.8000, and 0.9 is wanted" in capsys.readouterr().err
+    assert "answered is 0.8000, below the minimum 0.9" in capsys.readouterr().err
 
 
 def test_answers_that_cannot_be_read_are_nothing_to_measure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,7 +173,7 @@ def test_a_threshold_that_cuts_the_curve_is_told(tmp_path: Path, capsys: pytest.
         assert run(data, *through(url)) == 0
         assert "were asked for" not in capsys.readouterr().out
         assert run(data, *through(url, "--score-threshold", 0.5)) == 0
-        assert "Objects were asked for from a score of 0.5 on" in capsys.readouterr().out
+        assert "Requests had a score threshold of 0.5" in capsys.readouterr().out
 
 
 def test_labels_are_mapped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,19 +241,19 @@ def test_an_interrupted_evaluation_goes_on(tmp_path: Path) -> None:
     def answer(number: int) -> Sequence[Mapping[str, object]]:
         if number > 3:
             some.set()
-            go_on.wait(30)
+            go_on.wait(300)
         return [{"label": "cat", "score": 1}]
 
     program = "from cyclopts import App; from app.cli.evaluate import evaluate; App(default_command=evaluate)()"
     with engine(answer) as url:
         command = [str(each) for each in (sys.executable, "-c", program, data, *through(url, "--out", out))]
         with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-            assert some.wait(60)
+            assert some.wait(300)
             process.send_signal(signal.SIGINT)
             go_on.set()
-            _, error = process.communicate(timeout=60)
+            _, error = process.communicate(timeout=300)
         assert process.returncode == 130, error
-        assert f"interrupted; the same command goes on from {out}" in error
+        assert f"interrupted; run the same command again to resume from {out}" in error
         assert "Traceback" not in error
         lines = (out / "predictions.jsonl").read_text().splitlines()
         assert 3 < len(lines) < 10

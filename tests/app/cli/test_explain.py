@@ -10,7 +10,7 @@ import pytest
 from app.cli.drawing import heat, write_picture
 from app.settings.model import ModelError
 from tests.app.cli.test_commands import IMAGES, MODELS, ROOT, charioteer
-from tests.pictures import rectangle
+from tests.support.pictures import rectangle
 
 
 def test_the_heat_map_is_hot_where_it_matters_and_the_picture_shines_through() -> None:
@@ -82,7 +82,7 @@ def test_explain_prints_a_table() -> None:
 def test_explain_says_that_there_is_nothing() -> None:
     done = charioteer("explain", IMAGES / "photo.jpg", "--name", "detector", "--label", "red star")
     assert done.returncode == 0, done.stderr
-    assert "nothing" in done.stdout
+    assert "no objects to explain" in done.stdout
 
 
 @pytest.mark.slow
@@ -93,7 +93,10 @@ def test_explain_says_that_there_is_nothing() -> None:
         ((IMAGES / "shape.jpg", "--name", "vlm"), "IMAGE_TEXT_TO_TEXT"),
         ((IMAGES / "shape.jpg", "--name", "classifier", "--label", "dog"), "'dog'"),
         ((IMAGES / "shape.jpg", "--name", "classifier", "--grid", "99"), "grid"),
-        ((IMAGES / "shape.jpg", "--name", "classifier", "--object", "2", "--draw", "/tmp/x.png"), "no object 2"),
+        (
+            (IMAGES / "shape.jpg", "--name", "classifier", "--object", "2", "--draw", "/tmp/x.png"),
+            "Cannot draw object 2",
+        ),
         ((IMAGES / "shape.jpg", "--name", "classifier", "--draw", "/nowhere/x.png"), "there is no folder /nowhere"),
         ((ROOT / "README.md", "--name", "detector"), "Expected an encoded image"),
     ],

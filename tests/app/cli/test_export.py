@@ -16,8 +16,8 @@ from app.cli.export import export
 from app.settings.model import ModelError
 from tasks.task import TaskType
 from tests.app.cli.test_commands import charioteer
-from tests.app.runtimes.transformers import tiny_language, tiny_vision
-from tests.app.runtimes.transformers.tiny import LABELS
+from tests.support import tiny_language, tiny_vision
+from tests.support.tiny import LABELS
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +69,7 @@ def test_the_file_says_what_it_was_made_of(tmp_path: Path) -> None:
 
 def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
     folder = tiny_language.clip(tmp_path / "model")
-    with pytest.raises(ModelError, match="zero-shot-image-classification is not exported"):
+    with pytest.raises(ModelError, match="zero-shot-image-classification cannot be exported"):
         export_model(folder, tmp_path / "onnx", 17, TOLERANCE)
     with pytest.raises(ModelError, match="own folder"):
         export_model(folder, folder, 17, TOLERANCE)
@@ -102,7 +102,7 @@ def test_one_version_is_exported_at_a_time(tmp_path: Path) -> None:
 def test_exporting_names_what_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     folder = tiny_vision.vit(tmp_path / "model")
-    with pytest.raises(ModelError, match=r"needs the package onnx, .* install charioteer\[torch\]"):
+    with pytest.raises(ModelError, match=r"needs the extra torch, pip install 'charioteer\[torch\]' \(.*onnx"):
         export_model(folder, tmp_path / "onnx", 17, TOLERANCE)
 
 

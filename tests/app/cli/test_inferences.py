@@ -11,8 +11,8 @@ from app.cli.inferences import inferences
 from app.recording.sqlite_store import SqliteStore
 from app.settings.server import SettingsError
 from tasks.exchange.error import InferenceError
-from tests.app.recording.kept import rows
-from tests.server_process import ROOT
+from tests.support.kept import rows
+from tests.support.server_process import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_exports(store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path)
     told = capsys.readouterr()
     assert told.out == ""
     assert "Wrote 3 inferences to" in told.err
-    assert "3 are left out: COCO has a place only for" in told.err
+    assert "Skipped 3 inferences: COCO holds only objects in images of known size" in told.err
 
 
 def test_what_makes_no_sense_is_told(store: str, tmp_path: Path) -> None:
@@ -87,11 +87,11 @@ def test_what_makes_no_sense_is_told(store: str, tmp_path: Path) -> None:
         inferences(store, after="x")
     with pytest.raises(SettingsError, match="Expected a file that ends in"):
         inferences(store, to=tmp_path / "a.txt")
-    with pytest.raises(SettingsError, match="--to exports everything that matches"):
+    with pytest.raises(SettingsError, match="--to exports all matches"):
         inferences(store, to=tmp_path / "a.csv", json=True)
     with pytest.raises(InferenceError, match="there is no such file"):
         inferences(str(tmp_path / "none.db"))
-    with pytest.raises(SettingsError, match="The store is of a kind that is not known"):
+    with pytest.raises(SettingsError, match="The store has an unknown scheme"):
         inferences("mysql://x/y")
 
 

@@ -1,6 +1,7 @@
 """Folders to begin with: each works as it is written."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,9 @@ import httpx
 import pytest
 
 from tasks.task import TaskType
-from tests.pictures import base64_text
-from tests.server_process import ROOT, serving
+from tests.support.own_packages import ENVIRONMENT, make_project
+from tests.support.pictures import base64_text
+from tests.support.server_process import ROOT, serving
 
 TASKS = (
     "IMAGE_CLASSIFICATION",
@@ -52,11 +54,18 @@ def test_there_is_one_for_every_task() -> None:
     assert set(TASKS) == set(TaskType)
 
 
-def test_the_tests_that_come_with_them_pass(folder: Path) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)})
+@pytest.mark.parametrize(
+    "command", [(sys.executable, "-m", "pytest"), (str(Path(sys.executable).with_name("pytest")),)]
+)
+def test_the_tests_that_come_with_them_pass_beside_packages_of_our_names(
+    folder: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    project = make_project(tmp_path / "project")
+    shutil.copytree(folder, project / "models")
+    options = ["-q", "-p", "no:cacheprovider"]
+    done = subprocess.run([*command, *options], cwd=project, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 0, done.stdout
-    assert f"{len(TASKS)} passed" in done.stdout
+    assert f"{len(TASKS) + 1} passed" in done.stdout
 
 
 def test_check_understands_and_tries_them(folder: Path) -> None:
@@ -65,7 +74,7 @@ def test_check_understands_and_tries_them(folder: Path) -> None:
     assert done.stdout.count("Tried on one image") == len(OF_IMAGES)
     assert done.stdout.count("Tried on one text") == len(OF_TEXTS)
     assert done.stdout.count("Not tried") == 1
-    for word in (*TASKS, "model:Model", "predict(image, prompt), told while it is made", "x FP32 [-1, -1]"):
+    for word in (*TASKS, "model:Model", "predict(image, prompt), streamed", "x FP32 [-1, -1]"):
         assert word in done.stdout
 
 
@@ -86,7 +95,7 @@ def test_they_are_served_and_answer_about_a_photograph(folder: Path) -> None:
             (output,) = answer.json()["outputs"]
             assert output["data"][0], (task, output)
         body = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 3]}]}
-        answer = httpx.post(f"{server.address}/v2/models/tensor/infer", json=body)
+        answer = httpx.post(f"{server.address}/v2/models/tensor/infer", json=body, timeout=60)
         assert answer.json()["outputs"][0]["data"] == [-1, 1]
         streamed = {"text_input": "which colour?", "image": photo}
         answer = httpx.post(f"{server.address}/v2/models/image_text_to_text/generate_stream", json=streamed, timeout=60)
@@ -98,7 +107,7 @@ def test_what_is_there_is_left_alone(folder: Path) -> None:
     before = (folder / "tensor" / "model.py").read_text()
     done = charioteer("init", "tensor", "--task", "OBJECT_DETECTION", cwd=folder)
     assert done.returncode == 1
-    assert "is there already" in done.stderr
+    assert "exists and is not empty" in done.stderr
     assert (folder / "tensor" / "model.py").read_text() == before
 
 
@@ -117,7 +126,7 @@ def test_the_name_may_differ_from_the_folder(tmp_path: Path) -> None:
         (("../boats", "--task", "TENSOR"), "Expected a name of letters"),
         (("b/c", "--task", "TENSOR"), "Expected a name of letters"),
         (("boats", "--task", "../scaffold"), "Expected one of"),
-        (("boats", "--task", "TENSOR", "--directory", "/dev/null"), "is there already"),
+        (("boats", "--task", "TENSOR", "--directory", "/dev/null"), "exists and is not empty"),
     ],
 )
 def test_what_cannot_be_made_is_said(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:

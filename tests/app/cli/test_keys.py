@@ -50,7 +50,7 @@ def test_a_key_that_is_over_is_listed_as_such(file: Path, capsys: pytest.Capture
     kept = json.loads(file.read_text())
     file.write_text(json.dumps([{**kept[0], "not_after": "2020-01-01T00:00:00Z"}]))
     list_keys(file=file)
-    assert "2020-01-01T00:00:00+00:00 (over)" in capsys.readouterr().out
+    assert "2020-01-01T00:00:00+00:00 (expired)" in capsys.readouterr().out
 
 
 def test_a_key_is_removed(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,7 +74,7 @@ def test_a_key_is_removed(file: Path, capsys: pytest.CaptureFixture[str]) -> Non
         (
             "a",
             {"permissions": "root"},
-            "--permissions: expected infer, read or admin, with commas between them, got 'root'",
+            "--permissions: expected infer, read or admin, separated by commas, got 'root'",
         ),
         ("a", {"permissions": ","}, "--permissions: expected infer, read or admin"),
         ("a", {"permissions": "open"}, "a: expected infer, read or admin, got open"),

@@ -13,7 +13,7 @@ from app.cli.check import check
 from app.cli.manifest import manifest
 from app.cli.pack import pack
 from app.settings.model import ModelError
-from tests.server_process import ROOT
+from tests.support.server_process import ROOT
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_it_says_what_it_wrote_and_what_is_out_of_date(folder: Path, capsys: pyt
     manifest(folder)
     wrote, advice = capsys.readouterr().out.splitlines()
     assert wrote.endswith("2 files")
-    assert advice == f"{folder / 'model.sha256.sig'} was made before; sign the list anew"
+    assert advice == f"{folder / 'model.sha256.sig'} is outdated; sign the new list"
 
 
 def test_an_empty_folder_is_not_listed(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from app.cli.pack import archive, members
 from app.settings.model import ModelError
-from tests.server_process import ROOT
+from tests.support.server_process import ROOT
 
 DETECTOR = ROOT / "fixtures" / "models" / "detector"
 
@@ -159,7 +159,7 @@ def test_the_command_says_what_it_packed(tmp_path: Path) -> None:
     ("output", "said"),
     [
         ("model.zip", "ends in .tar.gz"),
-        ("shapes/model.tar.gz", "lies in the folder that is packed"),
+        ("shapes/model.tar.gz", "is inside the packed folder"),
         ("no/model.tar.gz", "There is no folder"),
     ],
 )

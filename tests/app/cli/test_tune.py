@@ -16,7 +16,7 @@ def test_the_best_is_shown_and_written(tmp_path: Path, capsys: pytest.CaptureFix
     tune(folder, batches=(1, 2), threads=(1,), seconds=0.05)
     shown = capsys.readouterr().out
     assert "best" in shown
-    assert "--write puts the best into model-settings.json" in shown
+    assert "--write saves the best result to model-settings.json" in shown
     before = sorted(each.name for each in folder.iterdir())
     tune(folder, batches=(1,), threads=(1,), seconds=0.05, write=True)
     assert "Written to" in capsys.readouterr().out

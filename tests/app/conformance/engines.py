@@ -26,10 +26,10 @@ from app.settings.model import ModelSource
 from tasks.object_detection import DetectionInput
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.task import TaskType
-from tests.conformance.served import application
-from tests.grpc_server import over, serving_grpc
-from tests.server_process import ROOT
-from tests.stand_ins import bright, detect_oriented
+from tests.support.grpc_server import over, serving_grpc
+from tests.support.served import application
+from tests.support.server_process import ROOT
+from tests.support.stand_ins import bright, detect_oriented
 
 KNOWN = {each.name: each for each in PROTOCOLS}
 BARS = "bars"
@@ -252,7 +252,7 @@ def held_spoilt(engines: Engines, fault: Fault) -> Report:
     """What is found of an engine that answers as ours does, but for `fault`."""
     model = None if fault.protocol in CHARIOT else fault.model
     caller = SpoiltCaller(engines, fault) if KNOWN[fault.protocol].rpc else None
-    with httpx.Client(transport=Between(engines, fault)) as client:
+    with httpx.Client(transport=Between(engines, fault), timeout=60) as client:
         return held(client, fault.protocol, caller=caller, model=model)
 
 

@@ -1,12 +1,9 @@
-"""Calls over gRPC to engines that are late, or not there; and the descriptors, which are those of the proto files."""
+"""Calls over gRPC to engines that are late, or not there."""
 
-import subprocess
-import sys
 import threading
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, cast
 
 import grpc
@@ -18,7 +15,6 @@ from app.conformance.clause import Verdict
 from app.conformance.holding import Holding, UnreachableError
 from app.conformance.probe import LateError, Probe, Target
 from tests.app.conformance.engines import KNOWN
-from tests.server_process import ROOT
 
 
 @contextmanager
@@ -64,12 +60,3 @@ def test_an_engine_that_is_not_there() -> None:
         held = Holding(KNOWN["grps-grpc"], Probe(client, Target(url="grpc://127.0.0.1:1"), caller=channel))
         with pytest.raises(UnreachableError, match=r"grpc://127\.0\.0\.1:1: Nothing speaks gRPC"):
             held.reach()
-
-
-@pytest.mark.parametrize("name", ["grps", "open_inference"])
-def test_descriptors_are_those_of_the_proto(name: str, tmp_path: Path) -> None:
-    made = tmp_path / "made.binpb"
-    proto = f"app/conformance/messages/{name}.proto"
-    command = [sys.executable, "-m", "grpc_tools.protoc", "-Iproto", f"--descriptor_set_out={made}", proto]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=60)
-    assert made.read_bytes() == (ROOT / f"app/conformance/messages/{name}.binpb").read_bytes(), "run `make proto`"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.app.conformance.tiny_engine import tiny_engine
-from tests.server_process import ROOT, serving
+from tests.support.server_process import ROOT, serving
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,7 @@ def test_a_real_server_conforms(tmp_path: Path) -> None:
     [
         (("http://127.0.0.1:1",), "127.0.0.1:1"),
         (("engine.local",), "http://"),
-        ((), "the URL of an engine"),
+        ((), "the URL of a server"),
         (("http://127.0.0.1:1", "--protocol", "soap"), "chariot-v2-kserve"),
         (("http://127.0.0.1:1", "--protocol", "v2-grpc"), "grpc://"),
         (("--list", "--all", "--protocol", "soap"), "chariot-v2-kserve"),
@@ -88,5 +88,5 @@ def test_a_report_that_cannot_be_written_is_status_2(tmp_path: Path) -> None:
     with tiny_engine() as url:
         done = conform(url, "--protocol", "v1", "--json", tmp_path / "nowhere" / "report.json")
     assert done.returncode == 2
-    assert "the report was not written" in done.stderr
+    assert "cannot write the report" in done.stderr
     assert "Traceback" not in done.stderr

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -14,20 +13,12 @@ import pytest
 from app.conformance.holding import Holding
 from app.conformance.wish import Wish, holding
 from tests.app.conformance.engines import failed
-from tests.clients.environments import python_with
+from tests.support.environments import python_with
+from tests.support.ports import fixed_ports
 
 pytestmark = pytest.mark.slow
 
 FOREIGN = Path(__file__).with_name("foreign")
-
-
-def free_ports(count: int) -> list[int]:
-    """Some that nothing listens on at the moment."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 @contextmanager
@@ -41,7 +32,7 @@ def running(
         )
     try:
         transport = httpx.HTTPTransport(retries=8)  # it waits longer each time: half a minute altogether
-        with httpx.Client(transport=transport, trust_env=False) as client:
+        with httpx.Client(transport=transport, trust_env=False, timeout=60) as client:
             assert client.get(url, timeout=30).status_code < 500, (folder / "log").read_text()
         yield
     finally:
@@ -54,7 +45,7 @@ def mlserver(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[int, i
     python = python_with("mlserver")
     folder = tmp_path_factory.mktemp("mlserver")
     shutil.copytree(FOREIGN / "mlserver", folder, dirs_exist_ok=True)
-    http, grpc, metrics = free_ports(3)
+    http, grpc, metrics = fixed_ports(3)
     settings = {
         "MLSERVER_HOST": "127.0.0.1",
         "MLSERVER_HTTP_PORT": str(http),
@@ -71,7 +62,7 @@ def mlserver(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[int, i
 @pytest.fixture(scope="module")
 def kserve(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[int, int]]:
     python = python_with("kserve")
-    http, grpc = free_ports(2)
+    http, grpc = fixed_ports(2)
     command: list[str | Path] = [python, FOREIGN / "kserve_half.py", str(http), str(grpc)]
     with running(command, f"http://127.0.0.1:{http}/", tmp_path_factory.mktemp("kserve")):
         yield http, grpc

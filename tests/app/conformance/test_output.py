@@ -19,7 +19,7 @@ from app.conformance.output.plain import json_report
 from app.conformance.output.table import print_report
 from app.conformance.probe import Probe, Target
 from app.conformance.protocols import PROTOCOLS, Protocol
-from tests.server_process import ROOT
+from tests.support.server_process import ROOT
 
 HUGE = b'{"outputs":[{"name":"a","shape":[1],"datatype":"BYTES","data":[[{"label":"a","score":%s,"xmin":%s}]]}]}' % (
     b"9" * 400,
@@ -227,7 +227,7 @@ def test_a_connection_that_was_closed_is_opened_again() -> None:
         assert probe.get("/once").ok
 
 
-class Answering:
+class Executor:
     """An engine that answers every call alike."""
 
     def __init__(self, status: int, message: bytes) -> None:
@@ -247,7 +247,7 @@ class Answering:
 )
 def test_no_answer_upsets_the_checker(protocol: Protocol, body: bytes) -> None:
     transport = httpx.MockTransport(lambda _: httpx.Response(200, content=body))
-    caller = Answering(0, body) if protocol.rpc else None
+    caller = Executor(0, body) if protocol.rpc else None
     with httpx.Client(transport=transport) as client:
         found = held_against(protocol, Probe(client, Target(url="http://engine.local", model="m"), caller=caller))
     assert not found.conforms
@@ -258,7 +258,7 @@ def test_no_answer_upsets_the_checker(protocol: Protocol, body: bytes) -> None:
 @pytest.mark.parametrize("protocol", [each for each in PROTOCOLS if each.rpc], ids=lambda each: each.name)
 def test_an_engine_of_another_service_does_not_conform(protocol: Protocol) -> None:
     with httpx.Client() as client:
-        found = held_against(protocol, Probe(client, Target(url="grpc://engine"), caller=Answering(12, b"")))
+        found = held_against(protocol, Probe(client, Target(url="grpc://engine"), caller=Executor(12, b"")))
     assert not found.conforms
     assert "UNIMPLEMENTED" in found.findings[0].reason
 

@@ -10,7 +10,7 @@ import pytest
 
 from app.conformance import pytest_plugin
 from tests.app.conformance.tiny_engine import tiny_engine
-from tests.server_process import ROOT
+from tests.support.own_packages import ENVIRONMENT, make_project
 
 pytest_plugins = ["pytester"]
 
@@ -105,16 +105,31 @@ def test_what_makes_no_sense_is_a_usage_error(pytester: pytest.Pytester, argumen
     assert "Traceback" not in done.stderr.str()
 
 
-def test_a_run_without_an_engine_is_left_alone(tmp_path: Path) -> None:
-    """A project whose own package is called app, which is ours, too."""
-    (tmp_path / "app").mkdir()
-    (tmp_path / "app" / "__init__.py").write_text("WHOSE = 'theirs'")
-    (tmp_path / "test_own.py").write_text(
-        "import sys\n\n\ndef test_own():\n    import app\n    assert app.WHOSE == 'theirs'\n"
+def run_beside_foreign_app(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Load the entry point in a project whose own package is called ``app``, as ours is."""
+    (folder / "app").mkdir()
+    (folder / "app" / "__init__.py").write_text("OWNER = 'theirs'")
+    (folder / "test_own.py").write_text(
+        "import sys\n\n\ndef test_own():\n    import app\n    assert app.OWNER == 'theirs'\n"
         "    assert 'charioteer_pytest' in sys.modules\n    assert 'httpx' not in sys.modules\n"
     )
-    program = f"import sys; sys.path.append({str(ROOT)!r}); import pytest; sys.exit(pytest.main(sys.argv[1:]))"
-    command = [sys.executable, "-P", "-c", program, "-p", "charioteer_pytest", "-q", "-W", "error"]
-    lone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PATH": ""}
-    done = subprocess.run(command, cwd=tmp_path, env=lone, capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-m", "pytest", "-p", "charioteer_pytest", "-q", "-W", "error", *arguments]
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PATH": ""}
+    return subprocess.run(command, cwd=folder, env=alone, capture_output=True, text=True, timeout=60)
+
+
+def test_entry_point_loads_beside_a_foreign_app(tmp_path: Path) -> None:
+    done = run_beside_foreign_app(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+
+
+def test_an_engine_is_asked_from_a_project_with_packages_of_our_names(tmp_path: Path) -> None:
+    options = ["-q", "-p", "charioteer_pytest", "-p", "no:cacheprovider", *V1]
+    with tiny_engine() as url:
+        command = [sys.executable, "-m", "pytest", *options, "--conform-url", url]
+        environment = {**ENVIRONMENT, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        project = make_project(tmp_path / "project")
+        done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "xfailed" in done.stdout

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.conformance.trust import Trust, TrustError
-from tests.authority import Authority
+from tests.support.authority import Authority
 
 
 def test_an_authority_is_trusted_instead_of_the_usual_ones(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from app.conformance.clause import Clause
 from app.conformance.wish import Wish, WishError, holding
 from tests.app.conformance.tiny_engine import tiny_engine
-from tests.server_process import ROOT
+from tests.support.server_process import ROOT
 
 NOWHERE = Path("nowhere.json")
 

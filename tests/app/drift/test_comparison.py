@@ -6,7 +6,7 @@ import pytest
 
 from app.drift.comparison import compared
 from app.drift.sample import OTHER_LABELS, DriftError, Sample, sample_of
-from tests.app.drift.samples import observations, sample, with_cameras
+from tests.support.drift_samples import observations, sample, with_cameras
 
 
 def test_the_same_is_no_drift_and_the_moved_is() -> None:

@@ -14,7 +14,7 @@ from app.drift.measuring import Seen, observed
 from app.drift.sample import DriftError
 from tasks.exchange.tensor import Datatype, TensorSpec
 from tasks.vision.image import Image
-from tests.server_process import ROOT
+from tests.support.server_process import ROOT
 
 MAKING: Any = importlib.import_module("fixtures.drift_embedder")
 

@@ -5,7 +5,7 @@ import pytest
 
 from app.drift.baseline import Baseline
 from app.drift.monitor import Monitor, Watched
-from tests.app.drift.samples import observations, sample
+from tests.support.drift_samples import observations, sample
 
 
 def watched() -> Watched:

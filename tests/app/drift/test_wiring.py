@@ -21,8 +21,8 @@ from app.drift.sample import sample_of
 from app.settings.model import ModelSource
 from app.settings.server import ServerSettings, SettingsError
 from tasks.vision.image import Image
-from tests.app.drift.samples import sample
-from tests.server_process import ROOT, serving
+from tests.support.drift_samples import sample
+from tests.support.server_process import ROOT, serving
 
 WORLD: Any = importlib.import_module("fixtures.drift_world")
 

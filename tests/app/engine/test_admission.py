@@ -6,13 +6,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from app.engine.admission import Admission, Bounds
-from app.engine.events import Caller
+from app.engine.admission import ARRIVED, Admission, Bounds
+from app.engine.events import RequestInfo
+from app.engine.story import RequestContext
 from tasks.exchange.error import ErrorKind, InferenceError
 
 
-def caller(timeout: float | None = None) -> Caller:
-    return Caller(protocol="test", request_id="1", returned={}, timeout=timeout)
+def caller(timeout: float | None = None) -> RequestInfo:
+    return RequestInfo(protocol="test", request_id="1", returned={}, timeout=timeout)
 
 
 def admission(
@@ -75,7 +76,7 @@ def test_whoever_would_wait_too_long_is_refused_with_the_time_to_wait() -> None:
 
 def test_whoever_would_be_answered_too_late_is_refused_at_once() -> None:
     doors = admission(wait=2)
-    with pytest.raises(InferenceError, match="longer than it may take"):
+    with pytest.raises(InferenceError, match="longer than its timeout"):
         doors.admit(caller(), "a", time.monotonic() + 1)
     doors.admit(caller(), "a", time.monotonic() + 3)
 
@@ -103,3 +104,65 @@ def test_a_time_that_is_over_is_too_late(timeout: float) -> None:
     with pytest.raises(InferenceError) as caught:
         admission().deadline(caller(timeout))
     assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
+
+
+def test_bodies_that_arrive_count_until_they_are_here() -> None:
+    doors = admission(max_waiting=38)
+    assert doors.excess(None) is None
+    arriving = [doors.expect() for _ in range(40)]
+    found = doors.excess(None)
+    assert found is not None
+    assert (found.message, found.retry_after) == (
+        "The server has 40 requests in flight and takes no more; try again later",
+        1,
+    )
+    arriving[0]()
+    arriving[0]()
+    assert doors.excess(None) is None
+
+
+def test_few_places_keep_no_small_bodies_from_arriving() -> None:
+    doors = admission(max_waiting=0)
+    arriving = [doors.expect() for _ in range(31)]
+    assert doors.excess(None) is None
+    arriving.append(doors.expect())
+    assert doors.excess(None) is not None
+
+
+def test_body_that_is_expected_takes_no_place_once_it_is_admitted() -> None:
+    doors = admission(max_waiting=38)
+    token = ARRIVED.set(doors.expect())
+    try:
+        doors.admit(caller(), "a", None)
+    finally:
+        ARRIVED.reset(token)
+    arriving = [doors.expect() for _ in range(38)]
+    assert doors.excess(None) is None
+    arriving.append(doors.expect())
+    assert doors.excess(None) is not None
+
+
+def test_excess_and_admit_refuse_for_the_same_reasons() -> None:
+    doors = admission(max_queue_seconds=1, wait=2.3)
+    found = doors.excess("a")
+    assert found is not None
+    with pytest.raises(InferenceError) as caught:
+        doors.check(caller(), "a")
+    assert (found.message, found.retry_after) == (caught.value.message, 3)
+    assert doors.excess(None) is None
+
+
+@pytest.mark.parametrize(("wait", "expected"), [(0, None), (0.5, 1)])
+def test_admitted_request_may_wait_for_as_long_as_the_bound_says(wait: float, expected: float | None) -> None:
+    assert admission(max_queue_seconds=1, wait=wait).admit(caller(), "a", None) == expected
+
+
+def test_request_that_waited_too_long_is_refused_when_its_turn_comes() -> None:
+    story = RequestContext(caller(), "a")
+    story.begin()
+    story.check_queue_time()
+    story.max_queue_seconds = 0
+    with pytest.raises(InferenceError, match="longer than the server allows; try again later") as caught:
+        story.check_queue_time()
+    assert caught.value.kind is ErrorKind.OVERLOADED
+    assert story.caller.returned == {"retry-after": "1"}

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.engine.batching import BatchingModel
-from app.engine.interest import Interest, on_behalf_of
+from app.engine.interest import CancellationToken, on_behalf_of
 from app.engine.workers import Workers
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.text_generation import Generation
@@ -130,7 +130,7 @@ def test_a_request_of_more_than_a_batch_is_one_by_itself() -> None:
 def test_a_request_whose_sender_has_left_is_left_out() -> None:
     held = Held()
     model = BatchingModel(held, 2, 0.05)
-    gone = Interest()
+    gone = CancellationToken()
 
     def ask_for_nobody() -> list[str]:
         with on_behalf_of(gone):

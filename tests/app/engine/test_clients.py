@@ -6,13 +6,14 @@ from contextlib import aclosing
 import pytest
 
 from app.engine.admission import Admission, Bounds
-from app.engine.events import Caller
+from app.engine.events import RequestInfo
 from app.protocols.bytes_elements import BinaryElement
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.tensor import BytesTensor
-from tests.pictures import encoded, rectangle
-from tests.speaker import Gate, Seen, Speaker, speaking
+from tests.support.pictures import encoded, rectangle
+from tests.support.polling import wait_until_async
+from tests.support.speaker import Gate, Seen, Speaker, speaking
 
 
 def admission(most: int | None, max_waiting: int = 100) -> Admission:
@@ -25,11 +26,11 @@ def admission(most: int | None, max_waiting: int = 100) -> Admission:
     )
 
 
-def caller(client: str = "", address: str = "") -> Caller:
-    return Caller(protocol="test", request_id="1", returned={}, client=client, address=address)
+def caller(client: str = "", address: str = "") -> RequestInfo:
+    return RequestInfo(protocol="test", request_id="1", returned={}, client=client, address=address)
 
 
-def admitted(to: Admission, sender: Caller) -> int:
+def admitted(to: Admission, sender: RequestInfo) -> int:
     """How many requests come in before one is refused, of twenty."""
     for count in range(20):
         try:
@@ -46,10 +47,10 @@ def admitted(to: Admission, sender: Caller) -> int:
         (caller("camera", "10.0.0.1"), "the key 'camera'"),
     ],
 )
-def test_as_many_as_it_may_and_no_more(sender: Caller, whose: str) -> None:
+def test_as_many_as_it_may_and_no_more(sender: RequestInfo, whose: str) -> None:
     doors = admission(3)
     assert admitted(doors, sender) == 3
-    with pytest.raises(InferenceError, match=f"has 3 requests or streams of {whose} in hand") as caught:
+    with pytest.raises(InferenceError, match=f"has 3 requests or streams of {whose} in flight") as caught:
         doors.admit(sender, "a", None)
     assert caught.value.kind is ErrorKind.OVERLOADED
     assert sender.returned == {"retry-after": "1"}
@@ -105,9 +106,7 @@ def test_an_answer_that_was_left_halfway_was_told_only_where_pieces_are(whole: b
             await asyncio.to_thread(gate.await_step)
             await asyncio.to_thread(gate.await_step)
         gate.open()
-        async with asyncio.timeout(30):
-            while engine.busy:
-                await asyncio.sleep(0.01)
+        await wait_until_async(lambda: not engine.busy)
 
     asyncio.run(read())
     assert [event.outcome for event in seen.events] == [ErrorKind.CANCELLED if whole else None]

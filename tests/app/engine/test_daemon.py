@@ -26,7 +26,7 @@ def test_the_loop_ends_though_the_work_goes_on() -> None:
     go_on, ended = threading.Event(), threading.Event()
 
     def hang() -> None:
-        assert go_on.wait(30)
+        assert go_on.wait(60)
         ended.set()
 
     async def leave() -> None:
@@ -38,4 +38,4 @@ def test_the_loop_ends_though_the_work_goes_on() -> None:
     asyncio.run(leave())
     assert not ended.is_set()
     go_on.set()
-    assert ended.wait(30)
+    assert ended.wait(60)

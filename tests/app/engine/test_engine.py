@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from app.engine.admission import Bounds
-from app.engine.answered import Answered
+from app.engine.answered import InferenceResult
 from app.engine.engine import Engine
-from app.engine.events import Addition, Caller, InferenceEvent, InferenceObserver, Keeper
+from app.engine.events import InferenceEvent, InferenceObserver, OutputAnnotator, RecordSink, RequestInfo
 from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.protocols.bytes_elements import BinaryElement
@@ -26,10 +26,11 @@ from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceResponse
 from tasks.exchange.tensor import BytesTensor
-from tests.pictures import encoded, rectangle
-from tests.stand_ins import STAND_INS, load_stand_in
+from tests.support.pictures import encoded, rectangle
+from tests.support.polling import wait_until_async
+from tests.support.stand_ins import STAND_INS, load_stand_in
 
-CALLER = Caller(protocol="test", request_id="abc", base_id="base")
+CALLER = RequestInfo(protocol="test", request_id="abc", base_id="base")
 
 
 class Seen:
@@ -54,8 +55,8 @@ def running(
     *observers: InferenceObserver,
     workers: int = 2,
     bounds: Bounds | None = None,
-    additions: Sequence[Addition] = (),
-    keeper: Keeper | None = None,
+    additions: Sequence[OutputAnnotator] = (),
+    keeper: RecordSink | None = None,
 ) -> Generator[Engine]:
     sources = [
         ModelSource(name=name, version="7", folder=Path(name), settings=ModelSettings(task_type=STAND_INS[name][0]))
@@ -259,15 +260,27 @@ def test_an_event_has_what_was_asked_and_answered() -> None:
     assert abs(time.time_ns() - first.started) < 600e9
 
 
+class _KeptLater(Future[None]):
+    """Tell when something waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.awaited = False
+
+    def add_done_callback(self, fn: Callable[[Future[None]], object]) -> None:
+        super().add_done_callback(fn)
+        self.awaited = True
+
+
 class _Cupboard:
     """Keeps what it is told, when it is told to."""
 
     def __init__(self) -> None:
-        self.kept: list[tuple[InferenceEvent, Future[None]]] = []
+        self.kept: list[tuple[InferenceEvent, _KeptLater]] = []
         self.refusing = ""
 
     def keep(self, event: InferenceEvent, /) -> Future[None]:
-        future: Future[None] = Future()
+        future = _KeptLater()
         self.kept.append((event, future))
         return future
 
@@ -277,8 +290,7 @@ def test_no_answer_leaves_before_it_is_kept() -> None:
 
     async def run(engine: Engine) -> None:
         call = asyncio.create_task(engine.exchange(CALLER, "detector", request, name_of))
-        while not cupboard.kept:
-            await asyncio.sleep(0)
+        await wait_until_async(lambda: bool(cupboard.kept))
         event, future = cupboard.kept[0]
         assert event.outcome is None
         assert not call.done()
@@ -298,8 +310,7 @@ def test_an_answer_that_cannot_be_kept_is_an_error() -> None:
 
     async def run(engine: Engine) -> None:
         call = asyncio.create_task(engine.exchange(CALLER, "detector", request, name_of))
-        while not cupboard.kept:
-            await asyncio.sleep(0)
+        await wait_until_async(lambda: bool(cupboard.kept))
         cupboard.kept[0][1].set_exception(InferenceError(ErrorKind.MODEL_NOT_READY, "The disk is full"))
         with pytest.raises(InferenceError, match="disk is full"):
             await call
@@ -317,10 +328,7 @@ def test_a_sender_who_leaves_while_the_answer_is_kept_does_not_stop_the_keeping(
 
     async def run(engine: Engine) -> None:
         call = asyncio.create_task(engine.exchange(CALLER, "detector", request, name_of))
-        while not cupboard.kept:
-            await asyncio.sleep(0)
-        # One turn more, so that the call waits for the cupboard alone.
-        await asyncio.sleep(0.05)
+        await wait_until_async(lambda: bool(cupboard.kept) and cupboard.kept[0][1].awaited)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
@@ -390,10 +398,12 @@ def test_the_end_waits_for_what_is_about_to_be_told() -> None:
         await asyncio.to_thread(begun.wait, 60)
         engine.close()
         end = asyncio.create_task(engine.ended(60))
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0)
         assert not end.done()
         held.set()
-        await asyncio.gather(call, end)
+        await end
+        assert [event.outcome for event in seen.events] == [None]
+        await call
 
     with running(seen) as engine:
         asyncio.run(run(engine))
@@ -413,11 +423,11 @@ def test_a_refusal_is_kept_too_and_waits_for_nobody() -> None:
 
 
 def test_additions_say_something_about_every_answer() -> None:
-    def count(caller: Caller, answered: Answered, model_name: str, /) -> Sequence[Mapping[str, object]]:
+    def count(caller: RequestInfo, answered: InferenceResult, model_name: str, /) -> Sequence[Mapping[str, object]]:
         caller.returned["x-model"] = model_name
         return [{"seen": len(answered.data)} for _ in answered.outputs]
 
-    caller = Caller(protocol="test", request_id="1", returned={})
+    caller = RequestInfo(protocol="test", request_id="1", returned={})
 
     async def run(engine: Engine) -> None:
         said = await engine.exchange(
@@ -483,8 +493,7 @@ def test_nothing_of_a_request_is_kept_once_it_is_answered() -> None:
     async def run(engine: Engine) -> None:
         for _ in range(5):
             await engine.exchange(CALLER, "detector", decode, name_of)
-        while engine.in_flight or any(each() is not None for each in watched[:-1]):
-            await asyncio.sleep(0.001)
+        await wait_until_async(lambda: not engine.in_flight and all(each() is None for each in watched[:-1]))
 
     gc.disable()
     try:

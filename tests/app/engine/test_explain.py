@@ -13,7 +13,7 @@ import pytest
 
 from app.engine.description import ModelDescription
 from app.engine.engine import Engine
-from app.engine.events import Caller
+from app.engine.events import RequestInfo
 from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.engine.servable import BoundServable, Servable
@@ -27,11 +27,11 @@ from tasks.exchange.tensor import BytesTensor
 from tasks.explanation.explanation import Explanation
 from tasks.object_detection import DetectionInput, Detections, ObjectDetection
 from tasks.task import TaskType
-from tests.pictures import encoded, rectangle
-from tests.speaker import Gate, Seen
-from tests.stand_ins import LABELS, STAND_INS, detect, load_stand_in
+from tests.support.pictures import encoded, rectangle
+from tests.support.speaker import Gate, Seen
+from tests.support.stand_ins import LABELS, STAND_INS, detect, load_stand_in
 
-CALLER = Caller(protocol="test", request_id="abc")
+CALLER = RequestInfo(protocol="test", request_id="abc")
 NAMES = ("classifier", "detector", "segmenter", "teller", "failing")
 
 Explanations = Sequence[Sequence[Sequence[Explanation]]]

@@ -11,7 +11,7 @@ import pytest
 
 from app.engine.description import ModelDescription
 from app.engine.engine import Engine
-from app.engine.events import Caller, InferenceEvent
+from app.engine.events import InferenceEvent, RequestInfo
 from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.engine.servable import BoundServable, Servable
@@ -25,11 +25,11 @@ from tasks.exchange.response import InferenceResponse
 from tasks.exchange.tensor import BytesTensor
 from tasks.object_detection import ObjectDetection
 from tasks.task import TaskType
-from tests.pictures import encoded, rectangle
-from tests.speaker import Gate, Seen, Speaker, speaking
-from tests.stand_ins import detect
+from tests.support.pictures import encoded, rectangle
+from tests.support.speaker import Gate, Seen, Speaker, speaking
+from tests.support.stand_ins import detect
 
-CALLER = Caller(protocol="test", request_id="abc")
+CALLER = RequestInfo(protocol="test", request_id="abc")
 PICTURE = BinaryElement(encoded(rectangle()))
 
 

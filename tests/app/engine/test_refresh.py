@@ -11,7 +11,8 @@ from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.engine.servable import Servable
 from app.settings.model import ModelError, ModelSource
-from tests.stand_ins import load_stand_in
+from tests.support.polling import wait_until_async
+from tests.support.stand_ins import load_stand_in
 
 
 def discovered(root: Path) -> Sequence[ModelSource]:
@@ -112,7 +113,7 @@ def test_a_model_that_hangs_while_it_is_loaded_does_not_keep_the_others_from_bei
 
     def hanging(source: ModelSource) -> Servable:
         if (source.folder / "model").read_text() == "hanging":
-            assert let_go.wait(30)
+            assert let_go.wait(60)
         return load(source)
 
     async def run() -> None:
@@ -131,8 +132,7 @@ def test_a_model_that_hangs_while_it_is_loaded_does_not_keep_the_others_from_bei
         assert late == ["detector"], "it is waited for once, and not with every look"
         (root / "detector" / "model").write_text("mended at last")
         let_go.set()
-        while repository.following:
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: not repository.following)
         hung = served(repository, "detector")
         await repository.refresh()
         assert served(repository, "detector") not in (first, hung), "what changed meanwhile is looked at afterwards"

@@ -11,7 +11,7 @@ from app.engine.servable import Servable
 from app.settings.model import ModelError, ModelSettings, ModelSource
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.task import TaskType
-from tests.stand_ins import load_stand_in
+from tests.support.stand_ins import load_stand_in
 
 
 def source(name: str = "detector", version: str = "1", **settings: Any) -> ModelSource:
@@ -129,6 +129,15 @@ def test_chariot_ids_are_declared_or_the_name_in_lower_case() -> None:
     assert (error.kind, error.message) == (
         ErrorKind.MODEL_NOT_FOUND, "No model has the Chariot id 'boats'. This server has: 2nxtsa3, cars",
     )  # fmt: skip
+
+
+def test_a_path_means_a_chariot_id_before_a_name() -> None:
+    made = registry(source("boats"), source("m-boats"), source("m-cars"))
+    assert [made.name_for_path(each) for each in ("boats", "m-boats", "m-m-boats", "m-cars")] == [
+        "boats", "boats", "m-boats", "m-cars",
+    ]  # fmt: skip
+    assert refusal(made.name_for_path, "m-planes").kind is ErrorKind.MODEL_NOT_FOUND
+    assert made.name_for_path("planes") == "planes"
 
 
 def test_the_only_model_answers_to_every_chariot_id_whatever_its_versions() -> None:

@@ -12,7 +12,7 @@ from app.engine.repository import UNLOADED, Repository
 from app.engine.servable import Servable
 from app.settings.model import ModelError, ModelSource
 from tasks.exchange.error import ErrorKind, InferenceError
-from tests.stand_ins import load_stand_in
+from tests.support.stand_ins import load_stand_in
 
 
 def source(name: str = "detector", version: str = "1") -> ModelSource:
@@ -105,7 +105,7 @@ def test_the_old_version_answers_until_the_new_one_is_ready() -> None:
 
     def load(of: ModelSource) -> Servable:
         begun.set()
-        assert go_on.wait(30)
+        assert go_on.wait(60)
         return load_stand_in(of)
 
     made = repository(ONE, load=load)
@@ -142,7 +142,7 @@ class _Hanging:
     def __call__(self, of: ModelSource) -> Servable:
         if of.name == self._name:
             self.begun.set()
-            assert self.let_go.wait(30)
+            assert self.let_go.wait(60)
         return load_stand_in(of)
 
 

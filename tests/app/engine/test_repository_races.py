@@ -15,7 +15,7 @@ from app.engine.repository import Repository
 from app.engine.servable import Servable
 from app.settings.model import ModelError, ModelSource
 from tasks.exchange.error import InferenceError
-from tests.stand_ins import load_stand_in
+from tests.support.stand_ins import load_stand_in
 
 NAMES = ("detector", "segmenter", "teller")
 
@@ -44,7 +44,8 @@ class Disk:
 
     def load(self, source: ModelSource) -> Servable:
         content = (source.folder / "model").read_text()
-        time.sleep(self._chance.random() / 500)  # as a load takes, while others go on
+        for _ in range(self._chance.randrange(50)):
+            time.sleep(0)  # other threads go on during a load
         if content.startswith("broken"):
             raise ModelError("broken on purpose")
         servable = load_stand_in(source)

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.engine.answered import Answered
+from app.engine.answered import InferenceResult
 from app.engine.description import ModelDescription
 from app.engine.servable import BoundServable
 from app.protocols.bytes_elements import BinaryElement
@@ -17,7 +17,7 @@ from tasks.exchange.request import InferenceRequest
 from tasks.exchange.tensor import BytesTensor, InputTensor
 from tasks.object_detection import DetectionInput, Detections, ObjectDetection
 from tasks.task import TaskType
-from tests.pictures import encoded, rectangle
+from tests.support.pictures import encoded, rectangle
 
 DESCRIPTION = ModelDescription(
     task_type=TaskType.OBJECT_DETECTION, platform="none", layout="none", labels=(), inputs=(), outputs=(), facts=()
@@ -42,12 +42,12 @@ def images(name: str, *widths: int, **parameters: object) -> BytesTensor:
 
 def answer(
     model: Detector, *inputs: InputTensor, defaults: dict[str, object] | None = None, limits: Limits | None = None
-) -> Answered:
+) -> InferenceResult:
     servable = BoundServable(ObjectDetection(), model, DESCRIPTION, defaults or {})
     return servable.answer(InferenceRequest(id="r", model_name="m", inputs=inputs), limits or Limits())
 
 
-def widths(answered: Answered) -> list[tuple[str, list[list[float]]]]:
+def widths(answered: InferenceResult) -> list[tuple[str, list[list[float]]]]:
     return [
         (
             output.name,

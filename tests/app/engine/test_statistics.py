@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from app.engine.answered import Timings
-from app.engine.events import Caller, InferenceEvent
+from app.engine.events import InferenceEvent, RequestInfo
 from app.engine.statistics import ModelStatistics, Statistics
 from tasks.exchange.error import ErrorKind
 
 EVENT = InferenceEvent(
-    caller=Caller(protocol="kserve-v2", request_id="1"),
+    caller=RequestInfo(protocol="kserve-v2", request_id="1"),
     model_name="m",
     model_version="1",
     outcome=None,

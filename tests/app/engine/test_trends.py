@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.engine.answered import Timings
-from app.engine.events import Caller, InferenceEvent
+from app.engine.events import InferenceEvent, RequestInfo
 from app.engine.histogram import bucket_of
 from app.engine.history import BATCH_SIZES, Readings, Resolution, Window
 from app.engine.trends import MOST_MODELS, Trends
 from tasks.exchange.error import ErrorKind
 
 EVENT = InferenceEvent(
-    caller=Caller(protocol="kserve-v2", request_id="1"),
+    caller=RequestInfo(protocol="kserve-v2", request_id="1"),
     model_name="m",
     model_version="1",
     outcome=None,

@@ -10,7 +10,7 @@ from app.engine.registry import ModelState, Registry
 from app.engine.servable import BoundServable, Servable
 from app.settings.model import ModelSource
 from tasks.exchange.error import ErrorKind, InferenceError
-from tests.stand_ins import load_stand_in
+from tests.support.stand_ins import load_stand_in
 
 
 class Faint:

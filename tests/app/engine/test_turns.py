@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from app.engine.turns import Turns
+from app.engine.turns import FairQueue
 
 
-def run(turns: Turns[float]) -> list[str]:
+def run(turns: FairQueue[float]) -> list[str]:
     """Every job in its turn, one after the other; a job is the seconds it takes."""
     order: list[str] = []
     while (taken := turns.next()) is not None:
@@ -20,14 +20,14 @@ def run(turns: Turns[float]) -> list[str]:
 
 
 def test_jobs_of_one_model_keep_their_order() -> None:
-    turns: Turns[float] = Turns()
+    turns: FairQueue[float] = FairQueue()
     for seconds in (3.0, 1.0, 2.0):
         turns.add("a", seconds)
     assert [turns.next() for _ in range(4)] == [("a", 3.0), ("a", 1.0), ("a", 2.0), None]
 
 
 def test_a_model_of_long_jobs_gets_as_much_time_as_one_of_short_ones() -> None:
-    turns: Turns[float] = Turns()
+    turns: FairQueue[float] = FairQueue()
     for _ in range(10):
         turns.add("slow", 1.0)
     for _ in range(100):
@@ -39,7 +39,7 @@ def test_a_model_of_long_jobs_gets_as_much_time_as_one_of_short_ones() -> None:
 
 
 def test_nobody_saves_up_time() -> None:
-    turns: Turns[float] = Turns()
+    turns: FairQueue[float] = FairQueue()
     for _ in range(100):
         turns.add("busy", 1.0)
     for _ in range(50):
@@ -52,7 +52,7 @@ def test_nobody_saves_up_time() -> None:
 
 
 def test_a_model_of_which_nothing_runs_goes_first() -> None:
-    turns: Turns[float] = Turns()
+    turns: FairQueue[float] = FairQueue()
     turns.add("a", 1.0)
     turns.add("a", 1.0)
     assert turns.next() == ("a", 1.0)
@@ -63,7 +63,7 @@ def test_a_model_of_which_nothing_runs_goes_first() -> None:
 
 
 def test_the_backlog_is_what_earlier_jobs_took() -> None:
-    turns: Turns[float] = Turns()
+    turns: FairQueue[float] = FairQueue()
     turns.add("a", 2.0)
     assert turns.backlog == 0
     run(turns)
@@ -75,7 +75,7 @@ def test_the_backlog_is_what_earlier_jobs_took() -> None:
 
 
 def test_a_job_that_was_never_begun_says_nothing_about_the_others() -> None:
-    turns: Turns[float] = Turns()
+    turns: FairQueue[float] = FairQueue()
     turns.add("a", 2.0)
     run(turns)
     turns.add("a", 0.0)
@@ -87,7 +87,7 @@ def test_a_job_that_was_never_begun_says_nothing_about_the_others() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0.001, 10)), max_size=40))
 def test_every_job_gets_its_turn_once(jobs: list[tuple[str, float]]) -> None:
-    turns: Turns[float] = Turns()
+    turns: FairQueue[float] = FairQueue()
     for model, seconds in jobs:
         turns.add(model, seconds)
     assert turns.waiting == len(jobs)
@@ -100,7 +100,7 @@ class Exactly(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.turns: Turns[int] = Turns()
+        self.turns: FairQueue[int] = FairQueue()
         self.waiting: dict[str, dict[int, int]] = {model: {} for model in "abc"}
         self.running: list[str] = []
         self.count = 0

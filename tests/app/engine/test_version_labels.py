@@ -9,7 +9,7 @@ import pytest
 from app.assembly.discovery import models_in
 from app.engine.registry import Registry
 from app.settings.model import ModelError, ModelSettings, ModelSource
-from tests.conformance.served import FIXTURE_MODELS
+from tests.support.served import FIXTURE_MODELS
 
 
 def source(version: str, **labels: str) -> ModelSource:

@@ -10,7 +10,7 @@ from app.evaluation.answers import read_records, task_of
 from app.evaluation.extras import EvaluationError
 from app.evaluation.label_map import mapped, read_label_map, unknown_labels
 from tasks.task import TaskType
-from tests.app.evaluation.made import boxes, item
+from tests.support.evaluations import boxes, item
 
 BOX = {"label": "cat", "score": 0.5, "xmin": 1, "ymin": 2, "xmax": 3.0, "ymax": 4}
 TURNED = {"label": "cat", "score": 0.5, "cx": 0.5, "cy": 0.5, "w": 0.1, "h": 0.1, "r": 0}
@@ -83,7 +83,7 @@ def test_labels_are_mapped_and_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('{"a": "yak"}', "'yak' is no label of the dataset; it has cat, dog"),
+        ('{"a": "yak"}', "'yak' is not a label of the dataset; it has cat, dog"),
         ('{"a": 1}', "Expected the dataset's label, or null"),
         ("[]", "Expected the dataset's label, or null"),
         ("{", "Expected JSON"),

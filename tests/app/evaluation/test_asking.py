@@ -10,8 +10,8 @@ import pytest
 from app.evaluation.asking import HTTP_PROTOCOLS, HttpAsker
 from app.evaluation.collecting import AskingError
 from app.evaluation.dataset import Item
-from tests.app.evaluation.made import item
-from tests.server_process import ROOT
+from tests.support.evaluations import item
+from tests.support.server_process import ROOT
 
 WIRE = ROOT / "fixtures" / "wire"
 FOUND = [{"label": "red", "score": 0.9, "xmin": 10.0, "ymin": 8.0, "xmax": 30.0, "ymax": 40.0}]
@@ -38,7 +38,7 @@ def asked(
         content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         return httpx.Response(status, content=content)
 
-    with httpx.Client(transport=httpx.MockTransport(answering)) as client:
+    with httpx.Client(transport=httpx.MockTransport(answering), timeout=60) as client:
         ask = HttpAsker(client, "http://engine.local/base/", protocol, model, parameters)
         return ask(about or item(), b"picture"), seen[0]
 
@@ -142,7 +142,7 @@ def test_refusals_are_quoted(body: Any, said: str) -> None:
 
 def test_a_server_that_is_busy_is_asked_again() -> None:
     answers = [httpx.Response(429, json={"error": "busy"}), httpx.Response(200, json={"output": FOUND})]
-    with httpx.Client(transport=httpx.MockTransport(lambda _: answers.pop(0))) as client:
+    with httpx.Client(transport=httpx.MockTransport(lambda _: answers.pop(0)), timeout=60) as client:
         assert HttpAsker(client, "http://engine.local", "chariot-v2", "", {})(item(), b"x") == FOUND
     assert answers == []
 
@@ -152,7 +152,7 @@ def test_a_server_that_is_away_is_one_failure() -> None:
         raise httpx.ReadTimeout("")
 
     with (
-        httpx.Client(transport=httpx.MockTransport(refuse)) as client,
+        httpx.Client(transport=httpx.MockTransport(refuse), timeout=60) as client,
         pytest.raises(AskingError, match="infer: ReadTimeout"),
     ):
         HttpAsker(client, "http://engine.local", "chariot-v2", "", {})(item(), b"x")

@@ -6,7 +6,7 @@ import pytest
 from app.evaluation.answers import Answered
 from app.evaluation.classes import measure_classes
 from app.evaluation.report import Measures
-from tests.app.evaluation.made import classified
+from tests.support.evaluations import classified
 
 FOUR = (
     classified("cat", {"cat": 0.8, "dog": 0.2}, "1.jpg", {"camera": "a"}),
@@ -82,7 +82,7 @@ def test_one_class_and_one_label_each() -> None:
     measures = measure_classes([classified("cat", {"cat": 1.0}, "1.jpg"), classified("cat", {"dog": 1.0}, "2.jpg")])
     assert values(measures)["accuracy"] == 0.5
     assert values(measures)["roc_auc"] is None
-    assert any("not told" in note for note in measures.notes)
+    assert any("undefined" in note for note in measures.notes)
 
 
 def test_nothing() -> None:

@@ -15,7 +15,7 @@ from app.evaluation.evaluation import checked
 from app.evaluation.extras import EvaluationError
 from app.evaluation.journal import Header, Records, journal
 from tasks.task import TaskType
-from tests.app.evaluation.made import write_picture
+from tests.support.evaluations import write_picture
 
 HEADER = Header(charioteer="1", dataset="d", source={"model": "m", "parameters": {"top_k": 3}})
 

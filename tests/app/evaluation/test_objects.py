@@ -15,7 +15,7 @@ from app.evaluation.objects import measure_objects
 from app.evaluation.report import Measures
 from app.evaluation.shapes import even_odd, found_area, union
 from tasks.task import TaskType
-from tests.app.evaluation.made import boxes, item
+from tests.support.evaluations import boxes, item
 
 SQUARE = (10.0, 10.0, 50.0, 50.0)
 FAR = (200.0, 200.0, 240.0, 240.0)

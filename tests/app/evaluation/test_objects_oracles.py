@@ -21,7 +21,7 @@ from app.evaluation.answers import Answered
 from app.evaluation.objects import measure_objects
 from app.evaluation.report import Measures
 from tasks.task import TaskType
-from tests.app.evaluation.made import boxes
+from tests.support.evaluations import boxes
 
 MASK: Any = pycocotools.mask
 VALOR: Any = valor_lite.object_detection

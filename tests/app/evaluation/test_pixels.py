@@ -5,7 +5,7 @@ import pytest
 from app.evaluation.answers import Answered, Found
 from app.evaluation.dataset import LabelledObject, Ring
 from app.evaluation.pixels import measure_pixels
-from tests.app.evaluation.made import item
+from tests.support.evaluations import item
 
 
 def square(left: int, top: int, side: int) -> tuple[Ring, ...]:

@@ -14,7 +14,7 @@ from app.evaluation.recorded import match_recorded
 from app.recording.inference import RecordedImage, RecordedInference
 from metadata.entry import MetadataEntry
 from tasks.task import TaskType
-from tests.app.evaluation.made import write_picture
+from tests.support.evaluations import write_picture
 
 CAT: Sequence[Mapping[str, object]] = [{"label": "cat", "score": 0.9}]
 DOG: Sequence[Mapping[str, object]] = [{"label": "dog", "score": 0.8}]

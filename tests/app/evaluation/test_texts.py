@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from app.evaluation.answers import Answered
 from app.evaluation.texts import anls, edit_distance, exact_match, measure_texts, token_f1
-from tests.app.evaluation.made import item
+from tests.support.evaluations import item
 
 
 @pytest.mark.parametrize(

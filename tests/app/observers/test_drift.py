@@ -12,8 +12,8 @@ from app.drift.baseline import Baseline
 from app.drift.measuring import Seen, observed
 from app.drift.monitor import Monitor, Watched, Window
 from app.drift.sample import sample_of
-from app.engine.answered import Answered, Datum, Timings
-from app.engine.events import Caller, InferenceEvent
+from app.engine.answered import Datum, InferenceResult, Timings
+from app.engine.events import InferenceEvent, RequestInfo
 from app.observers.drift import HEADER, DriftWatch, Similarity
 from app.observers.drift_metrics import DriftMetrics
 from tasks.exchange.response import InferenceOutput
@@ -36,17 +36,17 @@ def watched() -> Watched:
     return Watched("m", Baseline(sample=sample_of(observed(seen, "", None))), None)
 
 
-def answered(*images: Image) -> Answered:
+def answered(*images: Image) -> InferenceResult:
     """One output for each."""
     data = [
         Datum(input=place, index=0, item=ClassificationInput(each, SelectionParameters()), prediction=ANSWER)
         for place, each in enumerate(images)
     ]
     outputs = [InferenceOutput(name="o", predictions=[ANSWER]) for _ in images]
-    return Answered(outputs=outputs, batch_size=len(images), timings=Timings(), data=data)
+    return InferenceResult(outputs=outputs, batch_size=len(images), timings=Timings(), data=data)
 
 
-def told(answer: Answered, seed: int, **more: Any) -> InferenceEvent:
+def told(answer: InferenceResult, seed: int, **more: Any) -> InferenceEvent:
     """An inference of it."""
     return msgspec.structs.replace(
         event(), answered=answer, task_type="IMAGE_CLASSIFICATION", id=f"event{seed}", **more
@@ -89,7 +89,7 @@ def test_a_drifted_window_is_told_and_measured() -> None:
         {"model_name": "nobody"},
         {"explanation": True},
         {"answered": None},
-        {"caller": Caller(protocol="p", request_id="r", returned={HEADER: "0.5"})},
+        {"caller": RequestInfo(protocol="p", request_id="r", returned={HEADER: "0.5"})},
     ],
 )
 def test_other_inferences_are_passed_over(other: dict[str, Any]) -> None:
@@ -121,7 +121,7 @@ def test_a_rush_is_dropped_and_counted_rather_than_kept_in_memory() -> None:
 def test_similarity_is_a_parameter_and_a_header_and_measured_once() -> None:
     watching = Watching()
     addition = Similarity({"m": watching.model}, watching.watch)
-    caller = Caller(protocol="p", request_id="r")
+    caller = RequestInfo(protocol="p", request_id="r")
     answer = answered(image(1000), image(1001, light=200))
     near, far = addition(caller, answer, "m")
     assert isinstance(near["similarity"], float)
@@ -140,7 +140,7 @@ def test_an_output_of_several_images_has_a_list() -> None:
     addition = Similarity({"m": watching.model}, watching.watch)
     both = answered(image(1), image(2))
     both = msgspec.structs.replace(both, outputs=[InferenceOutput(name="o", predictions=[ANSWER, ANSWER])])
-    (said,) = addition(Caller(protocol="p", request_id="r"), both, "m")
+    (said,) = addition(RequestInfo(protocol="p", request_id="r"), both, "m")
     watching.watch.close()
     first, second = cast("list[float]", said["similarity"])
     assert 0 < first < 1

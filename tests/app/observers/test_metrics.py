@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 from app.observers.metrics import Metrics
 from tasks.exchange.error import ErrorKind
 from tests.app.observers.test_tracing import event
-from tests.chariot import Client
+from tests.support.chariot import Client
 
 
 def test_names_that_no_model_has_are_counted_as_one() -> None:

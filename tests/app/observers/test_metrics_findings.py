@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from app.engine.answered import Answered, Datum, Timings
+from app.engine.answered import Datum, InferenceResult, Timings
 from app.engine.events import InferenceEvent
 from app.observers.drift_metrics import DriftMetrics
 from app.observers.findings import FindingMetrics
@@ -20,7 +20,7 @@ from tasks.image_classification import Classification
 from tasks.object_detection import DetectionInput, DetectionParameters, Detections
 from tasks.vision.image import Image
 from tests.app.observers.test_tracing import event
-from tests.server_process import ROOT
+from tests.support.server_process import ROOT
 
 DASHBOARD = ROOT / "deploy" / "grafana" / "charioteer.json"
 _METRIC = re.compile(r"charioteer_\w+")
@@ -30,7 +30,7 @@ def found(prediction: Any, task_type: str = "OBJECT_DETECTION", **more: Any) -> 
     """An inference about one image of 40 x 30."""
     item = DetectionInput(Image(np.zeros((30, 40, 3), np.uint8)), DetectionParameters())
     data = [Datum(input=0, index=0, item=item, prediction=prediction)]
-    answered = Answered(outputs=(), batch_size=1, timings=Timings(), data=data)
+    answered = InferenceResult(outputs=(), batch_size=1, timings=Timings(), data=data)
     return msgspec.structs.replace(event(), answered=answered, task_type=task_type, **more)
 
 

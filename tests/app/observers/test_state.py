@@ -5,8 +5,8 @@ import asyncio
 from prometheus_client import CollectorRegistry
 
 from app.observers.state import StateMetrics
-from tests.conformance.served import ECHOES, echo
-from tests.grpc_server import built
+from tests.support.grpc_server import built
+from tests.support.served import ECHOES, echo
 
 
 def test_readiness_is_that_of_the_server_and_of_each_model_at_the_moment() -> None:

@@ -6,10 +6,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from app.engine.answered import Timings
-from app.engine.events import Caller, InferenceEvent
+from app.engine.events import InferenceEvent, RequestInfo
 from app.observers.tracing import Tracing, otlp_exporter
 from tasks.exchange.error import ErrorKind
-from tests.collector import collector
+from tests.support.collector import collector
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
@@ -18,7 +18,7 @@ PARENT = "00f067aa0ba902b7"
 def event(outcome: ErrorKind | None = None, trace: dict[str, str] | None = None) -> InferenceEvent:
     """An inference of 10 ms."""
     return InferenceEvent(
-        caller=Caller(protocol="kserve-v2", request_id="r", trace=trace or {}),
+        caller=RequestInfo(protocol="kserve-v2", request_id="r", trace=trace or {}),
         model_name="m",
         model_version="1",
         outcome=outcome,

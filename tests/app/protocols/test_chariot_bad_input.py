@@ -6,9 +6,9 @@ import zlib
 
 import pytest
 
-from tests.chariot import Client, image_input, infer, items
-from tests.conftest import MAX_REQUEST_BYTES
-from tests.pictures import base64_text, encoded, rectangle
+from tests.support.application import MAX_REQUEST_BYTES
+from tests.support.chariot import Client, image_input, infer, items
+from tests.support.pictures import base64_text, encoded, rectangle
 
 
 def one_input(**fields: object) -> dict[str, object]:

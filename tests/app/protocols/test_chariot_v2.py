@@ -12,7 +12,7 @@ from app.protocols.chariot_v2.codec import JSON, JSON_LINES, decode, encode, loc
 from tasks.exchange.error import ErrorKind, InferenceError, invalid
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceOutput, InferenceResponse
-from tests.pictures import base64_text, encoded, rectangle
+from tests.support.pictures import base64_text, encoded, rectangle
 
 Client = TestClient[Litestar]
 IMAGE = encoded(rectangle())

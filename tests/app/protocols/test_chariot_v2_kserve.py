@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 from litestar.testing import TestClient
 
-from tests.chariot import PICTURE, Client, image_input, infer, items
-from tests.conftest import build_app
-from tests.pictures import base64_text, encoded, rectangle, turned_rectangle
+from tests.support.application import build_app
+from tests.support.chariot import PICTURE, Client, image_input, infer, items
+from tests.support.pictures import base64_text, encoded, rectangle, turned_rectangle
 
 
 def test_detection_is_answered_in_the_chariot_envelope(client: Client) -> None:
@@ -243,6 +243,15 @@ def test_health(client: Client) -> None:
     assert client.get("/v2/models/m-detector/ready").json() == {"name": "detector", "ready": True}
     assert client.get("/v2/models/m-detector/versions/1/ready").status_code == 200
     assert client.get("/").json()["status"] == "alive"
+
+
+def test_metadata_and_statistics_know_chariot_ids(client: Client) -> None:
+    for path in ("/v2/models/m-detector", "/v2/models/m-DETECTOR/versions/1"):
+        assert client.get(path).json() == client.get("/v2/models/detector").json()
+    for path in ("/v2/models/m-detector/stats", "/v2/models/m-detector/versions/1/stats"):
+        assert [each["name"] for each in client.get(path).json()["model_stats"]] == ["detector"]
+    assert client.get("/v2/models/m-nobody").status_code == 404
+    assert client.get("/v2/models/m-nobody/stats").status_code == 404
 
 
 def test_a_model_that_is_still_loading() -> None:

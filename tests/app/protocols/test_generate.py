@@ -23,8 +23,8 @@ from tasks.exchange.error import ErrorKind
 from tasks.exchange.limits import Limits
 from tasks.image_text_to_text import GenerationParameters
 from tasks.task import TaskType
-from tests.pictures import base64_text, encoded, rectangle
-from tests.speaker import Seen, Speaker, speaking
+from tests.support.pictures import base64_text, encoded, rectangle
+from tests.support.speaker import Seen, Speaker, speaking
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 PICTURE = base64_text(encoded(rectangle()))
@@ -199,7 +199,7 @@ def test_what_is_no_json_is_refused(client: TestClient[Litestar], content: bytes
     [
         ("nobody", 404, "Model 'nobody' is not known"),
         ("speaker/versions/8", 404, "Model 'speaker' has no version '8'"),
-        ("detector", http_status(ErrorKind.UNSUPPORTED), "Model 'detector' (OBJECT_DETECTION) does not answer in text"),
+        ("detector", http_status(ErrorKind.UNSUPPORTED), "Model 'detector' (OBJECT_DETECTION) does not generate text"),
     ],
 )
 def test_models_that_do_not_answer(

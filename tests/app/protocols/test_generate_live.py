@@ -14,8 +14,9 @@ from app.engine.engine import Engine
 from app.protocols.kserve_v2.routes import KServeV2
 from app.server.asgi import create_app
 from tasks.exchange.error import ErrorKind
-from tests.pictures import base64_text, encoded, rectangle
-from tests.speaker import Gate, Seen, Speaker, speaking
+from tests.support.pictures import base64_text, encoded, rectangle
+from tests.support.polling import wait_until_async
+from tests.support.speaker import Gate, Seen, Speaker, speaking
 
 ASKED = {"text_input": "what?", "image": base64_text(encoded(rectangle()))}
 
@@ -175,9 +176,7 @@ def test_a_client_that_leaves_before_a_whole_answer_was_told_nothing(begun: bool
         await running
         gate.open()
         assert await asyncio.to_thread(speaker.closed.wait, 60)
-        async with asyncio.timeout(30):
-            while engine.busy:
-                await asyncio.sleep(0.01)
+        await wait_until_async(lambda: not engine.busy)
 
     asyncio.run(run())
     assert [event.outcome for event in seen.events] == [ErrorKind.CANCELLED]

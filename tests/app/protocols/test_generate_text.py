@@ -8,7 +8,7 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from tests.conformance.served import build
+from tests.support.served import build
 
 PATH = "/v2/models/continuer"
 
@@ -43,7 +43,7 @@ def test_a_continuation_is_told_in_events(client: TestClient[Litestar]) -> None:
         ("continuer", {"text_input": "a", "images": []}, 400, "images: Expected one image, got 0"),
         ("continuer", {}, 400, "text_input"),
         ("teller", {"text_input": "a"}, 400, "Expected either image or images"),
-        ("sorter", {"text_input": "a"}, 400, "does not answer in text"),
+        ("sorter", {"text_input": "a"}, 400, "does not generate text"),
     ],
 )
 def test_what_cannot_be_used_is_refused(

@@ -11,13 +11,14 @@ from tasks.exchange.error import invalid
 
 
 class Context:
-    """A call with nothing but a deadline."""
+    """A call with nothing but a deadline and a timeout in its metadata."""
 
-    def __init__(self, remaining: float | None) -> None:
+    def __init__(self, remaining: float | None, milliseconds: str | None = None) -> None:
         self._remaining = remaining
+        self._metadata = () if milliseconds is None else (("x-request-timeout-ms", milliseconds),)
 
-    def invocation_metadata(self) -> None:
-        return None
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return self._metadata
 
     def time_remaining(self) -> float | None:
         return self._remaining
@@ -30,11 +31,25 @@ class Context:
 
 
 @pytest.mark.parametrize(
-    ("remaining", "expected"), [(None, None), (1.5, 1.5), (-0.1, -0.1), (3e6, None), (97_199_999.9, None)]
+    ("remaining", "milliseconds", "expected"),
+    [
+        (None, None, None),
+        (1.5, None, 1.5),
+        (-0.1, None, -0.1),
+        # Many libraries send a deadline of years for clients that set none; the longest that travels is 27000 h.
+        (3e6, None, 2_592_000),
+        (97_199_999.9, None, 2_592_000),
+        (None, "250", 0.25),
+        (1.5, "250", 0.25),
+        (1.5, "9000", 1.5),
+        (1.5, "1e99", 1e96),
+    ],
 )
-def test_a_deadline_of_years_is_none(remaining: float | None, expected: float | None) -> None:
-    """Most libraries of gRPC send such a one for callers who wait for ever; the longest that travels is 27000 h."""
-    assert caller_of_call(cast("Call", Context(remaining)), "test").timeout == expected
+def test_timeout_is_the_earlier_of_deadline_and_metadata(
+    remaining: float | None, milliseconds: str | None, expected: float | None
+) -> None:
+    timeout = caller_of_call(cast("Call", Context(remaining, milliseconds)), "test").timeout
+    assert timeout == (None if expected is None else pytest.approx(expected))
 
 
 class Left(Context):

@@ -14,7 +14,7 @@ from app.protocols.grps.messages import GrpsMessage
 from app.settings.model import ModelSettings, ModelSource
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.request import InferenceRequest
-from tests.grpc_server import built
+from tests.support.grpc_server import built
 
 
 def mapped(**fields: Any) -> Any:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import yaml
 
-from app.protocols.pb import message_class
+from app.proto import message_class
 from tasks.exchange.error import ErrorKind
-from tests.grpc_server import MAX_REQUEST_BYTES, Peer, built, serving_grpc
-from tests.pictures import encoded, rectangle
-from tests.speaker import Gate, Seen, Speaker, speaking
+from tests.support.grpc_server import MAX_REQUEST_BYTES, Peer, built, serving_grpc
+from tests.support.pictures import encoded, rectangle
+from tests.support.speaker import Gate, Seen, Speaker, speaking
 
 MESSAGE: Any = message_class("grps.protos.v1.GrpsMessage")
 PICTURE = encoded(rectangle())
@@ -142,7 +142,7 @@ def test_refusals_stand_in_the_message(peer: Peer, fields: dict[str, Any], code:
 def test_bytes_that_are_no_message(peer: Peer, seen: Seen) -> None:
     for method in ("Predict", "ModelMetadata"):
         answer = peer.bytes(f"/grps.protos.v1.GrpsService/{method}", b"\xff\xff\xff")
-        assert failed(MESSAGE.FromString(answer)) == (400, "Expected a GrpsMessage, got bytes that are none")
+        assert failed(MESSAGE.FromString(answer)) == (400, "Expected a GrpsMessage, got other bytes")
     assert seen.events[-1].outcome is ErrorKind.INVALID_REQUEST
 
 

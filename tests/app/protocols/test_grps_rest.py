@@ -22,10 +22,10 @@ from app.protocols.kserve_v2.routes import KServeV2
 from app.server.asgi import create_app
 from tasks.exchange.error import ErrorKind
 from tasks.exchange.limits import Limits
-from tests.conformance.served import load_any, source
-from tests.grpc_server import built, serving_grpc
-from tests.pictures import base64_text, encoded, rectangle
-from tests.speaker import Gate, Seen, Speaker, speaking
+from tests.support.grpc_server import built, serving_grpc
+from tests.support.pictures import base64_text, encoded, rectangle
+from tests.support.served import load_any, source
+from tests.support.speaker import Gate, Seen, Speaker, speaking
 
 PREDICT = "/grps/v1/infer/predict"
 PICTURE = encoded(rectangle())

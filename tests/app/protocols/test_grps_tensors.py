@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from app.proto import message_class
 from app.protocols.grps.tensors import FLAT_FIELDS, read_tensor, wire_type, write_tensor
-from app.protocols.pb import message_class
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.tensor import BytesTensor, Datatype, Tensor, TensorSpec
 

@@ -136,11 +136,12 @@ def test_a_long_name_behind_many_short_ones_is_found() -> None:
 
 
 @pytest.mark.slow
-def test_millions_of_colons_and_spaces_are_looked_at_in_a_moment() -> None:
+def test_millions_of_colons_and_spaces_are_read_in_linear_time() -> None:
     for body in (b'["' + b":" * 20_000_000, b'"' + b" " * 20_000_000 + b":" * 200, b'1":' * 7_000_000):
-        began = time.perf_counter()
+        # A quadratic search takes hours; processor time is the same on a busy machine.
+        began = time.thread_time()
         refusal(body, Limits(max_name_length=1))
-        assert time.perf_counter() - began < 5
+        assert time.thread_time() - began < 60
 
 
 @given(st.binary(max_size=300))

@@ -19,10 +19,10 @@ from app.engine.servable import Servable
 from app.protocols.kserve_v1.routes import KServeV1
 from app.server.asgi import create_app
 from app.settings.model import ModelError, ModelSource
-from tests.chariot import PICTURE
-from tests.conformance.served import EVERYTHING, application, build, load_any, source
-from tests.grpc_server import built
-from tests.pictures import base64_text, encoded, rectangle
+from tests.support.chariot import PICTURE
+from tests.support.grpc_server import built
+from tests.support.pictures import base64_text, encoded, rectangle
+from tests.support.served import EVERYTHING, application, build, load_any, source
 
 Client = TestClient[Litestar]
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from tests.chariot import PICTURE
-from tests.conformance.served import ECHOES, MAX_REQUEST_BYTES, TENSOR_FIXTURES, build
-from tests.pictures import base64_text, encoded, rectangle
+from tests.support.chariot import PICTURE
+from tests.support.pictures import base64_text, encoded, rectangle
+from tests.support.served import ECHOES, MAX_REQUEST_BYTES, TENSOR_FIXTURES, build
 
 Client = TestClient[Litestar]
 

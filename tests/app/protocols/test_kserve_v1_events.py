@@ -12,8 +12,8 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from app.protocols.kserve_v1.cloud_events import EventMode, answer_event
-from tests.conformance.served import build
-from tests.pictures import base64_text, encoded, rectangle
+from tests.support.pictures import base64_text, encoded, rectangle
+from tests.support.served import build
 
 Client = TestClient[Litestar]
 

@@ -24,10 +24,10 @@ from tasks.exchange.error import InferenceError
 from tasks.explanation.explanation import Explanation, ExplanationMethod
 from tasks.image_classification import Classification, ClassificationInput, ImageClassification, LabelledScore
 from tasks.task import TaskType
-from tests.chariot import PICTURE
-from tests.conformance.served import application, build
-from tests.pictures import base64_text, encoded, rectangle
-from tests.stand_ins import LABELS, STAND_INS, classify
+from tests.support.chariot import PICTURE
+from tests.support.pictures import base64_text, encoded, rectangle
+from tests.support.served import application, build
+from tests.support.stand_ins import LABELS, STAND_INS, classify
 
 Client = TestClient[Litestar]
 

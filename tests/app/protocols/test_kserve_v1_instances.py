@@ -13,7 +13,7 @@ from tasks.exchange.error import InferenceError
 from tasks.exchange.tensor import BytesTensor, Datatype, Tensor
 from tasks.text.request import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
-from tests.pictures import base64_text
+from tests.support.pictures import base64_text
 
 IMAGE, TEXT = IMAGE_INPUT.name, TEXT_INPUT.name
 

@@ -13,9 +13,9 @@ from litestar.testing import TestClient
 from numpy.typing import NDArray
 
 from tasks.exchange.tensor import Datatype
-from tests.chariot import PICTURE, Client, image_input
-from tests.conformance.served import ECHOES, TENSOR_FIXTURES, build
-from tests.pictures import encoded, rectangle
+from tests.support.chariot import PICTURE, Client, image_input
+from tests.support.pictures import encoded, rectangle
+from tests.support.served import ECHOES, TENSOR_FIXTURES, build
 
 HEADER = "inference-header-content-length"
 ONE_TWO = struct.pack("<2f", 1, 2)

@@ -10,8 +10,8 @@ import pytest
 
 from app import __version__
 from app.engine.events import InferenceEvent
-from tests.grpc_server import MAX_REQUEST_BYTES, Peer, built, message, serving_grpc
-from tests.pictures import encoded, rectangle
+from tests.support.grpc_server import MAX_REQUEST_BYTES, Peer, built, message, serving_grpc
+from tests.support.pictures import encoded, rectangle
 
 PICTURE = encoded(rectangle())
 
@@ -35,7 +35,7 @@ def recorder() -> Recorder:
 
 @pytest.fixture(scope="module")
 def peer(recorder: Recorder) -> Iterator[Peer]:
-    names = ("classifier", "detector", "failing", "teller", "echo-fp32", "echo-bytes", "echo-pair")
+    names = ("classifier", "detector", "failing", "teller", "echo-fp32", "echo-bytes", "echo-pair", "hexer")
     with serving_grpc(built(names, observers=[recorder])) as peer:
         yield peer
 
@@ -63,6 +63,32 @@ def elements(data: bytes) -> list[bytes]:
         found.append(data[4 : 4 + length])
         data = data[4 + length :]
     return found
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_bytes_that_are_not_utf8_reach_a_python_model(peer: Peer, raw: bool) -> None:
+    given = [b"data:\xff", "å".encode()]
+    tensor: dict[str, Any] = {"name": "input", "datatype": "BYTES", "shape": [2]}
+    if raw:
+        packed = b"".join(len(each).to_bytes(4, "little") + each for each in given)
+        request = message("ModelInferRequest", model_name="hexer", inputs=[tensor], raw_input_contents=[packed])
+    else:
+        tensor["contents"] = {"bytes_contents": given}
+        request = message("ModelInferRequest", model_name="hexer", inputs=[tensor])
+    answer = peer.call("ModelInfer", request)
+    found = list(answer.outputs[0].contents.bytes_contents) or elements(answer.raw_output_contents[0])
+    assert found == [b"bytes 646174613aff", b"str c3a5"]
+
+
+@pytest.mark.parametrize(
+    ("timeout", "code"),
+    [({"int64_param": 1}, Code.DEADLINE_EXCEEDED), ({"string_param": "1"}, Code.INVALID_ARGUMENT)],
+)
+def test_timeout_parameter_is_a_deadline(peer: Peer, timeout: dict[str, object], code: grpc.StatusCode) -> None:
+    assert peer.refused("ModelInfer", numbers([1], parameters={"timeout": timeout}))[0] is code
+    (item,) = peer.stream([numbers([1], parameters={"timeout": timeout})])
+    assert item.error_message
+    assert peer.call("ModelInfer", numbers([1], parameters={"timeout": {"uint64_param": 0}})).outputs
 
 
 def test_live_ready_and_metadata(peer: Peer) -> None:
@@ -109,13 +135,27 @@ def test_a_picture_is_answered_with_records(peer: Peer, recorder: Recorder) -> N
     (output,) = answer.outputs
     assert (output.name, output.datatype, list(output.shape)) == ("predictions", "BYTES", [1])
     assert output.parameters["metadata"].string_param == parameters["metadata"]["string_param"]
-    (record,) = elements(answer.raw_output_contents[0])
+    (record,) = output.contents.bytes_contents
+    assert not answer.raw_output_contents
     assert msgspec.json.decode(record)[0]["label"] == "red"
     assert peer.trailing["x-request-id"] == "r-1"
     assert peer.trailing["chariot-inference-base-id"] == "b-1"
     event = recorder.events[-1]
     assert (event.caller.protocol, event.caller.request_id) == ("kserve-v2-grpc", "r-1")
     assert (event.caller.base_id, event.model_name, event.outcome) == ("b-1", "detector", None)
+
+
+def test_metadata_of_the_request_is_the_default_of_its_inputs(peer: Peer, recorder: Recorder) -> None:
+    request = asked("detector", parameters={"metadata": {"string_param": " of {all "}})
+    assert peer.call("ModelInfer", request).outputs[0].parameters["metadata"].string_param == " of {all "
+    request.inputs.add().CopyFrom(request.inputs[0])
+    request.inputs[0].parameters.get_or_create("metadata").string_param = "its own"
+    (output,) = peer.call("ModelInfer", request).outputs
+    assert {name: output.parameters[name].string_param for name in output.parameters} == {
+        "inputs[0].metadata": "its own",
+        "inputs[1].metadata": " of {all ",
+    }
+    assert len(recorder.events[-1].metadata) == 2
 
 
 def test_a_trace_context_is_passed_on(peer: Peer, recorder: Recorder) -> None:
@@ -137,11 +177,12 @@ def test_tensors_and_classification(peer: Peer) -> None:
     scores, labels = answer.outputs
     assert (scores.name, scores.datatype, list(scores.shape)) == ("scores", "BYTES", [2, 2])
     assert labels.name == "labels"
-    assert elements(answer.raw_output_contents[0])[0].startswith(b"1.000000:0")
+    assert scores.contents.bytes_contents[0].startswith(b"1.000000:0")
     tensors = {"output_format": {"string_param": "tensors"}}
     answer = peer.call("ModelInfer", asked("detector", parameters=tensors))
     boxes = [each.name for each in answer.outputs].index("boxes")
-    found = np.frombuffer(answer.raw_output_contents[boxes], "<f4").reshape(answer.outputs[boxes].shape)
+    output = answer.outputs[boxes]
+    found = np.array(output.contents.fp32_contents).reshape(output.shape)
     assert found[0, 0].tolist() == [10, 8, 30, 40]
 
 
@@ -154,6 +195,11 @@ def test_tensors_and_classification(peer: Peer) -> None:
         (numbers([1.0], model="echo-bytes"), Code.INVALID_ARGUMENT, "inputs[0].datatype"),
         (numbers([1.0], model="echo-pair"), Code.INVALID_ARGUMENT, "inputs[0].name"),
         (numbers([1.0], raw_input_contents=[b"", b""]), Code.INVALID_ARGUMENT, "raw_input_contents"),
+        (
+            numbers([1.0], outputs=[{"name": "x", "parameters": {"shared_memory_region": {"string_param": "out"}}}]),
+            Code.INVALID_ARGUMENT,
+            "outputs[0].parameters.shared_memory_region",
+        ),
         (asked("failing"), Code.INTERNAL, "a model that fails on 1"),
     ],
 )
@@ -190,7 +236,7 @@ def test_messages_beyond_the_limit_are_refused_also_compressed(peer: Peer) -> No
 def test_compressed_requests_are_read(peer: Peer, compression: grpc.Compression) -> None:
     values = [0.5] * 10_000
     answer = peer.call("ModelInfer", numbers(values), compression=compression)
-    assert np.frombuffer(answer.raw_output_contents[0], "<f4").tolist() == values
+    assert list(answer.outputs[0].contents.fp32_contents) == values
 
 
 def test_statistics_count_by_model() -> None:

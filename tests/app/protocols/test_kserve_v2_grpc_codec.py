@@ -1,8 +1,6 @@
 """V2 messages over gRPC as pure functions: every datatype, every fault, and agreement with both forms of REST."""
 
 import base64
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +9,17 @@ import numpy as np
 import pytest
 
 from app.engine.servable import Servable
+from app.proto import message_class
 from app.protocols.kserve_v2.codec import decode as decode_rest
 from app.protocols.kserve_v2.protobuf import InferMessage, decode, encode
 from app.protocols.kserve_v2.rendering import Wanted
-from app.protocols.pb import message_class
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.response import InferenceOutput, InferenceResponse
 from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 from tasks.tensor_inference import Tensors
-from tests.conformance.served import ECHOES, echo
-from tests.grpc_server import message
+from tests.support.grpc_server import message
+from tests.support.served import ECHOES, echo
 
 ROOT = Path(__file__).parents[3]
 
@@ -142,8 +140,9 @@ def test_what_is_asked_for() -> None:
     assert wanted.tensors
 
 
+@pytest.mark.parametrize("binary", [True, False], ids=["raw", "typed"])
 @pytest.mark.parametrize("datatype", [*VALUES, "FP16"])
-def test_answers_are_raw_whatever_the_datatype(datatype: str) -> None:
+def test_answers_have_the_form_of_the_request(datatype: str, binary: bool) -> None:
     values = VALUES.get(datatype, [0.5, -2, 1])
     data = np.array([[each.encode() if isinstance(each, str) else each for each in values]], Datatype(datatype).dtype)
     tensor = Tensor(name="x", datatype=Datatype(datatype), data=data)
@@ -151,17 +150,49 @@ def test_answers_are_raw_whatever_the_datatype(datatype: str) -> None:
     output = InferenceOutput(name="", predictions=[Tensors([tensor])], parameters=parameters)
     response = InferenceResponse(id="", model_name="m", model_version="7", outputs=[output])
     servable = echo([TensorSpec(name="x", datatype=Datatype(datatype), shape=(-1, -1))])
-    answer = message_class("inference.ModelInferResponse").FromString(encode(response, servable, Wanted()))
+    answer = message_class("inference.ModelInferResponse").FromString(encode(response, servable, Wanted(binary=binary)))
     assert (answer.model_name, answer.model_version, answer.id) == ("m", "7", "")
     (got,) = answer.outputs
     assert (got.name, got.datatype, list(got.shape)) == ("x", datatype, [1, 3])
-    assert not got.HasField("contents")
-    assert list(answer.raw_output_contents) == [raw(datatype, values)]
+    if binary or datatype == "FP16":
+        assert not got.HasField("contents")
+        assert list(answer.raw_output_contents) == [raw(datatype, values)]
+    else:
+        assert not answer.raw_output_contents
+        held = list(getattr(got.contents, CONTENTS[datatype]))
+        assert raw(datatype, held) == raw(datatype, values)
     assert got.parameters["metadata"].string_param == "[]"
     assert got.parameters["flag"].bool_param is True
     assert got.parameters["count"].int64_param == 1
     assert got.parameters["large"].uint64_param == 2**64 - 1
     assert got.parameters["share"].double_param == 0.5
+
+
+def answered(*tensors: Tensor, wanted: Wanted) -> Any:
+    output = InferenceOutput(name="", predictions=[Tensors(tensors)])
+    response = InferenceResponse(id="", model_name="m", model_version="7", outputs=[output])
+    encoded = encode(response, echo(ECHOES["echo-pair"]), wanted)
+    return message_class("inference.ModelInferResponse").FromString(encoded)
+
+
+def test_a_typed_request_is_read_as_wanting_a_typed_answer() -> None:
+    assert not read(typed("FP32", [1.0]))[1].binary
+    assert read(bare("FP32", [1]), raw_input_contents=[BLOCK])[1].binary
+
+
+def test_answers_of_which_one_has_no_typed_form_are_raw_as_a_whole() -> None:
+    half = Tensor(name="half", datatype=Datatype.FP16, data=np.array([0.5], np.float16))
+    single = Tensor(name="single", datatype=Datatype.FP32, data=np.array([1], np.float32))
+    answer = answered(single, half, wanted=Wanted())
+    assert list(answer.raw_output_contents) == [BLOCK, raw("FP16", [0.5])]
+    assert not any(output.HasField("contents") for output in answer.outputs)
+
+
+def test_an_empty_typed_tensor_has_contents() -> None:
+    empty = Tensor(name="x", datatype=Datatype.FP32, data=np.zeros((0, 2), np.float32))
+    answer = answered(empty, wanted=Wanted())
+    assert answer.outputs[0].HasField("contents")
+    assert (list(answer.outputs[0].shape), list(answer.raw_output_contents)) == ([0, 2], [])
 
 
 BLOCK = raw("FP32", [1.0])
@@ -219,6 +250,26 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "BYTES length cut": ({"inputs": [bare("BYTES", [1])], "raw_input_contents": [b"\1\0"]}, "raw_input_contents[0]"),
     "empty parameter": ({"inputs": [typed("FP32", [1.0], parameters={"p": {}})]}, "inputs[0].parameters.p"),
+    "shape of other elements": ({"inputs": [typed("BYTES", ["a"], [2])]}, "inputs[0].shape"),
+    "shape of other elements, raw": (
+        {"inputs": [bare("BYTES", [1])], "raw_input_contents": [raw("BYTES", ["a", "b"])]},
+        "inputs[0].shape",
+    ),
+    "shared memory of an input": (
+        {"inputs": [bare("FP32", [1], parameters={"shared_memory_region": {"string_param": "in"}})]},
+        "inputs[0].parameters.shared_memory_region",
+    ),
+    "shared memory of an output": (
+        {
+            "inputs": [typed("FP32", [1.0])],
+            "outputs": [{"name": "x", "parameters": {"shared_memory_byte_size": {"int64_param": 4}}}],
+        },
+        "outputs[0].parameters.shared_memory_byte_size",
+    ),
+    "shared memory of the request": (
+        {"inputs": [typed("FP32", [1.0])], "parameters": {"shared_memory_offset": {"int64_param": 0}}},
+        "parameters.shared_memory_offset",
+    ),
     "unknown format": (
         {"inputs": [typed("FP32", [1.0])], "parameters": {"output_format": {"int64_param": 1}}},
         "parameters.output_format",
@@ -254,12 +305,3 @@ def test_faults_are_refused_and_named(fault: str) -> None:
 def test_bytes_that_are_no_message_are_refused() -> None:
     with pytest.raises(InferenceError, match="ModelInferRequest"):
         InferMessage(b"\xff\xff\xff")
-
-
-@pytest.mark.parametrize("name", ["inference", "grps"])
-def test_the_descriptors_are_those_of_the_proto(tmp_path: Path, name: str) -> None:
-    made = tmp_path / "made.binpb"
-    proto = f"app/protocols/pb/{name}.proto"
-    command = [sys.executable, "-m", "grpc_tools.protoc", "-Iproto", f"--descriptor_set_out={made}", proto]
-    subprocess.run(command, cwd=ROOT, check=True)
-    assert made.read_bytes() == (ROOT / f"app/protocols/pb/{name}.binpb").read_bytes(), "run `make proto`"

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import grpc
+import numpy as np
 import pytest
 
-from tests.grpc_server import Peer, built, message, serving_grpc
-from tests.pictures import encoded, rectangle
+from tests.support.grpc_server import Peer, built, message, serving_grpc
+from tests.support.pictures import encoded, rectangle
 
 PICTURE = encoded(rectangle(64, 48))
 
@@ -71,8 +72,28 @@ def test_a_text_is_told_in_pieces(peer: Peer) -> None:
     for each in pieces:
         (output,) = each.infer_response.outputs
         assert (output.name, output.datatype, list(output.shape)) == ("text_output", "BYTES", [1])
-        texts[output.parameters["prompt"].int64_param] += each.infer_response.raw_output_contents[0][4:].decode()
+        texts[output.parameters["prompt"].int64_param] += output.contents.bytes_contents[0].decode()
+        assert not each.infer_response.raw_output_contents
     assert texts == {0: "64x48", 1: "64x48"}
+
+
+def test_a_stream_is_answered_in_the_form_of_each_request(peer: Peer) -> None:
+    text, number = picture("teller", "t", prompts="a"), numbers("n", 1)
+    for request in (text, number):
+        raw = message("ModelInferRequest")
+        raw.CopyFrom(request)
+        raw.inputs[0].ClearField("contents")
+        data = len(PICTURE).to_bytes(4, "little") + PICTURE if request is text else np.float32(1).tobytes()
+        raw.raw_input_contents.append(data)
+        typed_items, raw_items = list(peer.stream([request])), list(peer.stream([raw]))
+        assert typed_items
+        assert len(raw_items) == len(typed_items)
+        for item in typed_items:
+            assert item.infer_response.outputs[0].HasField("contents")
+            assert not item.infer_response.raw_output_contents
+        for item in raw_items:
+            assert not item.infer_response.outputs[0].HasField("contents")
+            assert len(item.infer_response.raw_output_contents) == 1
 
 
 def test_a_text_is_told_whole_where_its_form_is_asked_for(peer: Peer) -> None:

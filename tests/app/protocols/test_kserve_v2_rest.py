@@ -9,10 +9,10 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from app import __version__
-from tests.chariot import PICTURE, Client, image_input
-from tests.conformance.served import build
-from tests.conftest import build_app
-from tests.pictures import base64_text, encoded, rectangle
+from tests.support.application import build_app
+from tests.support.chariot import PICTURE, Client, image_input
+from tests.support.pictures import base64_text, encoded, rectangle
+from tests.support.served import build
 
 RECORD = {"label": "red", "score": 0.9, "xmin": 10.0, "ymin": 8.0, "xmax": 30.0, "ymax": 40.0}
 BORDER = {"label": "border", "score": 0.3, "xmin": 0.0, "ymin": 0.0, "xmax": 5.0, "ymax": 48.0}
@@ -73,7 +73,7 @@ def test_metadata_of_a_tensor_model_is_that_of_its_graph(client: Client, version
     assert client.get(f"/v2/models/half_plus_two{version}").json() == {
         "name": "half_plus_two",
         "versions": ["1"],
-        "platform": "onnx",
+        "platform": "onnx_onnxv1",
         "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1]}],
         "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1]}],
     }

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from tests.chariot import PICTURE, Client, image_input
-from tests.conformance.served import ECHOES, MAX_REQUEST_BYTES, TENSOR_FIXTURES, build
+from tests.support.chariot import PICTURE, Client, image_input
+from tests.support.served import ECHOES, MAX_REQUEST_BYTES, TENSOR_FIXTURES, build
 
 HEADER = "inference-header-content-length"
 

@@ -12,8 +12,8 @@ from litestar.testing import TestClient
 
 from app.assembly.discovery import discover
 from app.assembly.models import FIXTURE_MODELS, load
-from tests.chariot import PICTURE, Client, image_input
-from tests.conformance.served import application, build
+from tests.support.chariot import PICTURE, Client, image_input
+from tests.support.served import application, build
 
 TWO = (FIXTURE_MODELS / "half_plus_two" / "model.onnx").read_bytes()
 THREE = (FIXTURE_MODELS / "half_plus_three" / "model.onnx").read_bytes()
@@ -122,7 +122,7 @@ def test_a_load_takes_no_settings_files_or_addresses(root: Path, client: Client,
     before = sorted(root.rglob("*"))
     response = client.post(LOAD.format("other"), json={"parameters": parameters})
     assert response.status_code == 400
-    assert "Models are loaded as they lie on disk" in response.json()["error"]
+    assert "Models are loaded from disk without parameters" in response.json()["error"]
     assert sorted(root.rglob("*")) == before
     assert answer(client, "other") == 2.5
 
@@ -215,7 +215,7 @@ def test_no_request_fails_in_fifty_reloads(root: Path) -> None:
     async def run() -> None:
         done = asyncio.Event()
         transport = httpx.ASGITransport(app=cast("Any", app))
-        async with httpx.AsyncClient(transport=transport, base_url="http://charioteer") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://charioteer", timeout=60) as client:
             await asyncio.gather(reload(client, done), *(ask(client, done) for _ in range(4)))
 
     asyncio.run(run())

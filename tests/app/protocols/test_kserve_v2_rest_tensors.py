@@ -8,8 +8,8 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from tasks.exchange.tensor import Datatype
-from tests.chariot import Client
-from tests.conformance.served import ECHOES, TENSOR_FIXTURES, build
+from tests.support.chariot import Client
+from tests.support.served import ECHOES, TENSOR_FIXTURES, build
 
 JSON_DATATYPES = [each for each in Datatype if each.has_json_form and each is not Datatype.BYTES]
 

@@ -15,8 +15,8 @@ from prometheus_client import CollectorRegistry
 from app.protocols import protocols_beside
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
 from app.server.asgi import create_app, create_listener_app
-from tests.limited import MOST_BYTES, limited
-from tests.pictures import base64_text, encoded, rectangle
+from tests.support.limited import MOST_BYTES, limited
+from tests.support.pictures import base64_text, encoded, rectangle
 
 Client = TestClient[Litestar]
 
@@ -42,7 +42,7 @@ def clients() -> Iterator[dict[str, Client]]:
 
 
 def v2_image(*data: str, name: str = "image", **parameters: Any) -> dict[str, Any]:
-    return {"name": name, "shape": [1], "datatype": "BYTES", "data": data, "parameters": parameters}
+    return {"name": name, "shape": [len(data)], "datatype": "BYTES", "data": data, "parameters": parameters}
 
 
 def chariot(model: str, images: list[Any], parameters: dict[str, Any]) -> tuple[str, Any]:

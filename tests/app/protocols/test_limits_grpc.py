@@ -9,8 +9,8 @@ import pytest
 
 from app.engine.admission import Bounds
 from app.protocols.grps.messages import GrpsMessage
-from tests.grpc_server import Peer, built, message, serving_grpc
-from tests.limited import limited
+from tests.support.grpc_server import Peer, built, message, serving_grpc
+from tests.support.limited import limited
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_the_streams_of_one_client_are_bounded() -> None:
         peer.call("ModelInfer", request)
         second = peer.stream(requests())
         # The stream is one, and a request of it another: the first has both.
-        assert "2 requests or streams of your address in hand" in next(second).error_message
+        assert "2 requests or streams of your address in flight" in next(second).error_message
         proceed.set()
         assert list(first) == []
         assert list(second) == []

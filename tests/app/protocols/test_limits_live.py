@@ -12,8 +12,8 @@ import grpc
 import httpx
 import pytest
 
-from tests.pictures import base64_text, encoded, rectangle
-from tests.server_process import ServerProcess, serving
+from tests.support.pictures import base64_text, encoded, rectangle
+from tests.support.server_process import ServerProcess, serving
 
 pytestmark = pytest.mark.slow
 
@@ -108,7 +108,7 @@ def test_a_body_that_is_too_large_is_refused_while_it_comes(server: ServerProces
                 connection.sendall(piece)
         answer = connection.recv(4096)
         assert answer.startswith(b"HTTP/1.1 413 ")
-    assert httpx.post(server.address + INFER, json=GOOD).status_code == 200
+    assert httpx.post(server.address + INFER, json=GOOD, timeout=60).status_code == 200
 
 
 def test_nothing_of_it_was_a_fault_of_the_server(server: ServerProcess) -> None:

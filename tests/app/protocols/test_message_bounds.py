@@ -7,12 +7,12 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.proto import message_class
 from app.protocols.grps.messages import GrpsMessage
 from app.protocols.grps.messages import read_message as read_grps
 from app.protocols.kserve_v2.plain_messages import RepositoryModel, read_message
 from app.protocols.kserve_v2.protobuf import InferMessage
 from app.protocols.message_bounds import check_message
-from app.protocols.pb import message_class
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.limits import Limits
 

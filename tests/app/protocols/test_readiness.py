@@ -11,13 +11,13 @@ from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
 from app.engine.engine import Engine
+from app.proto import message_class
 from app.protocols import protocols_beside
-from app.protocols.pb import message_class
 from app.server.asgi import create_app
-from tests.chariot import image_input
-from tests.conformance.served import load_any
-from tests.grpc_server import Peer, built, message, serving_grpc
-from tests.pictures import base64_text, encoded, rectangle
+from tests.support.chariot import image_input
+from tests.support.grpc_server import Peer, built, message, serving_grpc
+from tests.support.pictures import base64_text, encoded, rectangle
+from tests.support.served import load_any
 
 GRPS: Any = message_class("grps.protos.v1.GrpsMessage")
 PICTURE = encoded(rectangle())

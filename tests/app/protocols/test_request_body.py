@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from app.protocols.request_body import decompressed
 from tasks.exchange.error import ErrorKind, InferenceError
-from tests.chariot import Client, image_input, items
-from tests.conftest import MAX_REQUEST_BYTES
-from tests.pictures import base64_text, encoded
+from tests.support.application import MAX_REQUEST_BYTES
+from tests.support.chariot import Client, image_input, items
+from tests.support.pictures import base64_text, encoded
 
 BODY = json.dumps({"inputs": [image_input()]}).encode()
 
@@ -37,7 +37,7 @@ def test_compressed_bodies_are_read(client: Client, encoding: str, body: bytes) 
     ("encoding", "body", "status", "said"),
     [
         ("gzip", BODY, 400, "not gzip"),
-        ("gzip", gzip.compress(BODY)[:-9], 400, "cut short"),
+        ("gzip", gzip.compress(BODY)[:-9], 400, "truncated gzip data"),
         ("deflate", gzip.compress(BODY), 400, "not deflate"),
         ("br", b"x", 400, "'br'"),
         ("gzip", gzip.compress(b" " * (MAX_REQUEST_BYTES + 1)), 413, "after decompression"),

@@ -4,7 +4,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from litestar import Litestar
@@ -24,9 +24,9 @@ from app.server.asgi import create_app, create_listener_app
 from app.settings.model import ModelError, ModelSettings, ModelSource
 from app.settings.server import ServerSettings
 from tasks.exchange.error import ErrorKind
-from tests.conformance.served import MAX_REQUEST_BYTES, load_any
-from tests.grpc_server import over
-from tests.pictures import base64_text, encoded, rectangle
+from tests.support.grpc_server import over
+from tests.support.pictures import base64_text, encoded, rectangle
+from tests.support.served import MAX_REQUEST_BYTES, load_any
 
 Client = TestClient[Litestar]
 
@@ -56,8 +56,9 @@ def load(source: ModelSource) -> Servable:
     return load_any(source)
 
 
-def listening(engine: Engine, *, cors: bool = False) -> Client:
-    return TestClient(create_listener_app(engine, TensorFlowServing(cors=cors), MAX_REQUEST_BYTES))
+def listening(engine: Engine, *, cors: bool = False, loading_status: Literal[404, 503] = 404) -> Client:
+    protocol = TensorFlowServing(cors=cors, loading_status=loading_status)
+    return TestClient(create_listener_app(engine, protocol, MAX_REQUEST_BYTES))
 
 
 @pytest.fixture
@@ -123,6 +124,22 @@ def test_what_loads_is_loading_and_what_was_unloaded_has_ended(engine: Engine, c
     assert (metadata.status_code, metadata.json()["error"]) == (404, "Servable not found for request: Latest(other)")
     put(ModelState.UNAVAILABLE, wanted=False)
     assert states(client, "/v1/models/other") == [("1", "END", "OK", "")]
+
+
+def test_loading_status_503_is_the_status_while_no_version_is_ready(engine: Engine) -> None:
+    loading = Registration(source=source("other"), state=ModelState.LOADING, reason="not loaded yet")
+    failed = Registration(source=source("other", "2"), state=ModelState.UNAVAILABLE, reason="its file is empty")
+    engine.registry.replace("other", [loading, failed])
+    path, body = "/v1/models/other", {"instances": [1]}
+    with listening(engine, loading_status=503) as client:
+        message = "Servable not found for request: Latest(other)"
+        assert refused(client, f"{path}:predict", body, 503) == message
+        assert refused(client, f"{path}:classify", {"examples": [{"x": 1}]}, 503) == message
+        assert client.get(f"{path}/metadata").status_code == 503
+        assert states(client, path)[1] == ("1", "LOADING", "OK", "")
+        # A version that failed does not come back by itself.
+        refused(client, f"{path}/versions/2:predict", body, 404)
+        refused(client, "/v1/models/unknown:predict", body, 404)
 
 
 def test_the_latest_version_that_is_ready_answers(client: Client) -> None:
@@ -204,6 +221,14 @@ def test_the_listener_is_there_if_wanted(wanted: bool, cors: bool) -> None:
             assert answer.json()["model_version_status"][0]["state"] == "LOADING"
 
 
+@pytest.mark.parametrize("status", [404, 503])
+def test_the_service_takes_the_loading_status_from_its_settings(status: Literal[404, 503]) -> None:
+    settings = ServerSettings(grpc=False, page=False, loading_status=status)
+    service = Service(settings, lambda: [ModelSource(name="half_plus_two", version="1", folder=HALF_PLUS_TWO)])
+    with TestClient(service.beside[0].app) as client:
+        assert client.get("/v1/models/half_plus_two/metadata").status_code == status
+
+
 @pytest.mark.parametrize("kind", ErrorKind)
 def test_every_kind_of_error_has_a_code_and_its_status(kind: ErrorKind) -> None:
     statuses = {"INVALID_ARGUMENT": 400, "UNIMPLEMENTED": 501, "RESOURCE_EXHAUSTED": 429, "UNAVAILABLE": 503}
@@ -238,7 +263,8 @@ def test_head_is_malformed(client: Client) -> None:
 def metrics(client: Client) -> dict[str, float]:
     answer = client.get("/monitoring/prometheus/metrics")
     assert answer.status_code == 200
-    assert answer.headers["content-type"].startswith("text/plain")
+    assert answer.headers["content-type"].startswith("text/plain; ")
+    assert answer.headers["content-type"].count("charset") == 1
     lines = [line for line in answer.text.splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 

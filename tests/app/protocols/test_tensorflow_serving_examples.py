@@ -19,8 +19,8 @@ from app.settings.model import ModelSource
 from tasks.exchange.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
-from tests.conformance.served import MAX_REQUEST_BYTES, source
-from tests.grpc_server import over
+from tests.support.grpc_server import over
+from tests.support.served import MAX_REQUEST_BYTES, source
 
 Compute = Callable[..., NDArray[Any]]
 

@@ -9,9 +9,9 @@ from litestar.testing import TestClient
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
 from app.server.asgi import create_listener_app
 from tests.app.protocols.test_tensorflow_serving import refused
-from tests.conformance.served import MAX_REQUEST_BYTES, load_any, source
-from tests.grpc_server import over
-from tests.pictures import base64_text, encoded, rectangle
+from tests.support.grpc_server import over
+from tests.support.pictures import base64_text, encoded, rectangle
+from tests.support.served import MAX_REQUEST_BYTES, load_any, source
 
 Client = TestClient[Litestar]
 
@@ -61,7 +61,7 @@ def test_prompts_stand_beside_every_picture_or_none(client: Client) -> None:
     message = refused(client, path, {"inputs": {"image": [picture], "prompts": [{"b64": "/w=="}]}}, 400)
     assert message == "prompts[0]: Expected text in UTF-8, got other bytes"
     message = refused(client, path, {"instances": [{"image": [picture, picture]}]}, 400)
-    assert message == "image: Expected one image or text in each of 1 places, got 2"
+    assert message == "image: Expected one image or text in each of 1 rows, got 2"
     pixels = [[[[9, 9, 9]] * 4] * 3] * 2
     answer = client.post(path, json={"inputs": {"image": pixels, "prompts": ["a", "b"]}})
     assert answer.json()["outputs"]["answers"] == [["4x3"], ["4x3"]]
@@ -95,7 +95,7 @@ def test_there_is_one_text_in_each_row(client: Client, model: str) -> None:
     path = f"/v1/models/{model}:predict"
     for body in ({"instances": [["red", "blue"]] * 2}, {"inputs": [["red", "blue"]] * 2}):
         message = refused(client, path, body, 400)
-        assert message == "args: Expected one image or text in each of 2 places, got 4"
+        assert message == "args: Expected one image or text in each of 2 rows, got 4"
     assert refused(client, path, {"inputs": []}, 400) == "args: Expected at least one text, got none"
     assert refused(client, path, {"instances": [{"b64": "/w=="}]}, 400) == (
         "args[0]: Expected text in UTF-8, got other bytes"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.server_process import ROOT, ServerProcess, serving
+from tests.support.server_process import ROOT, ServerProcess, serving
 
 PAGE = (ROOT / "docs" / "tensorflow_serving.md").read_text()
 SESSION = re.findall(r"```sh\n(curl .*?)```\n\n```json\n(.*?)```", PAGE, re.DOTALL)

@@ -8,7 +8,7 @@ import pytest
 from app.recording.address import read_address
 from app.recording.sqlite_store import SqliteStore
 from app.recording.store import Store
-from tests.postgres import PostgresServer, postgres_server
+from tests.support.postgres import PostgresServer, postgres_server
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from app.assembly.recording import open_recorder
 from app.settings.server import ServerSettings
-from tests.recordings import detected
+from tests.support.recordings import detected
 
 _CAMERA = [{"key": "camera", "type": "str", "value": "north"}]
 

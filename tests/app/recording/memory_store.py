@@ -44,7 +44,7 @@ class MemoryStore:
 
     def write(self, rows: Sequence[Rows]) -> None:
         self.reached.set()
-        assert self.gate.wait(30)
+        assert self.gate.wait(60)
         self._check()
         if self.write_error is not None:
             raise self.write_error
@@ -55,7 +55,7 @@ class MemoryStore:
 
     def delete_before(self, started: int, most: int) -> int:
         self.deleting_begun.set()
-        assert self.deleting.wait(30)
+        assert self.deleting.wait(60)
         if self.delete_error is not None:
             raise self.delete_error
         old = [each for each in self.rows if each.inference.started < started][:most]

@@ -40,7 +40,7 @@ def test_a_database_is_shown_without_who_connects_to_it(scheme: str) -> None:
         ("sqlite:///:memory:", "names no file"),
         ("sqlite://host/x.db", "host or options"),
         ("sqlite:///x.db?mode=ro", "host or options"),
-        ("mysql://me:hush@host/x", "kind that is not known, 'mysql'"),
+        ("mysql://me:hush@host/x", "unknown scheme, 'mysql'"),
         ("postgresql://me:hush@host", "names no database"),
         ("postgresql://me:hush@host:port/x", "cannot be read"),
         ("://", "cannot be read"),

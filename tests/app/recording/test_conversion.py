@@ -11,11 +11,13 @@ import pytest
 
 from app.recording.conversion import Conversion
 from app.recording.redaction import REDACTED, Redaction
-from metadata.entry import PARAMETER
+from metadata.entry import PARAMETER, metadata_values, read_metadata
 from tasks.exchange.error import ErrorKind
+from tasks.exchange.request import InferenceRequest
 from tasks.exchange.tensor import Datatype, Tensor
+from tasks.tensor_inference import TensorsInput
 from tasks.vision.image import Image
-from tests.recordings import detected, refused
+from tests.support.recordings import detected, refused
 
 CAMERA = [
     {"key": "camera", "type": "str", "value": "north"},
@@ -68,6 +70,48 @@ def test_metadata_goes_with_its_own_input() -> None:
     bare, told = converter()(event).rows
     assert bare.metadata == []
     assert [entry.key for entry in told.metadata] == ["camera", "latitude", "longitude"]
+
+
+def test_metadata_of_the_request_is_recorded_with_each_input_that_has_none() -> None:
+    event = detected(data=3)
+    request = event.request
+    assert request is not None
+    own = {"metadata": '[{"key": "camera", "type": "str", "value": "south"}]'}
+    second = msgspec.structs.replace(request.inputs[1], parameters=own)
+    request = msgspec.structs.replace(
+        request,
+        inputs=(request.inputs[0], second, request.inputs[2]),
+        parameters={"metadata": json.dumps(CAMERA), "top_k": 3},
+    )
+    read = [read_metadata(value) for value in metadata_values(request)]
+    assert len(read) == 2
+    rows = converter()(msgspec.structs.replace(event, request=request, metadata=read)).rows
+    assert [(each.metadata[0].key, each.metadata[0].tv) for each in rows] == [
+        ("camera", "north"),
+        ("camera", "south"),
+        ("camera", "north"),
+    ]
+    assert [json.loads(each.inference.parameters) for each in rows] == [{"top_k": 3}] * 3
+
+
+def test_one_row_of_several_tensors_has_the_metadata_of_all() -> None:
+    event = detected()
+    assert event.answered is not None
+    tensors = [
+        Tensor(
+            name=name,
+            datatype=Datatype.FP32,
+            data=np.zeros(1, np.float32),
+            parameters={"metadata": json.dumps([{"key": name, "type": "int", "value": "1"}])},
+        )
+        for name in ("a", "b")
+    ]
+    request = InferenceRequest(id="", model_name="m", inputs=tuple(tensors))
+    data = [msgspec.structs.replace(each, item=TensorsInput({})) for each in event.answered.data]
+    answered = msgspec.structs.replace(event.answered, data=data)
+    read = [read_metadata(value) for value in metadata_values(request)]
+    (row,) = converter()(msgspec.structs.replace(event, request=request, answered=answered, metadata=read)).rows
+    assert [entry.key for entry in row.metadata] == ["a", "b"]
 
 
 def test_a_refusal_is_one_row() -> None:

@@ -110,7 +110,7 @@ def test_a_polygon_across_the_antimeridian_has_edges_on_both_sides() -> None:
         (read_circle, "0,181,1", "a longitude within -180..180, got 0 and 181"),
         (read_circle, "0,0,-1", "at least 0 kilometres"),
         (read_box, "1,2,3", "Expected south,west,north,east as numbers"),
-        (read_box, "10,0,5,1", "Expected the south not to be above the north"),
+        (read_box, "10,0,5,1", "Expected a south of at most the north"),
         (read_polygon, "", "at least 3 different points, got 0"),
         (read_polygon, "1,2 3,4 1,2", "at least 3 different points, got 2"),
         (read_polygon, "1 2 3", "Expected latitude,longitude as numbers, got '1'"),

@@ -11,7 +11,7 @@ import pytest
 
 from app.recording.images import image_path
 from tests.app.recording.contents import contents
-from tests.server_process import ROOT
+from tests.support.server_process import ROOT
 
 DRIVERS = 4
 """So many kill at the same time, each the recorders of a store of its own."""

@@ -11,7 +11,7 @@ from app.recording.store import StoreError, StoreFault
 from tests.app.recording.contents import contents, execute, select
 from tests.app.recording.cut_line import CutLine
 from tests.app.recording.test_stores import rows
-from tests.postgres import PostgresServer
+from tests.support.postgres import PostgresServer
 
 
 @pytest.fixture

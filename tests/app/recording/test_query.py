@@ -54,5 +54,5 @@ def test_says_which_parameter_is_wrong(text: QueryText, said: str) -> None:
 def test_a_cursor_is_a_number() -> None:
     assert read_cursor("12") == 12
     for text in ("", "-1", "1.5", "1 OR 1=1", "9" * 19, "\u0661"):
-        with pytest.raises(InferenceError, match="Expected what came with the page before as next"):
+        with pytest.raises(InferenceError, match="Expected the value of next from the previous page"):
             read_cursor(text)

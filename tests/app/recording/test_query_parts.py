@@ -14,7 +14,7 @@ from app.recording.query import InferenceQuery, QueryText
 from app.recording.query_reader import Reader
 from app.recording.sqlite_store import SqliteStore
 from app.recording.store import Store
-from tests.app.recording.kept import DIGEST, EVERYTHING, NAMES, Value, found, names, rows
+from tests.support.kept import DIGEST, EVERYTHING, NAMES, Value, found, names, rows
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from app.recording.address import read_address
 from app.recording.query import QueryText
 from app.recording.query_reader import Reader
 from app.recording.store import Store
-from tests.app.recording.kept import found, rows
+from tests.support.kept import found, rows
 
 
 def test_places(store: Store, url: str) -> None:

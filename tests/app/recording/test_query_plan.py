@@ -11,7 +11,7 @@ from app.recording.query import QueryText, read_query
 from app.recording.query_parts import parts_of
 from app.recording.query_plan import newest_numbers
 from app.recording.sqlite_store import SqliteStore
-from tests.app.recording.kept import rows
+from tests.support.kept import rows
 
 COUNT = 3000
 

@@ -20,7 +20,7 @@ from app.recording.writer import Writer
 from app.settings.server import SettingsError
 from tasks.exchange.error import ErrorKind, InferenceError
 from tests.app.recording.memory_store import MemoryStore
-from tests.recordings import detected, refused
+from tests.support.recordings import detected, refused
 
 
 class Recording:
@@ -74,14 +74,14 @@ def failure(kept: "Future[None] | None") -> InferenceError:
 
 def done(kept: "Future[None] | None") -> None:
     assert kept is not None
-    assert kept.result(10) is None
+    assert kept.result(60) is None
 
 
 def test_an_answer_waits_until_it_is_kept(awaited: Recording) -> None:
     awaited.store.gate.clear()
     kept = awaited.recorder.keep(detected())
     assert kept is not None
-    assert awaited.store.reached.wait(10)
+    assert awaited.store.reached.wait(60)
     assert not kept.done()
     awaited.store.gate.set()
     done(kept)
@@ -94,7 +94,7 @@ def test_an_answer_waits_until_it_is_kept(awaited: Recording) -> None:
 def test_what_waits_is_written_together(awaited: Recording) -> None:
     awaited.store.gate.clear()
     first = awaited.recorder.keep(detected())
-    assert awaited.store.reached.wait(10)
+    assert awaited.store.reached.wait(60)
     others = [awaited.recorder.keep(detected()) for _ in range(20)]
     assert awaited.metric("queue") == 20
     awaited.store.gate.set()
@@ -133,7 +133,7 @@ def test_one_that_the_store_does_not_take_is_refused_alone(awaited: Recording) -
     awaited.store.gate.set()
     for place, each in enumerate(kept):
         if place == 5:
-            assert str(failure(each)) == "The inference could not be recorded: its store does not take it"
+            assert str(failure(each)) == "The inference could not be recorded: its store rejected it"
         else:
             done(each)
     assert len(awaited.store.rows) == 8
@@ -146,7 +146,7 @@ def test_more_than_may_wait_are_refused() -> None:
     recording.recorder.start()
     recording.store.gate.clear()
     recording.recorder.keep(detected())
-    assert recording.store.reached.wait(10)
+    assert recording.store.reached.wait(60)
     waiting = [recording.recorder.keep(detected()) for _ in range(3)]
     late = failure(recording.recorder.keep(detected()))
     assert str(late) == "The inference could not be recorded: its store does not keep up"
@@ -162,7 +162,7 @@ def test_a_disk_that_does_not_come_back_is_not_waited_for() -> None:
     recording.recorder.start()
     recording.store.gate.clear()
     first = recording.recorder.keep(detected())
-    assert recording.store.reached.wait(10)
+    assert recording.store.reached.wait(60)
     second = recording.recorder.keep(detected())
     for each in (first, second, recording.recorder.keep(detected())):
         assert str(failure(each)) == "The inference could not be recorded: its store failed"
@@ -179,8 +179,8 @@ def test_without_acknowledgement_nobody_waits_and_nothing_is_lost_while_the_stor
     recording.store.fault = StoreFault.UNREACHABLE
     recording.recorder.start()
     assert [recording.recorder.keep(detected()) for _ in range(5)] == [None] * 5
-    assert recording.store.failed.acquire(timeout=10)
-    assert recording.store.failed.acquire(timeout=10)
+    assert recording.store.failed.acquire(timeout=60)
+    assert recording.store.failed.acquire(timeout=60)
     assert recording.metric("up") == 0
     recording.store.fault = None
     recording.recorder.close(10)
@@ -195,7 +195,7 @@ def test_without_acknowledgement_what_does_not_fit_is_dropped_and_counted(caplog
     recording.recorder.start()
     recording.store.gate.clear()
     recording.recorder.keep(detected())
-    assert recording.store.reached.wait(10)
+    assert recording.store.reached.wait(60)
     with caplog.at_level(logging.ERROR):
         assert [recording.recorder.keep(detected()) for _ in range(8)] == [None] * 8
     assert recording.metric("dropped_total", reason="behind") == 5
@@ -243,7 +243,7 @@ def test_images_are_there_before_their_records(tmp_path: Path) -> None:
     recording.recorder.start()
     recording.store.gate.clear()
     kept = recording.recorder.keep(detected(picture=b"jpeg"))
-    assert recording.store.reached.wait(10)
+    assert recording.store.reached.wait(60)
     recording.store.gate.set()
     done(kept)
     (rows,) = recording.store.rows
@@ -268,7 +268,7 @@ def test_a_disk_that_hangs_while_deleting_is_not_waited_for_either() -> None:
     recording = Recording(acknowledging=True, longest_write=0.2, keep=100)
     recording.store.deleting.clear()
     recording.recorder.start()
-    assert recording.store.deleting_begun.wait(10)
+    assert recording.store.deleting_begun.wait(60)
     said = str(failure(recording.recorder.keep(detected())))
     assert said == "The inference could not be recorded: its store failed"
     recording.store.deleting.set()
@@ -311,7 +311,7 @@ def test_what_cannot_be_written_down_is_refused_and_no_other(awaited: Recording)
             **_fields(event.answered, data=[type(datum)(**_fields(datum, prediction=Unspeakable()))])
         )
     )
-    assert str(failure(awaited.recorder.keep(broken))).endswith("there is no writing it down")
+    assert str(failure(awaited.recorder.keep(broken))).endswith("it cannot be converted for the store")
     assert awaited.metric("dropped_total", reason="unwritable") == 1
     done(awaited.recorder.keep(event))
 

@@ -8,8 +8,7 @@ import re
 import shutil
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, cast
@@ -18,11 +17,12 @@ import grpc
 import httpx
 import pytest
 
-from app.protocols.pb import message_class
+from app.proto import message_class
 from app.recording.images import image_path
 from tests.app.recording.contents import Row, contents
-from tests.pictures import base64_text
-from tests.server_process import ROOT, ServerProcess, serving
+from tests.support.pictures import base64_text
+from tests.support.polling import wait_until
+from tests.support.server_process import ROOT, ServerProcess, serving
 
 pytestmark = pytest.mark.slow
 
@@ -189,7 +189,7 @@ def test_a_server_that_is_killed_under_load_has_recorded_what_it_answered(tmp_pa
             ]
             for thread in threads:
                 thread.start()
-            assert wait_for(lambda enough=40 * (kill + 1): len(answered) > enough)
+            wait_until(lambda enough=40 * (kill + 1): len(answered) > enough)
             os.kill(server.process.pid, signal.SIGKILL)
             for thread in threads:
                 thread.join()
@@ -206,14 +206,6 @@ def ask_on_and_on(address: str, name: str, answered: list[str]) -> None:
             headers = {"x-request-id": f"{name}-{place}"}
             if client.post(path, json={"inputs": [TENSOR]}, headers=headers).status_code == 200:
                 answered.append(headers["x-request-id"])
-
-
-def wait_for(condition: Callable[[], bool]) -> bool:
-    """Whether something happens within a minute."""
-    until = time.monotonic() + 60
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.01)
-    return condition()
 
 
 def test_a_store_that_is_not_to_be_had_ends_the_server_with_a_sentence(tmp_path: Path) -> None:
@@ -233,7 +225,7 @@ def test_a_password_is_never_shown(tmp_path: Path) -> None:
         assert "127.0.0.1:1/store" in "".join(server.log)
         assert "hush" not in "".join(server.log)
     with serving("--record", address, "--record-mode", "best-effort", "--drain-timeout", "1") as server:
-        metrics = httpx.get(f"{server.address}/metrics").text
+        metrics = httpx.get(f"{server.address}/metrics", timeout=60).text
         assert "charioteer_recording_up 0.0" in metrics
         assert server.stop() == 0
         assert "hush" not in "".join(server.log) + metrics

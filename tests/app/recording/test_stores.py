@@ -11,7 +11,7 @@ from app.recording.rows import Rows
 from app.recording.store import Store, StoreError, StoreFault
 from tests.app.recording.conftest import open_store
 from tests.app.recording.contents import contents
-from tests.recordings import detected, refused
+from tests.support.recordings import detected, refused
 
 METADATA = [
     {"key": "camera", "type": "str", "value": "north"},

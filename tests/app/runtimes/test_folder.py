@@ -224,7 +224,7 @@ def folders_without_end(folder: Path) -> None:
         (a_link_to_a_folder_outside, "leads out of the model's folder, to /etc"),
         (a_link_by_way_of_another, "leads out"),
         (a_link_that_climbs_behind_another, "leads out"),
-        (a_circle, "round in a circle"),
+        (a_circle, "a loop"),
         (a_pipe, "neither a file nor a folder"),
         (a_socket, "neither a file nor a folder"),
         (a_device, "leads out"),

@@ -54,6 +54,6 @@ def test_any_parameters_give_a_token(temperature: float, top_p: float, top_k: in
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("broken", [np.nan, np.inf])
 def test_scores_that_are_no_numbers_fail(temperature: float, broken: float) -> None:
-    with pytest.raises(InferenceError, match="scores a token") as caught:
+    with pytest.raises(InferenceError, match="the score of a token is") as caught:
         Sampler(GenerationParameters(temperature=temperature)).pick(np.array([1.0, broken, 2.0], np.float32))
     assert caught.value.kind is ErrorKind.MODEL_FAILED

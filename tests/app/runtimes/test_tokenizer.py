@@ -69,7 +69,7 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
         load_tokenizer(path)
     for content in (b"", b"{}", b"\xff", b'{"model": {"type": "Nothing"}}'):
         path.write_bytes(content)
-        with pytest.raises(ModelError, match=r"tokenizer\.json is not a tokenizer that can be read"):
+        with pytest.raises(ModelError, match=r"tokenizer\.json cannot be read as a tokenizer"):
             load_tokenizer(path)
 
 

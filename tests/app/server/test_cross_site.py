@@ -5,8 +5,11 @@ from litestar import Litestar, get, post
 from litestar.testing import TestClient
 from litestar.types import ASGIApp
 
-from app.server.cross_site import only_for_this_machine, without_cross_site
-from app.settings.server import ServerSettings
+from app.assembly.models import sources
+from app.assembly.service import Service
+from app.server.cross_site import allowed_hosts, without_cross_site
+from app.settings.server import ModelOptions, ServerSettings
+from tests.support.server_process import ROOT
 
 CROSS_SITE = {"Sec-Fetch-Site": "cross-site"}
 
@@ -24,7 +27,7 @@ async def ready() -> str:
 
 
 def client_of(*, local: bool) -> TestClient[ASGIApp]:
-    app = without_cross_site(Litestar([unload, ready], openapi_config=None), local=local)
+    app = without_cross_site(Litestar([unload, ready], openapi_config=None), hosts=() if local else None)
     return TestClient(app, base_url="http://127.0.0.1:8080")
 
 
@@ -89,41 +92,100 @@ def test_reading_is_for_everybody(client: TestClient[ASGIApp]) -> None:
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "192.0.2.1", "[", ""])
-def test_a_rebound_name_reads_and_changes_nothing(local: TestClient[ASGIApp], host: str) -> None:
-    headers = {"Host": host}
-    paths = ("/inferences", "http://127.0.0.1:8080//inferences", "/page/models.json")
-    asked = [local.get(path, headers=headers) for path in paths]
-    asked.append(local.get("/", headers={**headers, "Accept": "text/html,*/*"}))
-    asked.append(local.post("/unload", headers={**headers, "Origin": f"http://{host}"}))
-    assert [each.status_code for each in asked] == [403] * 5
-    assert "--page" in asked[0].json()["error"]
+def test_host_that_is_not_loopback_is_refused_on_a_loopback_address(local: TestClient[ASGIApp], host: str) -> None:
+    browser = {"Host": host, "Origin": f"https://{host}", "Sec-Fetch-Site": "same-origin"}
+    asked = [local.get(path, headers={"Host": host}) for path in ("/ready", "/inferences", "/", "/nothing")]
+    asked += [local.post("/unload", headers=browser), local.options("/unload", headers=browser)]
+    assert [each.status_code for each in asked] == [403] * 6
+    assert "--allowed-hosts" in asked[0].json()["error"]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost", "LOCALHOST:80", "[::1]:8080", "127.8.0.1"])
-def test_this_machines_own_names_are_answered(local: TestClient[ASGIApp], host: str) -> None:
+def test_loopback_hosts_are_answered(local: TestClient[ASGIApp], host: str) -> None:
     assert local.get("/inferences", headers={"Host": host}).text == "ready"
     assert local.post("/unload", headers={"Host": host, "Origin": f"http://{host}"}).text == "unloaded"
 
 
-def test_a_proxy_may_have_another_name_for_what_is_no_browser_and_over_tls(local: TestClient[ASGIApp]) -> None:
-    named = {"Host": "models.example"}
-    assert local.get("/ready", headers=named).text == "ready"
-    assert local.post("/unload", headers=named).text == "unloaded"
-    browser = {**named, "Origin": "https://models.example", "Sec-Fetch-Site": "same-origin"}
-    assert local.post("/unload", headers=browser).text == "unloaded"
-    assert local.get("/inferences", headers=browser).text == "ready"
-
-
 @pytest.mark.parametrize(
-    ("settings", "local"),
+    ("settings", "hosts"),
     [
-        (ServerSettings(host="127.0.0.1"), True),
-        (ServerSettings(host="localhost", page=False), True),
-        (ServerSettings(host="0.0.0.0"), False),
-        (ServerSettings(host="127.0.0.1", page=True), False),
-        (ServerSettings(host="127.0.0.1", page_admin=True), False),
-        (ServerSettings(host="127.0.0.1", serve_inferences=True), False),
+        (ServerSettings(), set[str]()),
+        (ServerSettings(host="localhost", page=True, serve_inferences=True), set[str]()),
+        (ServerSettings(host="::1", allowed_hosts="A.example, b.example:8080,"), {"a.example", "b.example"}),
+        (ServerSettings(allowed_hosts="*"), None),
+        (ServerSettings(host="0.0.0.0"), None),
+        (ServerSettings(host="0.0.0.0", allowed_hosts="a.example"), {"a.example"}),
     ],
 )
-def test_who_opens_anything_says_that_others_come(settings: ServerSettings, local: bool) -> None:
-    assert only_for_this_machine(settings) is local
+def test_allowed_hosts_are_those_of_the_settings(settings: ServerSettings, hosts: set[str] | None) -> None:
+    assert allowed_hosts(settings) == hosts
+
+
+@pytest.fixture(scope="module")
+def service() -> Service:
+    options = ModelOptions(model=ROOT / "fixtures" / "models" / "half_plus_two")
+    return Service(ServerSettings(allowed_hosts="models.example"), lambda: sources(options))
+
+
+def guarded(app: ASGIApp) -> TestClient[ASGIApp]:
+    return TestClient(app, base_url="http://127.0.0.1:8080")
+
+
+def test_every_route_of_both_http_ports_refuses_another_host(service: Service) -> None:
+    for app, ports_app in ((service.app, service.guarded), *((each.app, each.guarded) for each in service.beside)):
+        client = guarded(ports_app)
+        paths = {route.path.replace("{", "").replace("}", "").replace(":", "-") for route in app.routes}
+        assert paths
+        for path in paths | {"/nothing", "/v1/models/half_plus_two/metadata", "//metrics"}:
+            for method in ("GET", "POST", "HEAD", "OPTIONS", "DELETE"):
+                url = f"http://127.0.0.1:8080{path}"
+                answer = client.request(method, url, headers={"Host": "evil.example"})
+                assert (method, path, answer.status_code) == (method, path, 403)
+    for each in (service.guarded, service.beside[0].guarded):
+        for host in ("models.example", "models.example:8080", "localhost:1"):
+            assert guarded(each).get("/nothing", headers={"Host": host}).status_code == 404
+
+
+def test_refusal_has_the_shape_of_the_protocol_whose_path_was_requested(service: Service) -> None:
+    evil = {"Host": "evil.example"}
+    main, tensorflow_serving = guarded(service.guarded), guarded(service.beside[0].guarded)
+    grps = main.get("/grps/v1/metadata/server", headers=evil).json()
+    assert (grps["status"]["code"], grps["status"]["status"]) == (403, "FAILURE")
+    assert list(main.get("/v2/models/a", headers=evil).json()) == ["error"]
+    assert tensorflow_serving.get("/v1/models/a", headers=evil).text.startswith('{\n    "error": "The Host')
+    chariot = Service(ServerSettings(chariot_protocol="chariot-v2"), lambda: sources(ModelOptions()))
+    client = guarded(chariot.guarded)
+    for path in ("/infer", "http://127.0.0.1:8080//infer", "/v2/models/m-detector/infer"):
+        assert list(client.post(path, headers=evil).json()) == ["error", "detail"]
+    assert list(client.post("/v2/models/detector/infer", headers=evil).json()) == ["error"]
+    refused = client.post("/infer", headers=CROSS_SITE)
+    assert (refused.status_code, list(refused.json())) == (403, ["error", "detail"])
+
+
+@pytest.mark.parametrize("action", ["online", "offline"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Referer": "http://evil.example/127.0.0.1:8080/"},
+        {"Referer": "http://127.0.0.1:8501/", "Origin": "http://127.0.0.1:8080"},
+        CROSS_SITE,
+    ],
+)
+def test_grps_readiness_switch_refuses_foreign_pages(
+    service: Service, action: str, method: str, headers: dict[str, str]
+) -> None:
+    client = guarded(service.guarded)
+    for path in (f"/grps/v1/health/{action}", f"//grps//v1/health/{action}/"):
+        assert client.request(method, f"http://127.0.0.1:8080{path}", headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("headers", [{}, {"Origin": "http://127.0.0.1:8080", "Referer": "http://127.0.0.1:8080/docs"}])
+def test_grps_readiness_switch_answers_get_of_its_own_origin_and_of_clients(
+    service: Service, headers: dict[str, str]
+) -> None:
+    for action in ("offline", "online"):
+        assert guarded(service.guarded).get(f"/grps/v1/health/{action}", headers=headers).status_code == 200

@@ -16,9 +16,9 @@ from app.server.asgi import create_app, create_listener_app
 from app.server.dispatch import CollisionError, handlers
 from app.server.ports import by_port
 from tasks.exchange.error import InferenceError
-from tests.chariot import image_input
-from tests.grpc_server import Peer, built, message, serving_grpc
-from tests.pictures import base64_text, encoded, rectangle
+from tests.support.chariot import image_input
+from tests.support.grpc_server import Peer, built, message, serving_grpc
+from tests.support.pictures import base64_text, encoded, rectangle
 
 
 class Verbs:

@@ -15,16 +15,16 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
 
 from app.engine.servable import BoundServable
-from app.protocols.pb import message_class
+from app.proto import message_class
 from app.protocols.status import grpc_status
 from app.server.listening import ListenError
 from app.settings.model import ModelSource
 from tasks.exchange.error import ErrorKind
 from tasks.exchange.tensor import Datatype, Tensor
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
-from tests.conformance.served import ECHOES, echo
-from tests.grpc_server import SERVICE, Peer, built, message, over, serving_grpc
-from tests.server_process import ROOT, serving
+from tests.support.grpc_server import SERVICE, Peer, built, message, over, serving_grpc
+from tests.support.served import ECHOES, echo
+from tests.support.server_process import ROOT, serving
 
 GRPS = "grps.protos.v1.GrpsService"
 HEALTH = "/grpc.health.v1.Health"
@@ -79,7 +79,7 @@ def test_health_is_that_of_the_models_at_the_moment() -> None:
         engine.registry.load(source, lambda _: echo(ECHOES["echo-fp32"]))
         assert health(peer) == health(peer, SERVICE) == SERVING
         assert HealthCheckResponse.FromString(next(watching)).status == SERVING
-        peer.stopped().result(30)
+        peer.stopped().result(60)
         assert [HealthCheckResponse.FromString(each).status for each in watching] == [NOT_SERVING]
 
 
@@ -123,7 +123,7 @@ def test_calls_in_flight_are_finished_at_the_end() -> None:
 
     def slow(inputs: Sequence[TensorsInput]) -> Sequence[Tensors]:
         begun.set()
-        assert go_on.wait(30)
+        assert go_on.wait(60)
         data = np.zeros((1, 1), np.float32)
         return [Tensors([Tensor(name="x", datatype=Datatype.FP32, data=data)]) for _ in inputs]
 
@@ -135,18 +135,18 @@ def test_calls_in_flight_are_finished_at_the_end() -> None:
     with serving_grpc(over([source], lambda _: servable)) as peer:
         call = peer.channel.unary_unary(f"/{SERVICE}/ModelInfer")
         answer = call.future(request.SerializeToString(), timeout=30)
-        assert begun.wait(30)
+        assert begun.wait(60)
         stopped = peer.stopped()
         assert not stopped.done()
         go_on.set()
-        assert answer.result(30) is not None
-        stopped.result(30)
+        assert answer.result(60) is not None
+        stopped.result(60)
 
 
 @pytest.mark.slow
 def test_the_process_answers_over_grpc_too_and_ends_in_peace() -> None:
     with serving("--model", str(DETECTOR)) as server:
-        assert httpx.get(f"{server.address}/ready").status_code == 200
+        assert httpx.get(f"{server.address}/ready", timeout=60).status_code == 200
         tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [PICTURE]}}
         request = message("ModelInferRequest", model_name="detector", inputs=[tensor])
         with grpc.insecure_channel(server.grpc_address) as channel:
@@ -173,6 +173,15 @@ def test_a_grpc_port_that_is_taken_ends_the_start_with_a_sentence() -> None:
 @pytest.mark.slow
 def test_grpc_can_be_left_out() -> None:
     with serving("--model", str(DETECTOR), "--no-grpc") as server:
-        assert httpx.get(f"{server.address}/ready").status_code == 200
+        assert httpx.get(f"{server.address}/ready", timeout=60).status_code == 200
         assert "gRPC" not in "".join(server.log)
         assert server.stop() == 0
+
+
+@pytest.mark.parametrize("milliseconds", ["2592000001", "1e99", "soon", "nan"])
+def test_timeout_in_metadata_over_the_maximum_is_invalid_argument(milliseconds: str) -> None:
+    with serving_grpc(built(("detector",))) as peer:
+        request = message("ModelInferRequest", model_name="detector")
+        code, details = peer.refused("ModelInfer", request, [("x-request-timeout-ms", milliseconds)])
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert details.startswith("x-request-timeout-ms: Expected a number of milliseconds")

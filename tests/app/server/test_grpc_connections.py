@@ -12,8 +12,8 @@ from app.server.grpc import GrpcServer
 from app.server.grpc_connections import connection_options
 from app.server.tls import Certificates
 from app.settings.transport import TransportSettings
-from tests.authority import Authority
-from tests.grpc_server import MAX_REQUEST_BYTES, built
+from tests.support.authority import Authority
+from tests.support.grpc_server import MAX_REQUEST_BYTES, built
 
 
 @pytest.mark.parametrize(("seconds", "milliseconds"), [(0.5, 500), (0.0001, 1), (1e9, 86_400_000), (inf, 86_400_000)])

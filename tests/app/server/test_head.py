@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry
 from app.protocols import LISTENERS, protocols_beside
 from app.server.asgi import create_app, create_listener_app
 from app.server.head import AnsweringHead
-from tests.conformance.served import ECHOES
-from tests.grpc_server import built
+from tests.support.grpc_server import built
+from tests.support.served import ECHOES
 
 MODEL = next(iter(ECHOES))
 
@@ -28,6 +28,9 @@ def client() -> Iterator[TestClient[Litestar]]:
     [
         "/",
         "/health",
+        "/healthz",
+        "/docs",
+        "/openapi.json",
         "/ready",
         "/metrics",
         "/v2",

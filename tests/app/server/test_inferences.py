@@ -18,10 +18,10 @@ from app.recording.sqlite_store import SqliteStore
 from app.server.errors import routing_errors
 from app.server.inferences import Inferences
 from app.settings.server import ServerSettings
-from tests.app.recording.kept import rows
-from tests.chariot import image_input
-from tests.pictures import base64_text
-from tests.server_process import serving
+from tests.support.chariot import image_input
+from tests.support.kept import rows
+from tests.support.pictures import base64_text
+from tests.support.server_process import serving
 
 IMAGES = Path(__file__).parents[3] / "fixtures" / "images"
 DIGESTS = {name: letter * 64 for name, letter in (("jpeg", "a"), ("html", "b"), ("gone", "c"))}
@@ -100,7 +100,7 @@ def test_a_picture_that_is_none_is_never_run(client: TestClient[Litestar]) -> No
 @pytest.mark.parametrize("name", ["gone", "7-0-0"])
 def test_a_picture_that_is_not_kept_is_told(client: TestClient[Litestar], name: str) -> None:
     answer = client.get(f"/inferences/{name}/image")
-    assert (answer.status_code, answer.json()) == (404, {"error": f"The picture of '{name}' is not kept"})
+    assert (answer.status_code, answer.json()) == (404, {"error": f"The image of '{name}' is not stored"})
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_picture_that_is_not_kept_is_told(client: TestClient[Litestar], name: 
         ("limit=501", "limit: Expected a whole number from 1 to 500"),
         ("limit=", "limit: Expected a whole number"),
         ("limit=%D9%A1", "limit: Expected a whole number"),
-        ("after=x", "after: Expected what came with the page before"),
+        ("after=x", "after: Expected the value of next from the previous page"),
         ("near=1", "near: Expected latitude,longitude,kilometres"),
         ("polygon=%7B", "polygon: Expected GeoJSON"),
         ("model=a&model=b", "model: Expected it once"),
@@ -137,10 +137,10 @@ def test_a_store_that_is_not_there_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (ServerSettings(), "This server records nothing: --record says where to"),
-        (ServerSettings(record="x.db", host="0.0.0.0"), "--serve-inferences lets it"),
-        (ServerSettings(record="x.db", host="engine.example"), "--serve-inferences lets it"),
-        (ServerSettings(record="x.db", serve_inferences=False), "--serve-inferences lets it"),
+        (ServerSettings(), "This server records nothing; set --record to a store"),
+        (ServerSettings(record="x.db", host="0.0.0.0"), "--serve-inferences enables it"),
+        (ServerSettings(record="x.db", host="engine.example"), "--serve-inferences enables it"),
+        (ServerSettings(record="x.db", serve_inferences=False), "--serve-inferences enables it"),
     ],
 )
 def test_recordings_are_not_for_everybody(settings: ServerSettings, said: str) -> None:
@@ -172,9 +172,11 @@ def test_a_server_shows_what_it_recorded(tmp_path: Path) -> None:
     with serving(*arguments, "--record-images", str(tmp_path / "images")) as server:
         entry = {"key": "camera", "type": "str", "value": "north"}
         body = {"inputs": [image_input(base64_text(picture), metadata=json.dumps([entry]))]}
-        assert httpx.post(f"{server.address}/infer", json=body).status_code == 200
+        assert httpx.post(f"{server.address}/infer", json=body, timeout=60).status_code == 200
         address = f"{server.address}/inferences"
-        assert httpx.get(address, params={"where": 'camera = "south"'}).json()["inferences"] == []
-        (found,) = httpx.get(address, params={"where": 'camera = "north"', "since": "1h"}).json()["inferences"]
-        assert httpx.get(f"{address}/{found['id']}/image").content == picture
+        assert httpx.get(address, params={"where": 'camera = "south"'}, timeout=60).json()["inferences"] == []
+        (found,) = httpx.get(address, params={"where": 'camera = "north"', "since": "1h"}, timeout=60).json()[
+            "inferences"
+        ]
+        assert httpx.get(f"{address}/{found['id']}/image", timeout=60).content == picture
         assert server.stop() == 0

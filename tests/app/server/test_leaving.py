@@ -12,10 +12,10 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from app.protocols.pb import message_class
-from tests.chariot import image_input
-from tests.pictures import encoded, rectangle
-from tests.server_process import ServerProcess, serving
+from app.proto import message_class
+from tests.support.chariot import image_input
+from tests.support.pictures import encoded, rectangle
+from tests.support.server_process import ServerProcess, serving
 
 pytestmark = pytest.mark.slow
 
@@ -102,7 +102,7 @@ def test_a_request_that_waits_for_the_model_is_dropped_with_its_sender(server: S
 def test_a_request_is_answered_when_its_time_is_over(server: ServerProcess, folder: Path) -> None:
     with asked(server, "late", "100") as late:
         (folder / "began").read_text()
-        assert answer(late) == (504, {"error": "The time that the request was given is over"})
+        assert answer(late) == (504, {"error": "The deadline of the request has passed"})
     (folder / "gate").write_text("go on")
     assert outcome(server, "late") == "deadline_exceeded"
 

@@ -45,7 +45,7 @@ def test_a_line_waits_for_a_moment_only() -> None:
     for name in (b"a", b"b"):
         paper.written.clear()
         lines.info(name)
-        assert paper.written.wait(30)
+        assert paper.written.wait(60)
     assert paper.getvalue() == b"a\nb\n"
 
 
@@ -54,7 +54,7 @@ def test_a_warning_goes_out_at_once_behind_what_came_before() -> None:
     lines = LogLines(paper, delay=60)
     lines.info(b"first")
     lines.warning(b"second")
-    assert paper.written.wait(30)
+    assert paper.written.wait(60)
     assert b"".join(paper.pieces) == b"first\nsecond\n"
 
 
@@ -100,7 +100,7 @@ def test_lines_of_the_standard_library_go_the_same_way() -> None:
     logger.addHandler(Handed(lines))
     logger.info("first")
     logger.error("caf\udce9")
-    assert paper.written.wait(30)
+    assert paper.written.wait(60)
     assert b"".join(paper.pieces) == b"first\ncaf\\udce9\n"
 
 

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from tests.server_process import ROOT
+from tests.support.server_process import ROOT
 
 PROGRAM = """
 import logging
@@ -24,3 +24,29 @@ def test_who_left_while_an_answer_was_written_is_no_fault_of_the_server() -> Non
     done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True)
     (line,) = done.stderr.splitlines()
     assert "ValueError: kept" in json.loads(line)["exception"]
+
+
+DAMAGED = """
+import cv2, logging, numpy as np
+from app.server.log_output import configure_logging
+from app.server.tuning import tune_process
+from tests.support.pictures import encoded, rectangle
+configure_logging("json")
+tune_process()
+png = encoded(rectangle(), icc_profile=b"profile" * 9)
+jpeg = cv2.imencode(".jpg", np.random.default_rng(0).integers(0, 255, (99, 99, 3), dtype=np.uint8))[1].tobytes()
+half = len(jpeg) // 2
+for image in (png, jpeg[:half] + b"\\xff\\x01" * 9 + jpeg[half:]):
+    assert cv2.imdecode(np.frombuffer(image, np.uint8), cv2.IMREAD_COLOR) is not None
+logging.shutdown()
+"""
+
+
+def test_messages_of_image_decoders_are_log_records() -> None:
+    done = subprocess.run([sys.executable, "-c", DAMAGED], cwd=ROOT, capture_output=True, text=True, check=True)
+    records = [json.loads(line) for line in done.stderr.splitlines()]
+    assert {record["event"] for record in records} == {"native library message"}
+    texts = [record["text"] for record in records]
+    assert texts[0] == "libpng warning: iCCP: too short"
+    assert texts[1].startswith("Corrupt JPEG data")
+    assert all("timestamp" in record and record["level"] == "info" for record in records)

@@ -5,14 +5,16 @@ import os
 import shutil
 import socket
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
-from tests.chariot import image_input
-from tests.collector import collector
-from tests.pictures import base64_text
-from tests.server_process import ROOT, serving
+from app.settings.server import ServerSettings
+from tests.support.chariot import image_input
+from tests.support.collector import collector
+from tests.support.pictures import base64_text
+from tests.support.server_process import ROOT, serving
 
 DETECTOR = ROOT / "fixtures" / "models" / "detector"
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
@@ -23,9 +25,11 @@ pytestmark = pytest.mark.slow
 def test_the_fixtures_are_served_and_the_process_ends_in_peace() -> None:
     with serving() as server:
         address = server.address
-        assert httpx.get(f"{address}/ready").status_code == 200
+        assert httpx.get(f"{address}/ready", timeout=60).status_code == 200
         body = {"inputs": [image_input(base64_text(SCENE.read_bytes()), metadata="[]")]}
-        response = httpx.post(f"{address}/v2/models/m-detector/infer", json=body, headers={"X-Request-ID": "r-1"})
+        response = httpx.post(
+            f"{address}/v2/models/m-detector/infer", json=body, headers={"X-Request-ID": "r-1"}, timeout=60
+        )
         (output,) = response.json()["outputs"]
         assert {"label", "score", "xmin", "ymin", "xmax", "ymax"} == set(output["data"][0][0])
         assert output["parameters"] == {"metadata": "[]"}
@@ -35,17 +39,15 @@ def test_the_fixtures_are_served_and_the_process_ends_in_peace() -> None:
 
 
 def test_settings_come_from_the_environment_as_chariot_sets_it() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    chosen = {"MODEL_DIR": str(DETECTOR), "UVICORN_PORT": str(port), "CHARIOT_INFERENCE_PROTOCOL": "chariot-v2"}
+    chosen = {"MODEL_DIR": str(DETECTOR), "UVICORN_PORT": "0", "CHARIOT_INFERENCE_PROTOCOL": "chariot-v2"}
     environment = {**os.environ, **chosen, "DEFAULT_SCORE_THRESHOLD": "0.999"}
-    with serving("--port", str(port), environment=environment) as server:
-        assert server.address.endswith(f":{port}")
+    with serving(environment=environment) as server:
+        assert urlsplit(server.address).port not in (None, ServerSettings().port)
         headers = {"content-type": "image/jpeg"}
-        response = httpx.post(f"{server.address}/infer", content=SCENE.read_bytes(), headers=headers)
+        response = httpx.post(f"{server.address}/infer", content=SCENE.read_bytes(), headers=headers, timeout=60)
         assert response.json() == {"output": []}
         headers["chariot-inference-parameters"] = '{"score_threshold": 0.5}'
-        response = httpx.post(f"{server.address}/infer", content=SCENE.read_bytes(), headers=headers)
+        response = httpx.post(f"{server.address}/infer", content=SCENE.read_bytes(), headers=headers, timeout=60)
         assert response.json()["output"]
 
 
@@ -67,11 +69,11 @@ def test_a_broken_model_does_not_keep_the_others_from_serving(tmp_path: Path) ->
     (tmp_path / "bad" / "model.onnx").write_bytes(b"not a model")
     with serving("--model-repository", str(tmp_path)) as server:
         body = {"inputs": [image_input(base64_text(SCENE.read_bytes()))]}
-        assert httpx.post(f"{server.address}/v2/models/m-good/infer", json=body).status_code == 200
-        refused = httpx.post(f"{server.address}/v2/models/m-bad/infer", json=body)
+        assert httpx.post(f"{server.address}/v2/models/m-good/infer", json=body, timeout=60).status_code == 200
+        refused = httpx.post(f"{server.address}/v2/models/m-bad/infer", json=body, timeout=60)
         assert refused.status_code == 503
         assert "model.onnx" in refused.json()["error"]
-        ready = httpx.get(f"{server.address}/ready")
+        ready = httpx.get(f"{server.address}/ready", timeout=60)
         assert ready.status_code == 503
         assert "bad/1" in ready.json()["error"]
 
@@ -104,7 +106,7 @@ def test_requests_in_flight_are_finished_when_the_server_is_told_to_stop() -> No
     with serving("--model", str(DETECTOR)) as server:
         host, _, port = server.address.removeprefix("http://").partition(":")
         body = json.dumps({"inputs": [image_input(base64_text(SCENE.read_bytes()))]}).encode()
-        head = f"POST /infer HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"POST /infer HTTP/1.1\r\nHost: [::1]\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
         with socket.create_connection((host, int(port))) as connection, connection.makefile("rb") as answer:
             connection.sendall(head.encode())
             assert answer.readline().startswith(b"HTTP/1.1 100")
@@ -121,6 +123,6 @@ def test_traces_go_from_the_sender_to_the_collector() -> None:
     with collector(received) as endpoint, serving("--model", str(DETECTOR), "--otlp-endpoint", endpoint) as server:
         body = {"inputs": [image_input(base64_text(SCENE.read_bytes()))]}
         headers = {"traceparent": f"00-{trace.hex()}-{bytes(range(8)).hex()}-01"}
-        assert httpx.post(f"{server.address}/infer", json=body, headers=headers).status_code == 200
+        assert httpx.post(f"{server.address}/infer", json=body, headers=headers, timeout=60).status_code == 200
         assert server.stop() == 0
     assert any(trace in content for _, content in received)

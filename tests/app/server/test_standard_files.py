@@ -3,7 +3,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.server_process import ROOT
+import pytest
+
+from tests.support.server_process import ROOT
 
 _LINES = 6_000
 """Of twenty bytes each: far more than a pipe holds."""
@@ -64,3 +66,54 @@ def test_a_pipe_that_nobody_holds_any_more_is_left_as_it_is() -> None:
     os.close(reading)
     written_to(writing, writing, "from app.server.standard_files import never_wait; never_wait()")
     os.close(writing)
+
+
+_PRINTING = """
+import ctypes, sys, threading
+from app.server.standard_files import forward_native_messages
+library = ctypes.CDLL(None)
+def print_in_c(text):
+    library.fputs(text, ctypes.c_void_p.in_dll(library, "stderr"))
+"""
+
+
+def test_native_messages_are_forwarded_by_lines_until_the_end() -> None:
+    code = """
+import logging
+forward_native_messages(lambda line: print(repr(line)))
+for piece in (b"one ", b"line\\nand a", b"nother \\xff\\n\\n", b"last\\n"):
+    print_in_c(piece)
+logging.shutdown()
+"""
+    command = [sys.executable, "-c", _PRINTING + code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["'one line'", r"'and another \\xff'", "'last'"]
+    assert done.stderr == ""
+
+
+def test_native_messages_that_no_thread_reads_block_nothing() -> None:
+    code = """
+forward_native_messages(lambda line: threading.Event().wait())
+for _ in range(5000):
+    print_in_c(b"of a library, as long as a line usually is\\n")
+print("done")
+"""
+    command = [sys.executable, "-c", _PRINTING + code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "done\n"
+
+
+@pytest.mark.parametrize(
+    ("crash", "words"),
+    [
+        ('raise ValueError("uncaught")', "ValueError: uncaught"),
+        ('ctypes.pythonapi.Py_FatalError(b"fatal")', "Fatal Python error: fatal"),
+        ("import faulthandler; faulthandler.enable(2); ctypes.string_at(0)", "string_at"),
+        ("library.free(ctypes.c_void_p(id(library) + 8))", "invalid pointer"),
+    ],
+)
+def test_crash_messages_go_past_the_forwarded_stream(crash: str, words: str) -> None:
+    code = f"{_PRINTING}forward_native_messages(lambda line: None)\n{crash}\n"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert words in done.stderr

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -26,8 +25,9 @@ from app.server.tls import Certificates, certificates
 from app.server.validity import not_after
 from app.settings.server import ServerSettings, SettingsError
 from app.settings.transport import TransportSettings
-from tests.authority import Authority, serial
-from tests.http_connections import Served, answers, everything, served
+from tests.support.authority import Authority, serial
+from tests.support.http_connections import Served, answers, everything, served
+from tests.support.polling import wait_until
 
 LAST = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
@@ -79,30 +79,26 @@ def test_older_versions_are_not(server: Served, authority: Authority) -> None:
         context.set_ciphers("ALL:@SECLEVEL=0")
     with pytest.raises(OSError):
         secured(server, context)
-    while not server.counted("charioteer_connections_ended_total", reason="handshake"):
-        pass
+    wait_until(lambda: bool(server.counted("charioteer_connections_ended_total", reason="handshake")))
 
 
 def test_plain_http_is_not_answered_and_not_counted_for_ever(server: Served) -> None:
     received = server.exchange(LAST)
     assert b"HTTP/1.1" not in received
-    while server.counted("charioteer_connections"):
-        pass
+    wait_until(lambda: not server.counted("charioteer_connections"))
     assert server.counted("charioteer_connections_ended_total", reason="handshake") == 1
 
 
 def test_who_never_agrees_on_anything_is_ended(server: Served) -> None:
     with closing(server.connect()) as connection:
         assert everything(connection) == b""
-    while server.counted("charioteer_connections"):
-        pass
+    wait_until(lambda: not server.counted("charioteer_connections"))
 
 
 def test_connections_beyond_the_limit_are_closed_before_anything_is_agreed_on(files: tuple[Path, Path]) -> None:
     settings = TransportSettings(max_connections=1)
     with served(settings, Certificates(*files)) as server, closing(server.connect()):
-        while not server.counted("charioteer_connections"):
-            pass
+        wait_until(lambda: bool(server.counted("charioteer_connections")))
         assert server.exchange(b"") == b""
 
 
@@ -111,8 +107,7 @@ def test_who_takes_no_more_of_an_answer_is_ended_here_too(files: tuple[Path, Pat
     settings = TransportSettings(write_timeout=0.5)
     with served(settings, Certificates(*files)) as server, secured(server, authority.context()) as connection:
         connection.sendall(b"GET /much HTTP/1.1\r\nHost: a\r\n\r\n")
-        while not server.counted("charioteer_connections_ended_total", reason="answer"):
-            pass
+        wait_until(lambda: bool(server.counted("charioteer_connections_ended_total", reason="answer")))
 
 
 def test_a_large_body_and_a_large_answer_go_through(server: Served, authority: Authority) -> None:
@@ -132,10 +127,7 @@ def test_who_never_says_goodbye_is_not_waited_for(files: tuple[Path, Path], auth
     with served(settings, Certificates(*files)) as server, secured(server, authority.context()) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         assert connection.recv(65536)
-        began = monotonic()
-        while server.counted("charioteer_connections"):
-            pass
-        assert monotonic() - began < 15
+        wait_until(lambda: not server.counted("charioteer_connections"))
         assert server.counted("charioteer_connections_ended_total", reason="idle") == 1
 
 
@@ -143,11 +135,8 @@ def test_who_is_connected_does_not_keep_a_server_that_stops(files: tuple[Path, P
     with served(None, Certificates(*files)) as server, secured(server, authority.context()) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         assert connection.recv(65536)
-        began = monotonic()
         server.stop()
-        while server.counted("charioteer_connections"):
-            pass
-        assert monotonic() - began < 15
+        wait_until(lambda: not server.counted("charioteer_connections"))
 
 
 class Impatient(uvloop.Loop):

@@ -13,9 +13,9 @@ import grpc
 import httpx
 import pytest
 
-from tests.authority import Authority, serial
-from tests.chariot import image_input
-from tests.server_process import ROOT, ServerProcess, serving
+from tests.support.authority import Authority, serial
+from tests.support.chariot import image_input
+from tests.support.server_process import ROOT, ServerProcess, serving
 
 pytestmark = pytest.mark.slow
 
@@ -114,7 +114,7 @@ def test_a_renewed_certificate_is_taken_on_every_port(
 
 def test_who_never_says_a_word_of_http_2_is_ended(server: ServerProcess, authority: Authority, client: Pair) -> None:
     host, _, port = server.grpc_address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=20) as silent:
+    with socket.create_connection((host, int(port)), timeout=60) as silent:
         while silent.recv(65536):
             pass
 
@@ -152,7 +152,7 @@ def shown(address: str, context: ssl.SSLContext) -> str:
     """The serial number of the certificate that a port shows now."""
     host, _, port = address.removeprefix("https://").rpartition(":")
     with (
-        socket.create_connection((host, int(port)), timeout=20) as connection,
+        socket.create_connection((host, int(port)), timeout=60) as connection,
         context.wrap_socket(connection, server_hostname="localhost") as secured,
     ):
         return serial(secured)

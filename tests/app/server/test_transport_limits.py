@@ -13,7 +13,7 @@ from app.server import tcp
 from app.server.connections import Connections
 from app.settings.server import SettingsError
 from app.settings.transport import TransportSettings
-from tests.http_connections import Served, answers, everything, served
+from tests.support.http_connections import Served, answers, everything, served
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n"
 LAST = GET + b"Connection: close\r\n\r\n"
@@ -150,7 +150,7 @@ def test_who_has_only_ended_what_it_sends_gets_its_answer() -> None:
     with served() as server, closing(server.connect()) as connection:
         connection.sendall(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
         connection.shutdown(socket.SHUT_WR)
-        assert server.began.wait(10)
+        assert server.began.wait(60)
         assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
         assert not server.left.wait(0.2)
         server.gate.set()
@@ -162,11 +162,11 @@ def test_who_is_gone_is_noticed_while_the_request_is_worked_on(reset: bool) -> N
     with served() as server:
         connection = server.connect()
         connection.sendall(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
-        assert server.began.wait(10)
+        assert server.began.wait(60)
         if reset:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.close()
-        assert server.left.wait(10)
+        assert server.left.wait(60)
         wait_for(server, "charioteer_connections", 0)
 
 
@@ -175,7 +175,7 @@ def test_who_ends_in_the_middle_of_a_body_is_gone() -> None:
         connection.sendall(POST + b"Content-Length: 10\r\n\r\nabc")
         connection.shutdown(socket.SHUT_WR)
         assert everything(connection) == b""
-        assert server.left.wait(10)
+        assert server.left.wait(60)
 
 
 def test_the_kernel_looks_after_what_is_accepted() -> None:

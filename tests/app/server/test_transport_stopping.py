@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.http_connections import answers, everything, served
+from tests.support.http_connections import answers, everything, served
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,7 @@ def test_what_has_not_arrived_in_full_is_given_up() -> None:
         connection.sendall(PART)
         with closing(server.connect()) as waiting:
             waiting.sendall(WAIT)
-            assert server.began.wait(10)
+            assert server.began.wait(60)
             server.stop()
             ((status, answer),) = answers(everything(connection))
             assert status == 503

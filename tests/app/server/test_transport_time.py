@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 import pytest
 
 from app.settings.transport import TransportSettings
-from tests.http_connections import Served, answers, everything, served
+from tests.support.http_connections import Served, answers, everything, served
 
 pytestmark = pytest.mark.slow
 

@@ -1,7 +1,14 @@
 """What is made of the process before its first request."""
 
+import asyncio
+import os
 import subprocess
 import sys
+import threading
+
+import pytest
+
+from app.server.tuning import releasing_memory
 
 # A packet is one write: whatever lies between two of them, a log line may lie there too.
 _PIECES = """
@@ -11,7 +18,7 @@ os.dup2(given.fileno(), 2)
 from app.server.tuning import tune_process
 tune_process()
 import cv2, numpy as np
-from tests.pictures import encoded, rectangle
+from tests.support.pictures import encoded, rectangle
 data = encoded(rectangle(), icc_profile=b"profile" * 9)
 for _ in range(3):
     assert cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) is not None
@@ -24,3 +31,81 @@ for _ in range(3):
 def test_what_a_decoder_says_of_an_image_is_whole_lines() -> None:
     said = subprocess.run([sys.executable, "-c", _PIECES], capture_output=True, text=True, check=True).stdout
     assert said == "libpng warning: iCCP: too short\n" * 3
+
+
+_ARENAS = """
+import ctypes, re, threading
+from app.server.tuning import tune_process
+tune_process()
+library = ctypes.CDLL(None)
+library.malloc.restype = ctypes.c_void_p
+allocated = threading.Barrier(33)
+def allocate():
+    library.malloc(100_000)
+    allocated.wait()
+for _ in range(32):
+    threading.Thread(target=allocate).start()
+allocated.wait()
+library.fdopen.restype = ctypes.c_void_p
+library.malloc_info(0, ctypes.c_void_p(library.fdopen(1, b"w")))
+library.fflush(None)
+"""
+
+
+def arenas(**environment: str) -> int:
+    ran = subprocess.run(
+        [sys.executable, "-c", _ARENAS], capture_output=True, text=True, check=True, env=os.environ | environment
+    )
+    return ran.stdout.count("<heap nr=")
+
+
+def test_threads_share_arenas_of_malloc() -> None:
+    assert arenas() <= max(2, min(8, len(os.sched_getaffinity(0))))
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_malloc_arena_max_of_the_environment_is_kept(count: int) -> None:
+    assert arenas(MALLOC_ARENA_MAX=str(count)) == count
+
+
+_RELEASED = """
+import ctypes, re
+from pathlib import Path
+from app.server.tuning import release_free_memory, tune_process
+def resident():
+    return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
+tune_process()
+library = ctypes.CDLL(None)
+library.malloc.restype = ctypes.c_void_p
+blocks = [ctypes.c_void_p(library.malloc(ctypes.c_size_t(1 << 20))) for _ in range(100)]
+for block in blocks:
+    ctypes.memset(block, 1, 1 << 20)
+for block in blocks[:-1]:
+    library.free(block)
+before = resident()
+release_free_memory()
+print(before - resident())
+"""
+
+
+def test_free_memory_between_used_blocks_is_released() -> None:
+    ran = subprocess.run([sys.executable, "-c", _RELEASED], capture_output=True, text=True, check=True)
+    assert int(ran.stdout) > 90
+
+
+def test_memory_is_released_only_without_requests_in_flight() -> None:
+    in_flight, asked, released = [True], [0], threading.Event()
+
+    def busy() -> bool:
+        asked[0] += 1
+        return in_flight[0]
+
+    async def run() -> None:
+        async with releasing_memory(busy, 0, released.set):
+            while asked[0] < 10:
+                await asyncio.sleep(0)
+            assert not released.is_set()
+            in_flight[0] = False
+            assert await asyncio.to_thread(released.wait, 30)
+
+    asyncio.run(run())

@@ -36,3 +36,15 @@ def test_names_are_bounded_wherever_they_stand(long: str) -> None:
         with pytest.raises(InferenceError, match="at most 5 bytes in a name, got 6") as caught:
             check_request(request, Limits(max_name_length=5))
         assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, path)
+
+
+def test_defaults_of_the_request_are_counted_once_for_each_input() -> None:
+    for parameters, limits, expected in (
+        ({"metadata": "abc"}, Limits(max_request_bytes=5), "at most 5 bytes of the request's parameters"),
+        ({"metadata": msgspec.Raw(b"123")}, Limits(max_request_bytes=5), "at most 5 bytes of the request's parameters"),
+        ({"a": 1, "b": 2}, Limits(max_entries=3), "at most 3 parameters of the request"),
+    ):
+        check_request(msgspec.structs.replace(REQUEST, parameters=parameters, inputs=(TEXTS,)), limits)
+        with pytest.raises(InferenceError, match=expected) as caught:
+            check_request(msgspec.structs.replace(REQUEST, parameters=parameters), limits)
+        assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, "parameters")

@@ -13,7 +13,7 @@ from tasks.object_detection import DetectionInput, DetectionParameters, ObjectDe
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.vision.image import Image
 from tasks.vision.selection import SelectionParameters
-from tests.stand_ins import bright, detect, detect_oriented, segment
+from tests.support.stand_ins import bright, detect, detect_oriented, segment
 
 Pixels = NDArray[np.uint8]
 Region = tuple[slice, slice]

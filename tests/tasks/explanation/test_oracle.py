@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from tasks.explanation.combination import WeightedMasks, unit_range
 from tasks.explanation.masks import MaskSource, OcclusionMasks, RandomMasks
-from tests.clients.environments import python_with
-from tests.server_process import ROOT
+from tests.support.environments import python_with
+from tests.support.server_process import ROOT
 
 pytestmark = pytest.mark.slow
 

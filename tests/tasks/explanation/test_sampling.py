@@ -10,7 +10,7 @@ import pytest
 
 from tasks.explanation.explanation import Explanation, ExplanationMethod, ExplanationParameters
 from tasks.explanation.sampling import LONGEST_SIDE, Subject, hide, sample_count, sampled
-from tests.pictures import rectangle, turned_rectangle
+from tests.support.pictures import rectangle, turned_rectangle
 from tests.tasks.explanation.subjects import looking_at, noise, objects
 
 QUADRANTS = {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.vision.header import image_size
 from tasks.vision.image import decode_image
-from tests.pictures import encoded, rectangle
+from tests.support.pictures import encoded, rectangle
 
 PNG = b"\x89PNG\r\n\x1a\n"
 JPEG = b"\xff\xd8\xff"

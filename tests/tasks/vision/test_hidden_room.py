@@ -142,7 +142,7 @@ def test_tags_that_hold_more_than_there_is_are_refused() -> None:
     ordinary = tiff([(256, 3, 1, 8), (40_000, 1, size, 100), (40_001, 1, size, 100)], bytes(size))
     check_tags(ordinary)
     bomb = tiff([(256, 3, 1, 8), *((40_000 + each, 1, size, 100) for each in range(3))], bytes(size))
-    with pytest.raises(InferenceError, match="its tags say that they hold 6,000,002") as caught:
+    with pytest.raises(InferenceError, match="its tags declare 6,000,002") as caught:
         check_tags(bomb)
     assert caught.value.kind is ErrorKind.INVALID_REQUEST
     picture = written("TIFF")

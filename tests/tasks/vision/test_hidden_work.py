@@ -2,14 +2,17 @@
 
 import io
 import struct
-import time
+import tracemalloc
 import zlib
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 import cv2
 import numpy as np
 import PIL.Image
 import pytest
+from numpy.typing import NDArray
 
 from app.protocols.bytes_elements import BinaryElement
 from tasks.exchange.error import ErrorKind, InferenceError
@@ -19,7 +22,7 @@ from tasks.vision.header import image_size, upright_size
 from tasks.vision.hidden_work import check_chunks, check_png, check_scans, unfolds_to, without_texts
 from tasks.vision.image import decode_image
 from tasks.vision.request import PixelBudget, read_images
-from tests.pictures import encoded, rectangle
+from tests.support.pictures import encoded, rectangle
 
 NOISE = np.random.default_rng(3).integers(0, 256, (40, 60, 3), np.uint8)
 
@@ -59,6 +62,32 @@ def refused(data: bytes, count: int = 1, **limits: Any) -> InferenceError:
     with pytest.raises(InferenceError) as caught:
         read(data, count, **limits)
     return caught.value
+
+
+@contextmanager
+def decoded_lengths() -> Generator[list[int]]:
+    """Collect how many bytes each call of OpenCV's decoder is given."""
+    lengths: list[int] = []
+    decode = cv2.imdecode
+
+    def counting(data: NDArray[np.uint8], flags: int) -> Any:
+        lengths.append(len(data))
+        return decode(data, flags)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cv2, "imdecode", counting)
+        yield lengths
+
+
+@contextmanager
+def allocated() -> Generator[Callable[[], int]]:
+    """Measure the most bytes that Python held at once."""
+    tracemalloc.start()
+    try:
+        yield lambda: peak
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
 
 
 def test_the_scans_of_a_jpeg_are_bounded() -> None:
@@ -102,9 +131,7 @@ def test_a_jpeg_of_thousands_of_segments_is_refused() -> None:
     scan = PROGRESSIVE.index(b"\xff\xda")
     comments = PROGRESSIVE[:scan] + b"\xff\xfe\0\2" * 5000 + PROGRESSIVE[scan:]
     assert refused(comments).message == "The image is a JPEG of more than 4,096 segments"
-    began = time.perf_counter()
     assert refused(PROGRESSIVE[:scan] + b"\xff\xd0" * 10_000_000, max_image_scans=1).kind is ErrorKind.INVALID_REQUEST
-    assert time.perf_counter() - began < 5
 
 
 def test_what_is_behind_a_picture_is_none_of_its_scans() -> None:
@@ -125,15 +152,15 @@ def test_a_jpeg_that_is_cut_short_is_left_to_the_decoder(cut: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_jpeg_of_many_scans_takes_no_time() -> None:
+def test_a_jpeg_of_many_scans_is_refused_before_it_is_decoded() -> None:
     ok, large = cv2.imencode(".jpg", np.zeros((6000, 6000, 3), np.uint8), [cv2.IMWRITE_JPEG_PROGRESSIVE, 1])
     assert ok
     data = large.tobytes()
     last = data.rfind(b"\xff\xda")
     bomb = data[:-2] + data[last : last + 10] * 20_000 + b"\xff\xd9"
-    began = time.perf_counter()
-    assert refused(bomb).kind is ErrorKind.TOO_LARGE
-    assert time.perf_counter() - began < 0.5
+    with decoded_lengths() as lengths:
+        assert refused(bomb).kind is ErrorKind.TOO_LARGE
+    assert lengths == []
 
 
 @pytest.mark.parametrize("interlaced", [False, True])
@@ -173,15 +200,16 @@ def test_a_png_that_is_cut_short_is_left_to_the_decoder(damage: bytes) -> None:
 
 
 @pytest.mark.slow
-def test_a_png_that_unfolds_to_a_thousand_times_its_size_takes_a_moment() -> None:
+def test_a_png_that_unfolds_to_a_thousand_times_its_size_is_not_unfolded() -> None:
     packer = zlib.compressobj(9)
     block = bytes(10_000_000)
     packed = b"".join(packer.compress(block) for _ in range(30)) + packer.flush()
     header = struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)
     bomb = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
-    began = time.perf_counter()
-    assert refused(bomb, 200, max_request_pixels=1_000_000).path == "inputs[0].data[0]"
-    assert time.perf_counter() - began < 1
+    with decoded_lengths() as lengths, allocated() as peak:
+        assert refused(bomb, 200, max_request_pixels=1_000_000).path == "inputs[0].data[0]"
+    assert lengths == []
+    assert peak() < 30_000_000, "it unfolds to 300 MB"
 
 
 def with_texts(data: bytes, text: bytes, count: int) -> bytes:
@@ -199,9 +227,9 @@ def test_texts_and_profiles_in_a_png_are_not_unfolded() -> None:
         assert without_texts(with_texts(picture, text, 3)) == picture
         assert without_texts(picture + text) == picture
         assert np.array_equal(decode_image(with_texts(picture, text, 1)).pixels, decode_image(picture).pixels)
-    began = time.perf_counter()
-    read(with_texts(picture, TEXT, 50))
-    assert time.perf_counter() - began < 1
+    with decoded_lengths() as lengths:
+        read(with_texts(picture, TEXT, 50))
+    assert lengths == [len(picture)]
     assert without_texts(jpeg() + TEXT) == jpeg() + TEXT
     assert "more than 65,536 chunks" in refused(with_texts(picture, chunk(b"zTXt", b""), 70_000)).message
 
@@ -233,18 +261,17 @@ def test_gif_comments_are_not_read_for_its_size() -> None:
     picture = encoded(rectangle(40, 24), "GIF")
     at = picture.index(b",\0\0\0\0")
     chatty = picture[:at] + b"!\xfe" + b"\x01a" * 5_000_000 + b"\0" + picture[at:]
-    began = time.perf_counter()
-    assert image_size(chatty) == image_size(picture) == (40, 24)
-    assert time.perf_counter() - began < 0.1
+    with allocated() as peak:
+        assert image_size(chatty) == image_size(picture) == (40, 24)
+    assert peak() < 1_000_000
     assert decode_image(picture).pixels.shape == (24, 40, 3)
 
 
 def test_comments_in_a_portable_pixmap_are_read_as_far_as_headers_go() -> None:
     assert image_size(b"P6\n# hello\n2 3\n255\n" + bytes(18)) == (2, 3)
-    began = time.perf_counter()
+    # A reader of the whole comment finds the size behind it.
     with pytest.raises(InferenceError, match="Expected an encoded image"):
-        image_size(b"P6\n2 3\n#" + b"a" * 20_000_000 + b"\n255\n" + bytes(18))
-    assert time.perf_counter() - began < 0.5
+        image_size(b"P6\n2 #" + b"a" * 20_000_000 + b"\n3\n255\n" + bytes(18))
 
 
 @pytest.mark.parametrize(
@@ -270,9 +297,9 @@ def test_comments_between_numbers_of_a_portable_pixmap_are_passed_over(header: b
 def test_exif_data_in_many_segments_are_read_once() -> None:
     segment = b"\xff\xe1\xff\xffExif\0\0" + bytes(65_535 - 8)
     data = jpeg()[:2] + segment * 300 + jpeg()[2:]
-    began = time.perf_counter()
-    assert upright_size(data, 60, 40) == (60, 40)
-    assert time.perf_counter() - began < 0.1
+    with allocated() as peak:
+        assert upright_size(data, 60, 40) == (60, 40)
+    assert peak() < 1_000_000, "each segment has 64 kB"
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -313,7 +340,7 @@ def test_a_turned_picture_is_shrunk_as_it_will_stand(orientation: int, seen: tup
 @pytest.mark.parametrize("length", [2**32 - 1, 2**31, 1000])
 def test_a_chunk_that_ends_behind_the_file_gets_no_room(length: int) -> None:
     start = encoded(rectangle())[:33]
-    with pytest.raises(InferenceError, match="ends behind the file"):
+    with pytest.raises(InferenceError, match="ends after the file"):
         decode_image(start + struct.pack(">I4s", length, b"IDAT") + b"a" * 60)
 
 

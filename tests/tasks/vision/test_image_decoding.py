@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.vision.header import image_size
 from tasks.vision.image import decode_image
-from tests.pictures import encoded
+from tests.support.pictures import encoded
 
 ORIENTATION = 0x112
 LOSSLESS = {"WEBP": {"lossless": True}}

@@ -12,7 +12,7 @@ from tasks.exchange.limits import Limits
 from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor
 from tasks.vision.image import Image
 from tasks.vision.request import PixelBudget, read_images
-from tests.pictures import encoded, rectangle
+from tests.support.pictures import encoded, rectangle
 
 
 class Encoded:

@@ -15,7 +15,7 @@ from app.evaluation.datasets.run_lengths import mask_of_run_lengths
 from app.evaluation.extras import EvaluationError
 from app.evaluation.shapes import area
 from tasks.task import TaskType
-from tests.app.evaluation.datasets_made import annotation, coco
+from tests.support.datasets import annotation, coco
 
 
 def test_boxes(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from PIL import Image
 from app.evaluation.datasets.reading import DatasetOptions, read_dataset
 from app.evaluation.extras import EvaluationError
 from tasks.task import TaskType
-from tests.app.evaluation.datasets_made import coco, dota, image_folder, questions, yolo
-from tests.app.evaluation.made import write_picture
+from tests.support.datasets import coco, dota, image_folder, questions, yolo
+from tests.support.evaluations import write_picture
 
 TURNED = "0 0.25 0.25 0.5 0.25 0.5 0.5 0.25 0.5"
 CORNERS = "10 10 30 10 30 20 10 20 ship 0"

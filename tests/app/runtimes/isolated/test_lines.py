@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from app.engine.interest import Interest, check_interest, on_behalf_of
+from app.engine.interest import CancellationToken, check_interest, on_behalf_of
 from app.engine.servable import BoundServable
 from app.runtimes.isolated.lines import Lines
 from app.runtimes.isolated.messages import Ended, Failure
@@ -22,8 +22,8 @@ from tasks.object_detection import DetectionInput, DetectionParameters
 from tasks.task import TextPiece
 from tasks.vision.image import Image
 from tests.app.runtimes.isolated.in_thread import InThreads
-from tests.pictures import rectangle
-from tests.stand_ins import load_stand_in
+from tests.support.pictures import rectangle
+from tests.support.stand_ins import load_stand_in
 
 SECONDS = 30.0
 
@@ -122,7 +122,7 @@ def test_an_answer_that_cannot_be_pickled_is_the_models_failure() -> None:
     with open_lines(odd) as lines, lines.for_call() as line:
         failure = line.ask("predict", [picture()]).outcome
     assert failure.kind is ErrorKind.MODEL_FAILED
-    assert "cannot leave its process" in failure.message
+    assert "cannot be pickled" in failure.message
 
 
 class Telling:
@@ -191,7 +191,7 @@ class Held:
 
 def left(lines: Lines, held: Held) -> None:
     """Ask, and leave without an answer."""
-    interest = Interest()
+    interest = CancellationToken()
 
     def leave() -> None:
         assert held.reached.acquire(timeout=60)

@@ -49,7 +49,7 @@ def test_others_have_names_of_their_own() -> None:
     [
         (
             "cuda:0",
-            "needs an ONNX Runtime with CUDAExecutionProvider; the one that is installed has CPUExecutionProvider",
+            "needs an ONNX Runtime with CUDAExecutionProvider; the installed one has CPUExecutionProvider",
         ),
         ("gpu", "Expected auto, cpu, cuda, tensorrt, openvino, coreml, such as cuda:0, got 'gpu'"),
         ("CUDA:0", "Expected auto"),
@@ -63,7 +63,7 @@ def test_what_is_not_there_is_told_in_a_sentence(name: str, words: str) -> None:
 
 
 def test_a_gpu_is_numbered() -> None:
-    with pytest.raises(ModelError, match="Expected a number behind the colon"):
+    with pytest.raises(ModelError, match="Expected a number after the colon"):
         device_called("cuda:first", CUDA)
 
 

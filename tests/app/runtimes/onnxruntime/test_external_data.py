@@ -19,7 +19,7 @@ from app.runtimes.onnxruntime.external_data import check_external_data
 from app.runtimes.onnxruntime.session import Session
 from app.settings.model import ModelError, ModelSource
 from tests.app.runtimes.onnxruntime.graphs import write
-from tests.server_process import ROOT
+from tests.support.server_process import ROOT
 
 NUMBERS = np.arange(4, dtype=np.float32)
 ELSEWHERE = [
@@ -139,7 +139,7 @@ def test_a_file_elsewhere_is_found_wherever_a_tensor_may_stand(folder: Path, pla
 def test_locations_that_are_refused(folder: Path, location: str) -> None:
     (folder / "*" / "_ORT_MEM_ADDR_").mkdir(parents=True)
     (folder / "*" / "_ORT_MEM_ADDR_" / "*").write_bytes(NUMBERS.tobytes())
-    with pytest.raises(ModelError, match="expected a file beside it or below"):
+    with pytest.raises(ModelError, match="expected a file in the same folder or below"):
         check(folder, as_initializer(outside(location)))
 
 
@@ -162,11 +162,11 @@ def test_a_link_is_followed_within_the_folder_only(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("numbers", "said"),
     [
-        ({"offset": 1, "length": 16}, "wants 16 bytes at 1 of data.bin, which has 16"),
-        ({"offset": -1}, "wants 0 bytes at -1"),
+        ({"offset": 1, "length": 16}, "needs 16 bytes at 1 of data.bin, which has 16"),
+        ({"offset": -1}, "needs 0 bytes at -1"),
         ({"length": 2**70}, "of data.bin, which has 16"),
-        ({"offset": "x"}, "no number"),
-        ({"offset": "9" * 5000}, "not an ONNX file|no number"),
+        ({"offset": "x"}, "not a number"),
+        ({"offset": "9" * 5000}, "not an ONNX file|not a number"),
     ],
 )
 def test_parts_that_are_not_there(folder: Path, numbers: Any, said: str) -> None:
@@ -176,7 +176,7 @@ def test_parts_that_are_not_there(folder: Path, numbers: Any, said: str) -> None
 
 def test_a_missing_file_and_a_folder_are_said_to_be_missing(folder: Path) -> None:
     for location in ("nothing.bin", "sub"):
-        with pytest.raises(ModelError, match="no such file"):
+        with pytest.raises(ModelError, match="which does not exist"):
             check(folder, as_initializer(outside(location)))
 
 

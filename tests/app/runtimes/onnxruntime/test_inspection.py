@@ -36,7 +36,7 @@ def test_an_ultralytics_file_tells_everything(tmp_path: Path) -> None:
         Fact("mean", "0, 0, 0", Origin.MODEL_FILE),
         Fact("std", "1, 1, 1", Origin.MODEL_FILE),
         Fact("channel order", "RGB", Origin.MODEL_FILE),
-        Fact("batch", "any number of images at once", Origin.MODEL_FILE),
+        Fact("batch", "any number of images", Origin.MODEL_FILE),
         Fact("input datatype", "FP32", Origin.MODEL_FILE),
     ]
 
@@ -122,8 +122,8 @@ def refused(file: Path, **settings: Any) -> str:
 
 def test_labels_must_be_as_many_as_classes(tmp_path: Path) -> None:
     file = graphs.channel_means(tmp_path / "model.onnx", properties=graphs.properties("classify", NAMES[:2], (8, 8)))
-    assert "holds 3 classes, but model file gives 2 labels" in refused(file)
-    assert "holds 3 classes, but model-settings.json gives 4 labels" in refused(file, labels=["a", "b", "c", "d"])
+    assert "has 3 classes, but model file lists 2 labels" in refused(file)
+    assert "has 3 classes, but model-settings.json lists 4 labels" in refused(file, labels=["a", "b", "c", "d"])
 
 
 @pytest.mark.parametrize(
@@ -174,9 +174,9 @@ def test_a_layout_of_another_task_is_refused(tmp_path: Path) -> None:
 def test_an_input_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:
     known = graphs.properties("classify", NAMES, (1_000_000, 1_000_000))
     wide = graphs.channel_means(tmp_path / "wide.onnx", shape=("b", 3, "h", "w"), properties=known)
-    assert "holds more than" in refused(wide)
+    assert "has more than" in refused(wide)
     many = graphs.channel_means(tmp_path / "many.onnx", shape=(2_000_000_000, 3, 8, 8))
-    assert "holds more than" in refused(many)
+    assert "has more than" in refused(many)
 
 
 def test_a_size_that_does_not_run_says_what_to_declare(tmp_path: Path) -> None:

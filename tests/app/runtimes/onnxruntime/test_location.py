@@ -35,7 +35,7 @@ def test_the_file_named_wins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "reason"), [([], "holds no .onnx file"), (["a.onnx", "b.onnx"], r"several models \(a.onnx, b.onnx\)")]
+    ("names", "reason"), [([], "contains no .onnx file"), (["a.onnx", "b.onnx"], r"several models \(a.onnx, b.onnx\)")]
 )
 def test_nothing_or_too_much_is_explained(tmp_path: Path, names: list[str], reason: str) -> None:
     source = folder_of(tmp_path, *names)

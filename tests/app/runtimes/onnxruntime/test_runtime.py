@@ -50,7 +50,7 @@ def test_it_inspects_and_loads_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_model_is_explained(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"holds no .onnx file"):
+    with pytest.raises(ModelError, match=r"contains no .onnx file"):
         RUNTIME.load(source(tmp_path))
 
 

@@ -16,7 +16,7 @@ from app.settings.model import ModelError
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.tensor import Datatype, TensorSpec
 from tests.app.runtimes.onnxruntime import graphs
-from tests.server_process import ROOT
+from tests.support.server_process import ROOT
 
 HALF_PLUS_TWO = ROOT / "fixtures" / "models" / "half_plus_two" / "model.onnx"
 
@@ -99,8 +99,8 @@ def broken(folder: Path, how: str) -> Path:
         ("random", "cannot be loaded"),
         ("text", "cannot be loaded"),
         ("pointer", "Git LFS pointer"),
-        ("pickle", "is a pickle, as PyTorch saves models"),
-        ("zip", "is a pickle, as PyTorch saves models"),
+        ("pickle", "is a PyTorch pickle"),
+        ("zip", "is a PyTorch pickle"),
         ("opset", "Opset 9999"),
         ("operator", "Conjure"),
         ("external", "model.onnx.data"),

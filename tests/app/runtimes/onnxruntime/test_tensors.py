@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from onnx import TensorProto, helper
 from app.assembly.models import describe, load
 from app.engine.servable import Servable
 from app.protocols.bytes_elements import StringElement
-from app.settings.model import ModelSource
+from app.settings.model import ModelSettings, ModelSource
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
@@ -36,7 +37,14 @@ ELEMENTS = {
 }
 
 
-def graph(folder: Path, node: str, element: int, shape: list[int | str], **attributes: Any) -> ModelSource:
+def graph(
+    folder: Path,
+    node: str,
+    element: int,
+    shape: list[int | str],
+    metadata: dict[str, str] | None = None,
+    **attributes: Any,
+) -> ModelSource:
     """A graph of one node, from ``x`` to ``y``."""
     made = helper.make_graph(
         [helper.make_node(node, ["x"], ["y"], **attributes)],
@@ -45,6 +53,7 @@ def graph(folder: Path, node: str, element: int, shape: list[int | str], **attri
         [helper.make_tensor_value_info("y", element, shape)],
     )
     model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    helper.set_model_props(model, metadata or {})
     (folder / "model.onnx").write_bytes(model.SerializeToString())
     return ModelSource(name="one", version="1", folder=folder)
 
@@ -102,3 +111,17 @@ def test_a_graph_that_fails_says_so(tmp_path: Path) -> None:
     with pytest.raises(InferenceError) as caught:
         answer(model, wrong)
     assert caught.value.kind is ErrorKind.MODEL_FAILED
+
+
+@pytest.mark.parametrize("metadata", [{"names": "['red', 'green']"}, {"names": "no list"}])
+def test_declared_labels_override_metadata(tmp_path: Path, metadata: dict[str, str]) -> None:
+    source = graph(tmp_path, "Identity", TensorProto.FLOAT, ["rows", 2], metadata=metadata)
+    settings = ModelSettings(task_type=TaskType.TENSOR, labels=("day", "night"))
+    assert load(msgspec.structs.replace(source, settings=settings)).description.labels == ("day", "night")
+
+
+def test_unreadable_metadata_leaves_a_declared_tensor_model_without_labels(tmp_path: Path) -> None:
+    source = graph(tmp_path, "Identity", TensorProto.FLOAT, ["rows", 2], metadata={"names": "no list"})
+    found = describe(msgspec.structs.replace(source, settings=ModelSettings(task_type=TaskType.TENSOR)))
+    assert found.labels == ()
+    assert "metadata 'names' is not a Python literal" in found.facts[-1].value

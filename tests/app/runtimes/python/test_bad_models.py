@@ -15,8 +15,8 @@ from litestar.testing import TestClient
 from app.assembly.models import sources
 from app.assembly.service import Service
 from app.settings.server import ModelOptions, ServerSettings
-from tests.app.runtimes.python.folders import write
-from tests.chariot import image_input, infer, items
+from tests.support.chariot import image_input, infer, items
+from tests.support.model_folders import write
 
 Client = TestClient[Litestar]
 

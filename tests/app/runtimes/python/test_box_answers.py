@@ -123,7 +123,7 @@ def records(**wrong: Any) -> list[dict[str, Any]]:
         (arrays(boxes=None), 'predict()["boxes"]: Expected numbers'),
         (
             arrays(boxes=BOXES[:1]),
-            "predict(): Expected as many boxes as scores and labels, got 1 boxes, 2 scores, 2 labels",
+            "predict(): Expected equal numbers of boxes, scores and labels, got 1 boxes, 2 scores, 2 labels",
         ),
         (arrays(scores=SCORES * 2), "got 2 boxes, 4 scores, 2 labels"),
         (arrays(labels=["bus"]), "got 2 boxes, 2 scores, 1 labels"),
@@ -137,7 +137,7 @@ def records(**wrong: Any) -> list[dict[str, Any]]:
         (arrays(scores=[[0.5], [0.5]]), 'predict()["scores"]: Expected numbers of shape (N,), got shape (2, 1)'),
         (arrays(scores=np.zeros((2, 1))), "predict()[\"scores\"][0]: Expected a score for the class 'bus'"),
         (arrays(scores=np.full((2, 2), np.nan)), 'predict()["scores"][0]: Expected finite numbers'),
-        (arrays(scores=np.zeros((1, 2))), 'predict()["scores"]: Expected scores of 2 findings'),
+        (arrays(scores=np.zeros((1, 2))), 'predict()["scores"]: Expected scores of 2 objects'),
         (arrays(labels=[0, 2]), 'predict()["labels"][1]: Expected one of 2 classes, 0..1, got 2'),
         (arrays(labels=[0, -1]), 'predict()["labels"][1]: Expected the name or the number of a class, got -1'),
         (arrays(labels=[0, 0.5]), 'predict()["labels"][1]: Expected the name or the number of a class, got 0.5'),

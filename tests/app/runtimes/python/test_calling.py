@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.settings.model import ModelError
-from tests.app.runtimes.python.folders import loaded
+from tests.support.model_folders import loaded
 
 IMAGES = [np.full((4, width, 3), width, np.uint8) for width in (5, 6)]
 
@@ -66,16 +66,16 @@ def test_prompts_come_one_by_one_or_together(tmp_path: Path, predict: str) -> No
     ("predict", "said"),
     [
         ("def predict(self, imgs): ...", "predict() takes 'imgs', but may take only image, images, "),
-        ("def predict(self): ...", "predict() has to take image or images after self, by this name, got predict()"),
-        ("def predict(self, parameters): ...", "has to take image or images"),
+        ("def predict(self): ...", "predict() must take image or images after self, by this name, got predict()"),
+        ("def predict(self, parameters): ...", "must take image or images"),
         (
             "def predict(self, image, images): ...",
-            "has to take image or images after self, by this name, got predict(image, images)",
+            "must take image or images after self, by this name, got predict(image, images)",
         ),
         ("def predict(self, image, /): ...", "takes 'image'"),
-        ("def predict(self, images, prompt): ...", "takes prompt with image only"),
+        ("def predict(self, images, prompt): ...", "can take prompt only together with image"),
         ("def predict(self, image, prompt, prompts): ...", "without prompts"),
-        ("def predict(self, image): yield ''", "may yield texts only where it takes image and prompt"),
+        ("def predict(self, image): yield ''", "may yield texts only if it takes image and prompt"),
         ("predict = 3", "has no predict()"),
         ("pass", "has no predict()"),
     ],
@@ -87,7 +87,7 @@ def test_what_is_not_to_be_had_is_named(tmp_path: Path, predict: str, said: str)
 
 
 def test_detectors_yield_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="only where its answers are texts"):
+    with pytest.raises(ModelError, match="only if its answers are texts"):
         told(tmp_path, "def predict(self, image): yield []", task="OBJECT_DETECTION")
 
 

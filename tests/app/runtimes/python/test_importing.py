@@ -9,7 +9,8 @@ import pytest
 
 from app.runtimes.python.importing import ModelCode
 from app.settings.model import ModelError
-from tests.app.runtimes.python.folders import loaded
+from tests.support.model_folders import loaded
+from tests.support.server_process import ROOT
 
 DARK = np.zeros((10, 10, 3), np.uint8)
 
@@ -57,6 +58,85 @@ class Model:
     assert labels(first.ask(DARK)) == ["a"]
     assert not {"model", "helper", "package"} & sys.modules.keys()
     assert str(tmp_path / "a") not in sys.path
+
+
+@pytest.mark.parametrize("name", ["app", "metadata", "tasks"])
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import {0}\nword = {0}.word",
+        "from {0} import word",
+        "import {0}.through\nword = {0}.through.word",
+        "from inner.through import word",
+        "def word():\n    from {0} import word\n    return word()",
+    ],
+)
+def test_the_names_of_our_packages_are_free_in_a_models_folder(tmp_path: Path, name: str, imports: str) -> None:
+    code = f"""{imports.format(name)}
+class Model:
+    def predict(self, image):
+        return [dict(label=word(), score=1, xmin=0, ymin=0, xmax=5, ymax=5)]
+"""
+    through = f"from {name}.words import word\n"
+    models = [
+        loaded(
+            tmp_path / owner,
+            code,
+            {
+                f"{name}/__init__.py": "from .words import word\n",
+                f"{name}/words.py": says(owner),
+                f"{name}/through.py": through,
+                "inner/through.py": through,
+            },
+        )
+        for owner in "ab"
+    ]
+    assert [labels(each.ask(DARK)) for each in models] == [["a"], ["b"]]
+    assert Path(str(sys.modules["tasks"].__file__)).parents[1] == ROOT
+
+
+@pytest.mark.parametrize("name", ["app", "metadata", "tasks", "words"])
+def test_a_folder_without_init_file_holds_modules(tmp_path: Path, name: str) -> None:
+    code = (
+        f"from {name}.helper import word\nclass Model:\n    labels = [word()]\n    def predict(self, image): return []"
+    )
+    assert loaded(tmp_path / "m", code, {f"{name}/helper.py": says("a")}).description.labels == ["a"]
+
+
+@pytest.mark.parametrize("name", ["app", "metadata", "tasks"])
+def test_a_module_of_our_name_can_be_the_implementation(tmp_path: Path, name: str) -> None:
+    code = "class Model:\n    labels = [__name__]\n    def predict(self, image): return []"
+    (label,) = loaded(tmp_path / "m", "", {f"{name}.py": code}, implementation=f"{name}:Model").description.labels
+    assert label.endswith(f".{name}")
+
+
+@pytest.mark.parametrize("statement", ["import tasks", "from tasks.task import TaskType", "import app.engine.engine"])
+def test_our_packages_are_not_found_by_a_model(tmp_path: Path, statement: str) -> None:
+    with pytest.raises(ModelError, match=r"No module named '[a-z.]+'; import the public API .* \(model.py, line 1\)"):
+        loaded(tmp_path / "m", f"{statement}\n")
+
+
+def test_a_package_of_our_name_that_is_installed_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "installed" / "tasks"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("from tasks.words import word\n")
+    (package / "words.py").write_text(says("installed"))
+    monkeypatch.setattr(sys, "path", [str(package.parent), *sys.path])
+    code = "from tasks import word\nclass Model:\n    labels = [word()]\n    def predict(self, image): return []"
+    assert loaded(tmp_path / "m", code).description.labels == ["installed"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("import helper.absent", "No module named 'helper.absent'; 'helper' is not a package"),
+        ("from helper import absent", "cannot import name 'absent' from 'helper'"),
+    ],
+)
+def test_errors_name_modules_as_the_author_does(tmp_path: Path, statement: str, said: str) -> None:
+    with pytest.raises(ModelError, match="importing it failed") as caught:
+        loaded(tmp_path / "m", f"{statement}\n", {"helper.py": ""})
+    assert said in str(caught.value)
 
 
 def test_the_folder_is_left_as_it_was(tmp_path: Path) -> None:

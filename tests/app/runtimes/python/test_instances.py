@@ -226,7 +226,7 @@ def test_only_so_many_calls_wait_for_an_object() -> None:
     for each in threads:
         each.join(LONG)
     assert found.count(0) == 32
-    assert "32 requests wait for the model, and it takes no more; try again later" in found
+    assert "32 requests already wait for the model; try again later" in found
 
 
 def test_several_objects_answer_at_once() -> None:

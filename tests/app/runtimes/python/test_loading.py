@@ -19,7 +19,7 @@ from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.tensor import Datatype, Tensor
 from tasks.task import TaskType
-from tests.app.runtimes.python.folders import loaded, source, write
+from tests.support.model_folders import loaded, source, write
 
 RUNTIME: Runtime = PythonRuntime()
 PREDICT = "    def predict(self, image): return []\n"
@@ -60,7 +60,7 @@ def test_a_class_wins_over_the_graph_that_it_reads(tmp_path: Path) -> None:
 
 
 def test_a_python_model_without_a_class_is_told_how_to_name_one(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r'names its class, as in "implementation": "model:Detector"'):
+    with pytest.raises(ModelError, match=r'must name its class, as in "implementation": "model:Detector"'):
         load(source(write(tmp_path / "m", WORKS, implementation=None, runtime="python")))
 
 
@@ -114,7 +114,7 @@ def test_objects_are_closed_when_the_model_is_dropped(tmp_path: Path) -> None:
     assert not closed.is_set()
     del servable
     gc.collect()
-    assert closed.wait(30)
+    assert closed.wait(60)
 
 
 def test_a_request_in_flight_keeps_the_model(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_request_in_flight_keeps_the_model(tmp_path: Path) -> None:
     servables = [load(given(source(write(tmp_path / "m", code)), reached=reached, gate=gate, told=told))]
     asking = threading.Thread(target=answer, args=(servables.pop(),))
     asking.start()
-    assert reached.wait(30)
+    assert reached.wait(60)
     gc.collect()
     assert told == []
     gate.set()
@@ -161,7 +161,7 @@ def test_a_request_in_flight_keeps_the_model(tmp_path: Path) -> None:
             f"class Model:\n    async def load(self): 1 / 0\n{PREDICT}",
             "load() failed: ZeroDivisionError: division by zero",
         ),
-        ("Model = 3", "model:Model is no class, nor a function that makes a model"),
+        ("Model = 3", "model:Model is neither a class nor a function that returns a model"),
         ("class Model: ...", "Model has no predict()"),
         ("def Model(): return None", "NoneType has no predict()"),
         (f"class Model:\n    labels = 'cat'\n{PREDICT}", "labels: Expected a list of class names"),
@@ -202,7 +202,7 @@ def test_a_task_is_declared_by_settings_or_class(tmp_path: Path, task: str) -> N
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        (WORKS, 'declares its "task_type", one of IMAGE_CLASSIFICATION'),
+        (WORKS, 'must declare its "task_type", one of IMAGE_CLASSIFICATION'),
         (f"{WORKS}    task_type = 'CATS'", "got 'CATS'"),
     ],
 )
@@ -257,10 +257,10 @@ def test_tensors_are_declared_by_the_class(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
-        ("", "declares inputs = "),
+        ("", "must declare inputs, as in "),
         ("inputs = {'x': ('FP99', (1,))}; outputs = {}", "inputs: Expected a datatype and a shape"),
         ("inputs = {'x': 'FP32'}; outputs = {}", "inputs: Expected a datatype and a shape"),
-        ("inputs = {'x': ('FP32', (1,))}", "declares outputs = "),
+        ("inputs = {'x': ('FP32', (1,))}", "must declare outputs, as in "),
     ],
 )
 def test_tensors_that_are_not_declared_are_asked_for(tmp_path: Path, declared: str, said: str) -> None:

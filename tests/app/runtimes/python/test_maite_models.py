@@ -11,9 +11,9 @@ import pytest
 
 from app.assembly.as_maite import MaiteClassifier, MaiteDetector, as_maite
 from app.settings.model import ModelError
-from tests.app.runtimes.python.folders import loaded, write
-from tests.pictures import rectangle
-from tests.server_process import ROOT
+from tests.support.model_folders import loaded, write
+from tests.support.pictures import rectangle
+from tests.support.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
 
@@ -62,7 +62,7 @@ def test_a_function_may_make_the_maite_model(tmp_path: Path) -> None:
 
 
 def test_what_a_maite_model_does_has_to_be_declared(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match='declares its "task_type"'):
+    with pytest.raises(ModelError, match='must declare its "task_type"'):
         loaded(tmp_path / "m", DETECTOR, task_type=None)
 
 
@@ -143,5 +143,5 @@ def test_other_tasks_are_none_of_maites() -> None:
 def test_a_label_without_a_number_is_an_error(tmp_path: Path) -> None:
     code = "class Model:\n    labels = ['a']\n    def predict(self, image): return {'b': 1.0}"
     write(tmp_path / "m", code, task_type="IMAGE_CLASSIFICATION")
-    with pytest.raises(ValueError, match="'b' is none of the model's labels"):
+    with pytest.raises(ValueError, match="'b' is not among the model's labels"):
         as_maite(tmp_path / "m", allow_code=True)([np.zeros((3, 4, 5), np.uint8)])

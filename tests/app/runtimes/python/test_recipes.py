@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.app.runtimes.python.folders import loaded
-from tests.clients.environments import python_with
-from tests.server_process import ROOT
+from tests.support.environments import python_with
+from tests.support.model_folders import loaded
+from tests.support.server_process import ROOT
 
 PAGE = (ROOT / "docs" / "python_models.md").read_text()
 LABELS = ["red", "green", "blue"]

@@ -82,12 +82,15 @@ def test_scores_without_labels_are_called_by_their_numbers() -> None:
         ({"cat": "high"}, "predict(): Expected numbers"),
         ({"cat": 0.5, "dog": math.inf}, "predict()['dog']: Expected finite numbers"),
         ({5: 0.5}, "Expected one of 3 classes"),
-        ({"labels": ["cat"], "scores": [0.5, 0.5]}, "Expected as many scores as labels, got 2 scores, 1 labels"),
+        (
+            {"labels": ["cat"], "scores": [0.5, 0.5]},
+            "Expected equal numbers of scores and labels, got 2 scores, 1 labels",
+        ),
         ([{"label": "cat"}], "predict()[0]: Expected the fields label, score"),
         (["cat"], "predict()[0]: Expected the fields label, score"),
         (
             Classification(labels=["cat", "dog"], scores=np.array([0.5], F32)),
-            "Expected as many scores as labels, got 1 scores, 2 labels",
+            "Expected equal numbers of scores and labels, got 1 scores, 2 labels",
         ),
     ],
 )
@@ -180,7 +183,10 @@ def masks(**wrong: Any) -> dict[str, Any]:
         ),
         (masks(masks=[ring() * 7, ring()]), 'predict()["masks"][0]: Expected a mask of booleans, or of 0 and 1'),
         (masks(masks=[ring() * 0.5, ring()]), 'predict()["masks"][0]: Expected a mask of booleans, or of 0 and 1'),
-        (masks(masks=[ring()]), "Expected as many objects as scores and labels, got 1 objects, 2 scores, 2 labels"),
+        (
+            masks(masks=[ring()]),
+            "Expected equal numbers of objects, scores and labels, got 1 objects, 2 scores, 2 labels",
+        ),
         (masks(masks=4), 'predict()["masks"]: Expected a list or an array, got 4'),
         (masks(scores=[0.5, 2]), 'predict()["scores"][1]: Expected a score of 0..1'),
         (np.zeros((40, 30)), "predict(): Expected numbers of shape (30, 40)"),

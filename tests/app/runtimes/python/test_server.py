@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.app.runtimes.python.folders import write
-from tests.chariot import image_input
-from tests.server_process import serving
+from tests.support.chariot import image_input
+from tests.support.model_folders import write
+from tests.support.server_process import serving
 
 CODE = """
     import threading, time
@@ -23,7 +23,8 @@ CODE = """
             Path(__file__).with_name("reached").touch()
             threading.Event().wait()
         def close(self):
-            time.sleep(0.2)
+            for _ in range(1000):
+                time.sleep(0)
             Path(__file__).with_name("closed").touch()
 """
 

@@ -16,7 +16,7 @@ from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.tensor import BytesTensor, Datatype, Tensor
-from tests.app.runtimes.python.folders import source, write
+from tests.support.model_folders import source, write
 
 YIELDS = """
     class Model:

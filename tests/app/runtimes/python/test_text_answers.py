@@ -87,13 +87,13 @@ def test_tensors_are_of_the_declared_kind(answer: object) -> None:
     ("wrong", "said"),
     [
         ({"y": [1, 2]}, 'predict()["y"]: Expected the shape [-1, 2], got [2]'),
-        ({"y": [["a", "b"]]}, 'predict()["y"]: Expected FP32 or what it can hold'),
-        ({"n": 2**40}, 'predict()["n"]: Expected INT32 or what it can hold, got int64'),
-        ({"n": 1.5}, 'predict()["n"]: Expected INT32 or what it can hold, got float64'),
+        ({"y": [["a", "b"]]}, 'predict()["y"]: Expected FP32 or values that it can represent'),
+        ({"n": 2**40}, 'predict()["n"]: Expected INT32 or values that it can represent, got int64'),
+        ({"n": 1.5}, 'predict()["n"]: Expected INT32 or values that it can represent, got float64'),
         ({"y": [[1, 2], [3]]}, 'predict()["y"]: Expected an array'),
         ({"n": 2**70}, 'predict()["n"]: Expected INT32'),
         ({"s": ["\ud800"]}, 'predict()["s"]: Expected a text'),
-        ({"y": [[2**24 + 1, 0]]}, 'predict()["y"]: Expected FP32 or what it can hold, got int64'),
+        ({"y": [[2**24 + 1, 0]]}, 'predict()["y"]: Expected FP32 or values that it can represent, got int64'),
         ({"s": [1]}, 'predict()["s"]: Expected texts or bytes, got 1'),
         (
             {"z": 1},
@@ -163,7 +163,7 @@ def test_no_entities() -> None:
         ({"spans": [[0, 1, 2]], "scores": [1], "labels": [0]}, 'predict()["spans"]: Expected numbers of shape (N, 2)'),
         (
             {"spans": [[0, 1]], "scores": [1, 1], "labels": [0]},
-            "Expected as many spans as scores and labels, got 1 spans",
+            "Expected equal numbers of spans, scores and labels, got 1 spans",
         ),
     ],
 )

@@ -14,8 +14,8 @@ from app.protocols.bytes_elements import BinaryElement, StringElement
 from tasks.exchange.limits import Limits
 from tasks.exchange.request import InferenceRequest
 from tasks.exchange.tensor import BytesTensor, InputTensor
-from tests.app.runtimes.transformers import tiny
-from tests.pictures import encoded
+from tests.support import tiny
+from tests.support.pictures import encoded
 
 
 def scene(width: int = 96, height: int = 64, seed: int = 0) -> NDArray[np.uint8]:

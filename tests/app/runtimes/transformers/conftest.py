@@ -9,7 +9,7 @@ import pytest
 from app.engine.servable import Servable
 from app.runtimes.transformers import TransformersRuntime
 from app.settings.model import ModelSettings, ModelSource
-from tests.app.runtimes.transformers import tiny_language, tiny_vision
+from tests.support import tiny_language, tiny_vision
 
 
 @pytest.fixture(scope="session")

@@ -64,7 +64,7 @@ def test_code_of_the_models_own_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "evil.py").write_text("raise SystemExit('the code was run')")
     (found,) = discover(tmp_path)
     for use in (describe, load):
-        with pytest.raises(ModelError, match=rf"{name} names Python code of the model's own \(auto_map\)"):
+        with pytest.raises(ModelError, match=rf"{name} refers to Python code of the model \(auto_map\)"):
             use(found)
 
 
@@ -89,8 +89,8 @@ def nested(value: Any, times: int) -> Any:
         ({"config__json": {"parts": [{"auto_map": {"AutoConfig": "evil.Config"}}]}}, "auto_map"),
         ({"video_preprocessor_config__json": {"auto_map": {"AutoProcessor": "evil.P"}}}, "auto_map"),
         ({"config__json": nested({"auto_map": {"AutoModel": "evil.Model"}}, 40)}, "nested deeper than 32"),
-        ({"config__json": {"attn_implementation": "kernels-community/evil"}}, "names code of a hub"),
-        ({"config__json": {"vision_config": {"_attn_implementation": {"": "a/b@main"}}}}, "names code of a hub"),
+        ({"config__json": {"attn_implementation": "kernels-community/evil"}}, "refers to code on a hub"),
+        ({"config__json": {"vision_config": {"_attn_implementation": {"": "a/b@main"}}}}, "refers to code on a hub"),
         ({"adapter_config__json": {"base_model_name_or_path": "/etc"}}, "adapters of another model"),
     ],
 )
@@ -147,12 +147,12 @@ def changed(folder_of: Callable[[str], Path], tmp_path: Path) -> Callable[..., P
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"model_type": "nothing"}, "config.json cannot be understood"),
-        ({"architectures": ["ViTModel"]}, "ViTModel, which is of no task that is served"),
+        ({"model_type": "nothing"}, "config.json cannot be parsed"),
+        ({"architectures": ["ViTModel"]}, "ViTModel, and no supported task has this architecture"),
         ({"architectures": ()}, 'names no architectures; declare "task_type"'),
         ({"id2label": {"0": "a", "2": "b", "3": "c"}}, "id2label: Expected the numbers 0 to 2"),
         ({"id2label": {str(each): str(each) for each in range(5)}}, r"classifier.*is \[3.*but \[5.*labels wrong"),
-        ({"num_hidden_layers": 3}, r"the weights lack 16 of the architecture's: vit\.\S*2"),
+        ({"num_hidden_layers": 3}, r"16 weights of the architecture are missing: vit\.\S*2"),
     ],
 )
 def test_a_configuration_that_does_not_fit_is_explained(
@@ -178,8 +178,8 @@ def test_labels_that_are_missing_are_said_to_be(changed: Callable[..., Path]) ->
     [
         ({"labels": ("a", "b")}, "has 3 classes, but model-settings.json declares 2 labels"),
         ({"layout": "panoptic"}, "layout: Expected none for this model"),
-        ({"preprocessing": PreprocessingSettings(scale=1.0)}, "has a processor of its own"),
-        ({"task_type": TaskType.OBJECT_DETECTION}, "does not know for OBJECT_DETECTION"),
+        ({"preprocessing": PreprocessingSettings(scale=1.0)}, "has its own processor"),
+        ({"task_type": TaskType.OBJECT_DETECTION}, "does not list for OBJECT_DETECTION"),
     ],
 )
 def test_settings_that_do_not_fit_are_explained(
@@ -203,7 +203,7 @@ def test_a_layout_that_the_processor_does_not_read_is_refused(folder_of: Callabl
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("file", "reason"), [("preprocessor_config.json", "no image processor")])
+@pytest.mark.parametrize(("file", "reason"), [("preprocessor_config.json", "no usable image processor")])
 def test_a_folder_that_lacks_a_file_is_explained(changed: Callable[..., Path], file: str, reason: str) -> None:
     folder = changed("vit")
     (folder / file).unlink()

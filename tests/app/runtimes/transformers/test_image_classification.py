@@ -10,8 +10,8 @@ import pytest
 from app.engine.servable import Servable
 from app.runtimes.transformers.classes import probabilities
 from tasks.exchange.error import InferenceError
-from tests.app.runtimes.transformers import tiny
 from tests.app.runtimes.transformers.asking import answers, image_input, parts, picture, scene
+from tests.support import tiny
 
 pytestmark = pytest.mark.slow
 

@@ -19,8 +19,8 @@ from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.limits import Limits
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.vision.image import Image
-from tests.app.runtimes.transformers import tiny
 from tests.app.runtimes.transformers.asking import answers, image_input, picture, request, scene
+from tests.support import tiny
 
 pytestmark = [
     pytest.mark.slow,
@@ -200,7 +200,7 @@ def test_a_template_of_a_text_model_takes_the_message_as_one_text(templated: Cal
     servable = templated(template)
     ((found,),) = answers(servable, image_input(scene(), prompts=["what?"], max_new_tokens=4))
     assert found.answer
-    with pytest.raises(InferenceError, match="chat template refuses the text: be polite") as caught:
+    with pytest.raises(InferenceError, match="chat template rejects the text: be polite") as caught:
         answers(servable, image_input(scene(), prompts=["rude"]))
     assert caught.value.path == "inputs[0].parameters.prompts[0]"
 
@@ -211,5 +211,5 @@ def test_a_template_of_a_text_model_takes_the_message_as_one_text(templated: Cal
 def test_a_template_that_cannot_ask_about_a_picture_is_explained(
     templated: Callable[[str], Servable], template: str
 ) -> None:
-    with pytest.raises(ModelError, match="does not take one picture and one question"):
+    with pytest.raises(ModelError, match="does not accept one image and one question"):
         templated(template)

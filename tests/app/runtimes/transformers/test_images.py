@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from app.runtimes.transformers.images import TOLERANCE, ImagePreparation, load_image_processor, table_preparation
 from app.settings.model import ModelSource
 from tasks.vision.image import Image
-from tests.app.runtimes.transformers import tiny
 from tests.app.runtimes.transformers.asking import picture, scene
+from tests.support import tiny
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from app.engine.servable import Servable
 from app.runtimes.transformers.semantic_segmentation import class_map
 from tasks.vision.contours import mask_of_contours
-from tests.app.runtimes.transformers import tiny
 from tests.app.runtimes.transformers.asking import answers, forward, image_input, parts, picture, scene
+from tests.support import tiny
 
 pytestmark = pytest.mark.slow
 

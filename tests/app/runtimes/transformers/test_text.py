@@ -13,8 +13,8 @@ from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.limits import Limits
 from tasks.exchange.tensor import Datatype, Tensor
 from tasks.text_generation import GeneratedText
-from tests.app.runtimes.transformers import tiny
 from tests.app.runtimes.transformers.asking import answers, request, text_input
+from tests.support import tiny
 
 pytestmark = pytest.mark.slow
 

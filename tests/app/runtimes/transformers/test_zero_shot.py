@@ -9,8 +9,8 @@ import pytest
 
 from app.engine.servable import Servable
 from tasks.exchange.error import ErrorKind, InferenceError
-from tests.app.runtimes.transformers import tiny
 from tests.app.runtimes.transformers.asking import answers, forward, image_input, parts, picture, scene
+from tests.support import tiny
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from app.server.access.identity import AccessError
 from app.settings.access import AccessSettings
 from app.settings.server import SettingsError
 from tests.app.server.access.issuer import AUDIENCE, ISSUER, key_set_file, token
-from tests.app.server.access.secured import INFER, access_by, key_file
+from tests.support.secured import INFER, access_by, key_file
 
 
 def test_without_keys_and_tokens_nobody_is_asked() -> None:
@@ -76,7 +76,7 @@ def test_tokens_need_an_extra_and_keys_do_not(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "jwt", None)
     monkeypatch.delitem(sys.modules, "app.server.access.tokens", raising=False)
     tokens = AccessSettings(jwks=key_set_file(tmp_path), jwt_issuer=ISSUER, jwt_audience=AUDIENCE)
-    with pytest.raises(SettingsError, match=r"^--jwks needs the extra jwt, pip install charioteer\[jwt\]"):
+    with pytest.raises(SettingsError, match=r"^--jwks needs the extra jwt, pip install 'charioteer\[jwt\]'"):
         open_access(tokens, CollectorRegistry())
     assert open_access(AccessSettings(api_keys=key_file(tmp_path)), CollectorRegistry()) is not None
 

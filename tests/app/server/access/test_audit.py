@@ -14,7 +14,8 @@ from app.observers.request_log import RequestLog
 from app.server.access.access import open_access
 from app.server.page.control import PAGE_HEADER
 from app.settings.access import AccessSettings
-from tests.app.server.access.secured import (
+from tests.support.grpc_server import built
+from tests.support.secured import (
     ADMIN,
     ALL,
     INFER,
@@ -26,7 +27,6 @@ from tests.app.server.access.secured import (
     key_file,
     secured,
 )
-from tests.grpc_server import built
 
 PAGE = {PAGE_HEADER: "http://127.0.0.1:8080"}
 INFERENCE = "/v2/models/m-detector/infer"

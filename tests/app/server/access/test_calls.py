@@ -21,8 +21,8 @@ from app.server.access.rates import Rates
 from app.server.access.refusals import Refusals
 from app.server.access.watched_file import WatchedFile
 from app.settings.access import AccessSettings
-from tests.app.server.access.secured import ADMIN, INFER, READ, access_by
-from tests.grpc_server import Metadata, Peer, built, message, serving_grpc
+from tests.support.grpc_server import Metadata, Peer, built, message, serving_grpc
+from tests.support.secured import ADMIN, INFER, READ, access_by
 
 UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
 ECHO = "echo-fp32"
@@ -151,7 +151,7 @@ def test_a_stream_ends_when_its_key_is_taken_away(tmp_path: Path) -> None:
 
         def requests() -> Iterator[Any]:
             yield infer()
-            assert answered.wait(30)
+            assert answered.wait(60)
             remove_key(path, "slow")
             yield infer()
 

@@ -18,7 +18,8 @@ from app.server.access.keys import Key
 from app.server.asgi import create_listener_app
 from app.settings.access import AccessSettings
 from tests.app.server.access.issuer import AUDIENCE, ISSUER, STRANGER, claims, key_set_file, token
-from tests.app.server.access.secured import (
+from tests.support.grpc_server import MAX_REQUEST_BYTES, built
+from tests.support.secured import (
     INFER,
     READ,
     access_by,
@@ -28,7 +29,6 @@ from tests.app.server.access.secured import (
     key_file,
     secured,
 )
-from tests.grpc_server import MAX_REQUEST_BYTES, built
 
 INFERENCE = "/v2/models/m-detector/infer"
 MISSING = "Expected a key or a token in Authorization or X-API-Key, got neither"

@@ -9,8 +9,8 @@ from litestar.types import ASGIApp
 
 from app.server.cross_site import without_cross_site
 from app.server.page.control import PAGE_HEADER
-from tests.app.server.access.secured import ALL, INFER, access_by, bearer, client_of, inputs, secured
-from tests.grpc_server import built
+from tests.support.grpc_server import built
+from tests.support.secured import ALL, INFER, access_by, bearer, client_of, inputs, secured
 
 INFERENCE = "/v2/models/m-detector/infer"
 
@@ -25,7 +25,7 @@ LISTED, OTHER = "https://app.example", "https://evil.example"
 
 @pytest.fixture
 def shared(tmp_path: Path) -> TestClient[ASGIApp]:
-    app = without_cross_site(secured(access_by(tmp_path), origins=[LISTED]), local=True, origins=[LISTED])
+    app = without_cross_site(secured(access_by(tmp_path), origins=[LISTED]), hosts=(), origins=[LISTED])
     return TestClient(app, base_url="http://127.0.0.1:8080")
 
 
@@ -44,6 +44,23 @@ def test_pages_of_listed_origins_may_ask_and_read(shared: TestClient[ASGIApp]) -
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, LISTED)
     refused = shared.post("/grps/v1/health/online", headers={**cross_site, "Content-Type": "text/plain"})
     assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, LISTED)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "chariot-inference-parameters,chariot-inference-base-id",
+        "ce-id,ce-source,ce-specversion,ce-type,ce-time,ce-datacontenttype,ce-subject,ce-dataschema",
+        "inference-header-content-length,x-request-id,x-request-timeout-ms,traceparent,tracestate",
+    ],
+)
+def test_pages_of_listed_origins_may_send_the_headers_of_every_protocol(
+    shared: TestClient[ASGIApp], names: str
+) -> None:
+    wish = {"Origin": LISTED, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": names}
+    asked = shared.options(INFERENCE, headers=wish)
+    assert asked.status_code == 204
+    assert set(names.split(",")) <= set(asked.headers["access-control-allow-headers"].split(", "))
 
 
 def test_a_listed_origin_does_nothing_with_the_password_that_a_browser_keeps(shared: TestClient[ASGIApp]) -> None:

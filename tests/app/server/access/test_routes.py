@@ -1,28 +1,36 @@
 """Every route and every method is for whom it is meant for; a new one is refused until it is in a table here."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
-from litestar import Litestar
+from litestar import Litestar, Response, get
 from litestar.routes import HTTPRoute
 from litestar.testing import TestClient
+from prometheus_client import CollectorRegistry
 
+from app.engine.engine import Engine
 from app.protocols import GRPC_PROTOCOLS
-from app.protocols.permission import PERMISSIONS
+from app.protocols.grps.servicer import GrpsGrpc
+from app.protocols.permission import PERMISSIONS, Permission
+from app.protocols.protocol import Endpoint, HttpRequest, json_response
 from app.server.access.calls import CallAccess, needed_by_calls
+from app.server.access.http import HttpAccess
+from app.server.asgi import create_app
 from app.server.page.control import PAGE_HEADER
-from tests.app.server.access.secured import ADMIN as ADMIN_KEY
-from tests.app.server.access.secured import INFER as INFER_KEY
-from tests.app.server.access.secured import READ as READ_KEY
-from tests.app.server.access.secured import access_by, bearer, client_of, secured
-from tests.grpc_server import Peer, built, serving_grpc
+from tasks.exchange.error import InferenceError
+from tests.support.grpc_server import Peer, built, serving_grpc
+from tests.support.secured import ADMIN as ADMIN_KEY
+from tests.support.secured import INFER as INFER_KEY
+from tests.support.secured import READ as READ_KEY
+from tests.support.secured import access_by, bearer, client_of, secured
 
 OPEN = {
     "GET /health",
+    "GET /healthz",
     "GET /ready",
     "GET /v2/health/live",
     "GET /v2/health/ready",
@@ -35,6 +43,8 @@ OPEN = {
 }
 READ = {
     "GET /metrics",
+    "GET /docs",
+    "GET /openapi.json",
     "GET /schema",
     "GET /schema/openapi.json",
     "GET /v2/models/stats",
@@ -183,11 +193,7 @@ def test_chariots_other_protocol_is_for_those_who_may(tmp_path: Path) -> None:
         assert sent(client, route, INFER_KEY) not in (401, 403)
 
 
-def test_a_route_that_says_nothing_is_for_admins(tmp_path: Path) -> None:
-    from litestar import get
-
-    from app.server.access.http import HttpAccess
-
+def test_route_without_permission_is_for_admin(tmp_path: Path) -> None:
     @get("/forgotten", sync_to_thread=False)
     def forgotten() -> str:
         return "here"
@@ -196,6 +202,47 @@ def test_a_route_that_says_nothing_is_for_admins(tmp_path: Path) -> None:
     with TestClient(app) as client:
         assert client.get("/forgotten", headers=bearer(INFER_KEY)).status_code != 200
         assert client.get("/forgotten", headers=bearer(ADMIN_KEY)).text == "here"
+
+
+class Forgetful:
+    """A protocol that names no permission for its endpoint."""
+
+    name = "forgetful"
+
+    def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
+        async def answer(_: HttpRequest) -> Response[bytes]:
+            return json_response(b'"here"')
+
+        return [Endpoint(method="POST", path="/forgotten", handle=answer)]
+
+    def error_body(self, error: InferenceError, /) -> bytes:
+        return str(error).encode()
+
+
+def test_endpoint_of_a_protocol_without_permission_is_for_admin(tmp_path: Path) -> None:
+    access = HttpAccess(access_by(tmp_path))
+    app = create_app(built(("detector",)), [Forgetful()], CollectorRegistry(), 1000, access=access)
+    with TestClient(app) as client:
+        for key in (INFER_KEY, READ_KEY):
+            refused = client.post("/forgotten", headers=bearer(key))
+            assert (refused.status_code, "permission admin" in refused.text) == (403, True)
+        assert client.post("/forgotten", headers=bearer(ADMIN_KEY)).text == '"here"'
+        schema = client.get("/schema", headers=bearer(READ_KEY)).json()
+        assert schema["paths"]["/forgotten"]["post"]["security"][0] == {"bearer": ["admin"]}
+
+
+def test_method_of_a_grpc_protocol_without_permission_is_for_admin() -> None:
+    class ForgetfulGrpc(GrpsGrpc):
+        permissions: Mapping[str, Permission] = {"CheckLiveness": "open"}
+
+    needed = needed_by_calls([ForgetfulGrpc()])
+    assert needed["/grps.protos.v1.GrpsService/Predict"] == "admin"
+    assert needed["/grps.protos.v1.GrpsService/CheckLiveness"] == "open"
+
+
+def test_every_grpc_method_names_its_permission() -> None:
+    for protocol in GRPC_PROTOCOLS:
+        assert set(protocol.permissions) == set(protocol.service.methods_by_name)
 
 
 @pytest.fixture(scope="module")

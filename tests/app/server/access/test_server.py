@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from app.server.access.key_file import remove_key
-from tests.app.server.access.secured import ADMIN, ALL, INFER, READ, bearer, key_file
-from tests.server_process import ROOT, ServerProcess, serving
+from tests.support.secured import ADMIN, ALL, INFER, READ, bearer, key_file
+from tests.support.server_process import ROOT, ServerProcess, serving
 
 WRONG = "key-of-a-thief"
 TENSOR = {"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [2.0]}]}
@@ -39,7 +39,7 @@ def server(keys: Path) -> Generator[ServerProcess]:
 @pytest.fixture
 def client(server: ServerProcess) -> Generator[httpx.Client]:
     port = urlsplit(server.address).port
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as found:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as found:
         yield found
 
 
@@ -152,5 +152,6 @@ def test_a_server_that_nobody_guards_does_not_start() -> None:
     command = [sys.executable, "-m", "app", "serve", "--port", "0", "--grpc-port", "0", "--host", "0.0.0.0"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 1
-    assert ended.stderr.startswith("charioteer: Whoever reaches 0.0.0.0 could use, load and unload every model. Give ")
+    message = "charioteer: Anyone who can reach 0.0.0.0 could use, load and unload every model. Give "
+    assert ended.stderr.startswith(message)
     assert "Traceback" not in ended.stderr

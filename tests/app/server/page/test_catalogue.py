@@ -18,7 +18,7 @@ from app.server.page.samples import SAMPLES, read_sample, samples
 from app.settings.model import ModelError, ModelSettings, ModelSource
 from tasks.exchange.limits import Limits
 from tasks.task import TaskType
-from tests.stand_ins import STAND_INS, load_stand_in
+from tests.support.stand_ins import STAND_INS, load_stand_in
 
 
 def source(name: str, version: str = "1", **settings: Any) -> ModelSource:
@@ -123,7 +123,7 @@ def test_without_the_repository_there_are_no_samples(tmp_path: Path) -> None:
     assert [each.name for each in samples(tmp_path)] == ["shape.jpg"]
     file = read_sample("shape.jpg", tmp_path)
     assert file is not None
-    assert (file.content, file.packed) == (b"\xff\xd8", None)
+    assert (file.content, file.media_type) == (b"\xff\xd8", "image/jpeg")
 
 
 def test_every_task_of_pictures_has_a_sample_to_begin_with() -> None:

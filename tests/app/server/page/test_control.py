@@ -20,7 +20,7 @@ from app.server.page.control import Control
 from app.server.page.page import Page
 from app.settings.model import ModelSettings, ModelSource
 from tasks.exchange.limits import Limits
-from tests.stand_ins import STAND_INS, load_stand_in
+from tests.support.stand_ins import STAND_INS, load_stand_in
 
 HERE = "http://127.0.0.1:8080"
 LOAD = "/page/repository/detector/load"

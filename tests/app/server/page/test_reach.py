@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.chariot import PICTURE
-from tests.server_process import serving
+from tests.support.chariot import PICTURE
+from tests.support.server_process import serving
 
 GRPC = "/page/grpc/inference.GRPCInferenceService/ModelInfer"
 TENSORFLOW_SERVING = "/page/tensorflow-serving"
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
-    with serving() as server, httpx.Client(base_url=server.address) as client:
+    with serving() as server, httpx.Client(base_url=server.address, timeout=60) as client:
         yield client
 
 
@@ -27,7 +27,7 @@ def ports(client: httpx.Client) -> dict[str, int]:
 
 def test_the_ports_are_the_real_ones(client: httpx.Client) -> None:
     found = ports(client)
-    alone = httpx.get(f"http://127.0.0.1:{found['tensorflow_serving']}/v1/models/half_plus_two")
+    alone = httpx.get(f"http://127.0.0.1:{found['tensorflow_serving']}/v1/models/half_plus_two", timeout=60)
     assert alone.json()["model_version_status"][0]["state"] == "AVAILABLE"
     assert len({*found.values(), client.base_url.port}) == 3
 
@@ -47,7 +47,7 @@ def test_the_ports_are_the_real_ones(client: httpx.Client) -> None:
 )
 def test_tensorflow_serving_answers_as_on_its_port(client: httpx.Client, method: str, path: str, body: bytes) -> None:
     port = ports(client)["tensorflow_serving"]
-    there = httpx.request(method, f"http://127.0.0.1:{port}{path}", content=body)
+    there = httpx.request(method, f"http://127.0.0.1:{port}{path}", content=body, timeout=60)
     here = client.request(method, f"{TENSORFLOW_SERVING}{path}", content=body)
     assert (here.status_code, here.headers["content-type"]) == (there.status_code, there.headers["content-type"])
     assert here.content == there.content
@@ -66,8 +66,7 @@ def test_a_call_over_grpc_is_made(client: httpx.Client) -> None:
     assert answer.json() == {
         "model_name": "half_plus_two",
         "model_version": "1",
-        "outputs": [{"name": "y", "datatype": "FP32", "shape": ["2"]}],
-        "raw_output_contents": ["AAAgQAAAQEA="],
+        "outputs": [{"name": "y", "datatype": "FP32", "shape": ["2"], "contents": {"fp32_contents": [2.5, 3.0]}}],
     }
     assert 'protocol="kserve-v2-grpc"' in client.get("/metrics").text
 
@@ -105,9 +104,9 @@ def test_a_name_that_is_not_this_machines_reaches_nothing(client: httpx.Client, 
 def test_what_is_switched_off_is_not_reached() -> None:
     arguments = ("--model", "fixtures/models/half_plus_two", "--no-grpc", "--no-tensorflow-serving")
     with serving(*arguments) as server:
-        assert httpx.get(f"{server.address}/page/models.json").json()["ports"] == {
+        assert httpx.get(f"{server.address}/page/models.json", timeout=60).json()["ports"] == {
             "grpc": None,
             "tensorflow_serving": None,
         }
-        assert httpx.post(f"{server.address}{GRPC}", json={}).status_code == 404
-        assert httpx.get(f"{server.address}{TENSORFLOW_SERVING}/v1/models/half_plus_two").status_code == 404
+        assert httpx.post(f"{server.address}{GRPC}", json={}, timeout=60).status_code == 404
+        assert httpx.get(f"{server.address}{TENSORFLOW_SERVING}/v1/models/half_plus_two", timeout=60).status_code == 404

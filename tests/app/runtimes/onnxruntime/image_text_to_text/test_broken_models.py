@@ -73,12 +73,12 @@ def test_a_configuration_that_does_not_fit(tiny: Any, folder: Path, change: dict
     [
         (
             {"image_processor_type": "Qwen2VLImageProcessor"},
-            "asks for Qwen2VLImageProcessor, which is not supported yet",
+            "needs Qwen2VLImageProcessor, which is not supported yet",
         ),
-        ({"size": {"height": 8, "width": 8}}, "takes pictures of [3, 4, 4], but preprocessing makes [3, 8, 8]"),
+        ({"size": {"height": 8, "width": 8}}, "takes images of [3, 4, 4], but preprocessing makes [3, 8, 8]"),
         ({"size": {"longest_edge": 8}}, "size that is not supported"),
         ({"size": {"shortest_edge": 4}}, "gives no fixed size"),
-        ({"do_resize": False}, "pictures are not resized"),
+        ({"do_resize": False}, "disables resizing of images"),
     ],
 )
 def test_preprocessing_that_does_not_fit(tiny: Any, folder: Path, change: dict[str, object], sentence: str) -> None:

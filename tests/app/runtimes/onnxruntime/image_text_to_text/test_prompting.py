@@ -57,6 +57,6 @@ def test_a_template_may_refuse_a_prompt(tiny: Any, folder: Path) -> None:
     guard = "{% if 'red' in messages[0].content[1].text %}{{ raise_exception('nothing red') }}{% endif %}"
     (folder / "chat_template.jinja").write_text(guard + tiny.template)
     model = assemble(tiny.source(folder))[0]
-    with pytest.raises(InferenceError, match="chat template refuses the text: nothing red") as caught:
+    with pytest.raises(InferenceError, match="chat template rejects the text: nothing red") as caught:
         model([tiny.ask(tiny.picture(1, 2, 3, 4), "what is red")])
     assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "prompts[0]")

@@ -148,11 +148,11 @@ def test_pictures_are_cut_up_by_several_threads_at_once(tiny: Any, folder: Path)
 
 
 def test_declared_preprocessing_is_refused(tiny: Any, folder: Path) -> None:
-    with pytest.raises(ModelError, match="cuts pictures into tiles"):
+    with pytest.raises(ModelError, match="cuts images into tiles"):
         assemble(tiny.source(folder, preprocessing={"size": [8, 8]}))
 
 
 def test_a_processor_that_is_not_understood_is_told(tiny: Any, folder: Path) -> None:
     (folder / "preprocessor_config.json").write_text('{"image_processor_type": "NoImageProcessor"}')
-    with pytest.raises(ModelError, match="no image processor that can be used"):
+    with pytest.raises(ModelError, match="no usable image processor"):
         assemble(tiny.source(folder))

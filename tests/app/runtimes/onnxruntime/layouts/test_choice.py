@@ -242,7 +242,7 @@ def test_post_processed_boxes_need_the_input_of_their_size() -> None:
     given = view(shapes, evidence(), inputs=ImageInputs(image=IMAGE, target_sizes=SIZES))
     found = choose_layout(given, Facts())
     assert (found.layout, found.task_type, found.classes) == ("rt-detr", DETECT, None)
-    with pytest.raises(ModelError, match="what it does cannot be told"):
+    with pytest.raises(ModelError, match="its task cannot be determined"):
         chosen(shapes, evidence())
 
 
@@ -276,22 +276,27 @@ BOXES: Shapes = {"logits": (1, 100, 92), "pred_boxes": (1, 100, 4)}
         ),
         ([(1, 84, 8400)], 80, declaring(task_type=DETECT, layout="nms"), "'nms', which its outputs .* do not have"),
         ([(1, 116, 8400)], 80, declaring(task_type=SEGMENT), "no known layout of IMAGE_SEGMENTATION with 80 labels"),
-        (BOXES, 50, evidence(), "what it does cannot be told"),
+        (BOXES, 50, evidence(), "its task cannot be determined"),
         ([(1, 21, 128, 128)], None, evidence(), r'\{"task_type": "OBJECT_DETECTION"\}'),
-        ([(1, 1, 128, 128)], None, evidence(), "cannot be told"),
+        ([(1, 1, 128, 128)], None, evidence(), "cannot be determined"),
         ([(1, 1, 128, 128)], None, declaring(task_type=SEGMENT), "no known layout of IMAGE_SEGMENTATION"),
-        ([(1, 80), (1, 4)], None, evidence(), "cannot be told"),
+        ([(1, 80), (1, 4)], None, evidence(), "cannot be determined"),
         # Of nothing.
-        ([(1, 0)], None, evidence(), "cannot be told"),
+        ([(1, 0)], None, evidence(), "cannot be determined"),
         ([(1, 3, 0, 4)], None, declaring(task_type=SEGMENT), "no known layout"),
         ([(1, 9, 7), (1, 1, 0, 4)], None, declaring(task_type=SEGMENT), "no known layout"),
-        ({"o_ids": (1, 0, 4)}, None, evidence(), "cannot be told"),
-        ({"dets": (1, 9, 4), "labels": (1, 9, 0)}, None, evidence(), "cannot be told"),
+        ({"o_ids": (1, 0, 4)}, None, evidence(), "cannot be determined"),
+        ({"dets": (1, 9, 4), "labels": (1, 9, 0)}, None, evidence(), "cannot be determined"),
         ({"logits": (1, 9, 1), "pred_boxes": (1, 9, 4)}, None, declaring(layout="detr"), "do not have"),
-        ({"o_ids": (1, 80)}, None, evidence(), "cannot be told"),
-        ([(1, 2)], None, declaring(task_type=READ), "more than one .onnx file"),
-        ([(1, 40, 9)], None, evidence(characters="a\nb"), "holds 9 characters, .* metadata lists 2"),
-        ([(1, 40, 9)], 1, declaring(labels=("a",), layout="ctc"), "holds 9 characters, .* model-settings.json lists 1"),
+        ({"o_ids": (1, 80)}, None, evidence(), "cannot be determined"),
+        ([(1, 2)], None, declaring(task_type=READ), "need several .onnx files"),
+        ([(1, 40, 9)], None, evidence(characters="a\nb"), "has 9 characters including the blank, .* metadata lists 2"),
+        (
+            [(1, 40, 9)],
+            1,
+            declaring(labels=("a",), layout="ctc"),
+            "has 9 characters including the blank, .* model-settings.json lists 1",
+        ),
     ],
 )
 def test_other_outputs_are_explained(shapes: Shapes, classes: int | None, known: Evidence, reason: str) -> None:
@@ -303,7 +308,7 @@ def test_other_outputs_are_explained(shapes: Shapes, classes: int | None, known:
 @pytest.mark.parametrize(
     ("known", "reason"),
     [
-        (evidence(task="depth"), "'depth'; known are classify, detect, obb, segment, semantic and pose"),
+        (evidence(task="depth"), "'depth'; supported are classify, detect, obb, segment, semantic and pose"),
         (evidence(config=Config(architectures=("CLIPForEverything",))), "CLIPForEverything.*ForObjectDetection"),
     ],
 )

@@ -61,7 +61,7 @@ def test_a_map_of_other_numbers_is_a_failure(tmp_path: Path) -> None:
     outputs = {"depth": np.arange(4096, dtype=np.float32).reshape(1, 64, 64)}
     kinds = {"depth": TensorProto.INT64}
     file = graphs.constant(tmp_path / "model.onnx", outputs, shape=("batch", 3, 64, 64), kinds=kinds)
-    with pytest.raises(InferenceError, match="4096 numbers of classes in one image"):
+    with pytest.raises(InferenceError, match="4096 class numbers for one image"):
         segmenter(file)([outlined(flat(64, 64, 0))])
 
 

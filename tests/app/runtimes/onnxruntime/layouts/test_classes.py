@@ -80,7 +80,7 @@ def test_a_timm_model_is_known_by_its_config(tmp_path: Path) -> None:
     assert facts["labels"] == ("3: red, green, blue", Origin.CONFIG)
     assert facts["input size"] == ("24x24", Origin.CONFIG)
     assert facts["resize"] == ("crop", Origin.CONFIG)
-    assert facts["crop"] == ("shorter side to 32, then the centre 24x24", Origin.CONFIG)
+    assert facts["crop"] == ("shorter side to 32, then centre crop 24x24", Origin.CONFIG)
     assert facts["mean"] == ("0.5, 0.5, 0.5", Origin.CONFIG)
     assert facts["std"] == ("0.25, 0.25, 0.25", Origin.CONFIG)
     (found,) = classifier(file, layout="probabilities")([shown(flat(40, 40, 255, 127, 0))])

@@ -94,7 +94,7 @@ def test_a_mask_of_pixels_is_filled_with_ones(tmp_path: Path) -> None:
     power = np.exp(5)
     assert found.scores == pytest.approx([power / (power + 2)] * 3)
     facts = inspected(graphs.source(file, layout="detr")).description.facts
-    assert Fact("further input", "pixel_mask, filled in here", Origin.MODEL_FILE) in facts
+    assert Fact("further input", "pixel_mask, filled in by the server", Origin.MODEL_FILE) in facts
 
 
 def test_pictures_keep_their_shape_where_the_graph_takes_any(tmp_path: Path) -> None:

@@ -102,5 +102,5 @@ def test_another_number_of_cells_is_refused(tmp_path: Path) -> None:
     from app.runtimes.onnxruntime.single_graph import load_single_graph
 
     file = graphs.constant(tmp_path / "model.onnx", {"output": np.zeros((1, 100, 7), np.float32)}, shape=SHAPE)
-    with pytest.raises(ModelError, match="100 candidates, which are no grids of YOLOX over 64x64 pixels"):
+    with pytest.raises(ModelError, match="100 candidates, which do not fit YOLOX's grids over 64x64 pixels"):
         load_single_graph(graphs.source(file, layout="yolox"))

@@ -79,7 +79,7 @@ def test_every_slot_is_a_class_without_labels_or_with_as_many(tmp_path: Path, la
 
 
 def test_another_number_of_labels_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"4 classes, but model-settings\.json gives 2 labels; declare"):
+    with pytest.raises(ModelError, match=r"4 classes, but model-settings\.json lists 2 labels; declare"):
         detector(write(tmp_path), labels=("a", "b"))
 
 

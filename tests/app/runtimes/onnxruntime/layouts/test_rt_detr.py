@@ -89,7 +89,7 @@ def test_inputs_of_any_size_are_guessed(tmp_path: Path) -> None:
 
 def test_what_is_filled_in_is_said(tmp_path: Path) -> None:
     facts = inspected(graphs.source(write(tmp_path))).description.facts
-    assert Fact("further input", "orig_target_sizes, filled in here", Origin.MODEL_FILE) in facts
+    assert Fact("further input", "orig_target_sizes, filled in by the server", Origin.MODEL_FILE) in facts
     assert Fact("resize", "stretch", Origin.CONVENTION) in facts
     assert Fact("mean", "0, 0, 0", Origin.CONVENTION) in facts
 

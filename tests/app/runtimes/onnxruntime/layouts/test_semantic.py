@@ -102,7 +102,7 @@ def test_numbers_that_are_none_do_no_harm(tmp_path: Path) -> None:
 
 def test_numbers_of_which_none_is_one_are_a_failure(tmp_path: Path) -> None:
     file = write(tmp_path, np.full((1, 3, 8, 8), np.nan, np.float32))
-    with pytest.raises(InferenceError, match="none is a number"):
+    with pytest.raises(InferenceError, match="all NaN"):
         segmenter(file, **SEGMENT)([outlined(flat(32, 32, 0))])
 
 

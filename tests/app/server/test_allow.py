@@ -1,0 +1,92 @@
+"""The header Allow of OPTIONS and 405 names what is served, on every route."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from litestar import Litestar
+from litestar.routes import HTTPRoute
+from litestar.testing import TestClient
+
+from app.protocols import LISTENERS
+from app.server.asgi import create_listener_app
+from app.server.refusal import refusal
+from tests.support.grpc_server import MAX_REQUEST_BYTES, built
+from tests.support.secured import secured
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+MODEL = "detector"
+PATHS = sorted(
+    {
+        re.sub(r"\{[^}]*\}", "1", route.path.replace("{target:str}", MODEL))
+        for route in secured(None).routes
+        if isinstance(route, HTTPRoute)
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient[Litestar]]:
+    with TestClient(secured(None)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def tensorflow_serving() -> Iterator[TestClient[Litestar]]:
+    with TestClient(create_listener_app(built((MODEL,)), LISTENERS[0], MAX_REQUEST_BYTES)) as client:
+        yield client
+
+
+def listed(header: str) -> list[str]:
+    methods = header.split(", ")
+    assert methods == sorted(set(methods))
+    return methods
+
+
+def test_the_routes_of_every_protocol_are_walked() -> None:
+    assert len(PATHS) > 40
+    assert {"/infer", "/v2", "/v1/models", "/grps/v1/infer/predict", "/metrics", "/inferences"} <= set(PATHS)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_allow_lists_what_is_served(client: TestClient[Litestar], path: str) -> None:
+    options = client.options(path)
+    assert options.status_code == 204
+    allowed = listed(options.headers["allow"])
+    assert "OPTIONS" in allowed
+    for method in METHODS:
+        response = client.request(method, path)
+        assert (response.status_code != 405) is (method in allowed), method
+        if response.status_code == 405:
+            assert listed(response.headers["allow"]) == allowed
+
+
+def test_allow_of_the_events_of_the_page_has_no_head(client: TestClient[Litestar]) -> None:
+    for method in ("HEAD", "POST", "OPTIONS"):
+        response = client.request(method, "/page/events")
+        assert (response.status_code, response.headers["allow"]) == (405, "GET")
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        (f"/v1/models/{MODEL}", ["GET", "OPTIONS"]),
+        (f"/v1/models/{MODEL}/versions/1/metadata", ["GET", "OPTIONS"]),
+        (f"/v1/models/{MODEL}:predict", ["OPTIONS", "POST"]),
+        (f"/v1/models/{MODEL}:Predict", ["OPTIONS"]),
+        ("/v1/models", ["OPTIONS"]),
+        ("/v1/anything", ["OPTIONS"]),
+    ],
+)
+def test_allow_of_tensorflow_serving(tensorflow_serving: TestClient[Litestar], path: str, allowed: list[str]) -> None:
+    response = tensorflow_serving.options(path, headers={"origin": "http://a.test"})
+    assert listed(response.headers["allow"]) == allowed
+    for method in METHODS:
+        answer = tensorflow_serving.request(method, path)
+        refused = "Malformed request" in answer.text or "Missing model name" in answer.text
+        assert refused is (method not in allowed) or method == "HEAD"
+
+
+def test_a_refused_connect_names_the_methods_of_the_server() -> None:
+    assert b"\r\nallow: GET, HEAD, OPTIONS, POST\r\n" in refusal(405, "CONNECT is not served")
+    assert b"allow" not in refusal(400, "Not HTTP")

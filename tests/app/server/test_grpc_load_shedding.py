@@ -1,0 +1,45 @@
+"""Calls that an overloaded server refuses before it reads a message of them."""
+
+import asyncio
+from typing import Any, cast
+
+import grpc
+
+from app.protocols import GRPC_PROTOCOLS
+from app.protocols.grps.messages import GrpsMessage
+from app.server.grpc import GrpcServer
+from app.server.grpc_load_shedding import CallShedder
+from app.server.load_shedding import OVERLOADED
+from tests.app.server.test_load_shedding import full_engine
+
+INFER = "/inference.GRPCInferenceService/ModelInfer"
+PREDICT = "/grps.protos.v1.GrpsService/Predict"
+LIVE = "/inference.GRPCInferenceService/ServerLive"
+
+
+def test_inferences_are_refused_before_they_are_read_and_probes_are_not() -> None:
+    async def run() -> None:
+        with full_engine("detector") as (engine, _):
+            shedder = CallShedder(engine, GRPC_PROTOCOLS)
+            server = GrpcServer(
+                engine,
+                GRPC_PROTOCOLS,
+                host="127.0.0.1",
+                port=0,
+                max_request_bytes=2**20,
+                drain_timeout=1,
+                interceptors=[shedder],
+            )
+            await server.start()
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+                # What is no message of the method shows that it is not read.
+                call = cast("Any", channel).unary_unary(INFER)(b"\xff", metadata=(("x-request-id", "mine"),))
+                assert (await call.code(), await call.details()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, OVERLOADED)
+                told = dict(await call.trailing_metadata())
+                assert (told["grpc-retry-pushback-ms"], told["x-request-id"]) == ("1000", "mine")
+                message = GrpsMessage.FromString(await cast("Any", channel).unary_unary(PREDICT)(b"\xff"))
+                assert (message.status.code, message.status.msg) == (429, OVERLOADED)
+                assert await cast("Any", channel).unary_unary(LIVE)(b"")
+            await server.stop()
+
+    asyncio.run(run())

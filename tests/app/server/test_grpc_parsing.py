@@ -1,0 +1,61 @@
+"""Malformed protobuf to the services that gRPC brings."""
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import structlog
+
+from app.protocols import GRPC_PROTOCOLS
+from app.server.access.calls import CallAccess
+from tests.support.grpc_server import Peer, built, serving_grpc
+from tests.support.secured import READ, access_by
+
+MALFORMED = b"\xff\xff\xff"
+HEALTH = "/grpc.health.v1.Health"
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+METHODS = (f"{HEALTH}/Check", f"{HEALTH}/Watch", REFLECTION)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["without access control", "with access control"])
+def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Peer]:
+    keys: Path = tmp_path_factory.mktemp("keys")
+    interceptors = [CallAccess(access_by(keys), GRPC_PROTOCOLS)] if request.param else []
+    with serving_grpc(built(("detector",)), interceptors=interceptors) as found:
+        yield found
+
+
+def refusal(peer: Peer, method: str, metadata: list[tuple[str, str]]) -> tuple[grpc.StatusCode, str]:
+    """Send a malformed message: the status and details of the answer."""
+    call: Any
+    if method == REFLECTION:
+        call = peer.channel.stream_stream(method)(iter([MALFORMED]), metadata=metadata, timeout=30)
+    else:
+        call = peer.channel.unary_stream(method)(MALFORMED, metadata=metadata, timeout=30)
+    with pytest.raises(grpc.RpcError) as error:
+        list(call)
+    told: Any = error.value
+    return told.code(), told.details()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_malformed_message_is_invalid_argument_and_one_log_line(
+    peer: Peer, method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with structlog.testing.capture_logs() as logs:
+        found = refusal(peer, method, [("x-api-key", READ)])
+    assert found == (grpc.StatusCode.INVALID_ARGUMENT, "The message cannot be parsed as protobuf")
+    assert [(each["event"], each["method"], each["address"]) for each in logs] == [
+        ("malformed gRPC message", method, "127.0.0.1")
+    ]
+    assert not caplog.records
+
+
+def test_malformed_messages_without_a_key_are_sampled(peer: Peer, caplog: pytest.LogCaptureFixture) -> None:
+    with structlog.testing.capture_logs() as logs:
+        found = {refusal(peer, METHODS[0], [])[0] for _ in range(100)}
+    assert found == {grpc.StatusCode.INVALID_ARGUMENT}
+    assert 1 <= len(logs) < 60
+    assert not caplog.records

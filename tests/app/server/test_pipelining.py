@@ -1,0 +1,118 @@
+"""Several requests at once on one HTTP connection."""
+
+import asyncio
+import json
+import socket
+import struct
+from collections.abc import Generator
+from contextlib import closing, suppress
+
+import pytest
+import uvloop
+
+from tests.support.http_connections import Served, answers, everything, served
+from tests.support.server_process import ServerProcess, serving
+
+LOOPS = [uvloop.new_event_loop, asyncio.SelectorEventLoop]
+NO_LINGER = struct.pack("ii", 1, 0)
+
+
+def get(path: str, *fields: str) -> bytes:
+    return "\r\n".join([f"GET {path} HTTP/1.1", "Host: a", *fields, "", ""]).encode()
+
+
+@pytest.fixture(scope="module", params=LOOPS)
+def server(request: pytest.FixtureRequest) -> Generator[Served]:
+    with served(loop=request.param) as found:
+        yield found
+
+
+@pytest.mark.parametrize("count", [33, 34, 40, 1000])
+def test_pipelined_requests_before_a_half_close_are_all_answered(server: Served, count: int) -> None:
+    found = answers(server.exchange(b"".join(get(f"/{index}") for index in range(count)), end=True))
+    assert [(status, body["path"]) for status, body in found] == [(200, f"/{index}") for index in range(count)]
+
+
+def test_pipelined_bodies_before_a_half_close_are_all_answered(server: Served) -> None:
+    body = b" HTTP/1." * 500
+    one = b"POST /%d HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s"
+    found = answers(server.exchange(b"".join(one % (index, len(body), body) for index in range(40)), end=True))
+    assert [(status, each["path"]) for status, each in found] == [(200, f"/{index}") for index in range(40)]
+    assert {each["body"] for _, each in found} == {body.decode()}
+
+
+@pytest.mark.parametrize("partial", [b"GET /x HT", b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx"])
+def test_requests_before_an_incomplete_one_are_answered_after_a_half_close(server: Served, partial: bytes) -> None:
+    found = answers(server.exchange(get("/first") + get("/second") + partial, end=True))
+    assert [body["path"] for _, body in found] == ["/first", "/second"]
+
+
+def test_pipelined_requests_are_parsed_only_as_they_are_answered(server: Served) -> None:
+    """Parsed requests cost memory: those beyond the limit stay bytes, and then stay in the kernel."""
+    server.gate.clear()
+    one, sent = get("/", f"X: {'x' * 8000}"), 0
+    with closing(server.connect()) as connection:
+        connection.sendall(get("/wait"))
+        connection.settimeout(0.5)
+        with suppress(TimeoutError):
+            while sent < 100_000_000:
+                sent += connection.send(one * 100)
+        assert sent < 100_000_000
+        connection.settimeout(20)
+        server.gate.set()
+        connection.shutdown(socket.SHUT_WR)
+        received = everything(connection)
+    assert received.count(b"HTTP/1.1 200 OK") == 1 + sent // len(one)
+
+
+def test_reset_after_pipelined_requests_cancels_the_request_in_flight(
+    server: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.gate.clear()
+    server.began.clear()
+    server.left.clear()
+    with closing(server.connect()) as connection:
+        connection.sendall(get("/wait") + get("/after") * 4)
+        assert server.began.wait(60)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+    assert server.left.wait(60)
+    assert not caplog.records
+
+
+def test_half_close_writes_no_interim_response_into_one_that_has_started(server: Served) -> None:
+    server.gate.clear()
+    with closing(server.connect()) as connection:
+        connection.sendall(get("/started") + get("/after"))
+        received = connection.recv(65536)
+        connection.shutdown(socket.SHUT_WR)
+        # Another connection is answered: the server has seen the half-close by then.
+        assert answers(server.exchange(get("/", "Connection: close")))
+        server.gate.set()
+        received += everything(connection)
+    assert b" 100 Continue" not in received
+    assert [body["path"] for _, body in answers(received)] == ["/started", "/after"]
+
+
+@pytest.fixture(scope="module")
+def process() -> Generator[ServerProcess]:
+    with serving("--model", "fixtures/models/half_plus_two", "--no-grpc", "--no-tensorflow-serving") as running:
+        yield running
+
+
+def test_reset_after_pipelined_inferences_logs_no_traceback(process: ServerProcess) -> None:
+    body = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [3], "data": [1, 2, 5]}]}).encode()
+    head = f"POST /v2/models/half_plus_two/infer HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n"
+    host, _, port = process.address.removeprefix("http://").partition(":")
+    for _ in range(100):
+        with socket.create_connection((host, int(port)), timeout=60) as connection:
+            connection.sendall((head.encode() + body) * 5)
+            # Reset while the first request runs: the interval is what the kernel waits for an answer that may not come.
+            connection.settimeout(0.002)
+            with suppress(TimeoutError):
+                connection.recv(1, socket.MSG_PEEK)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        assert everything(connection).startswith(b"HTTP/1.1 200")
+    process.stop()
+    assert "Traceback" not in "".join(process.log)

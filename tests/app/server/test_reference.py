@@ -1,0 +1,86 @@
+"""The page of the OpenAPI document."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+
+from app.server.reference import reference_page
+from tests.support.secured import READ, access_by, bearer, client_of, secured
+from tests.support.served import build
+
+Client = TestClient[Litestar]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with TestClient(build(["half_plus_two"])) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def html(client: Client) -> str:
+    response = client.get("/docs")
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    return response.text
+
+
+def test_every_operation_and_schema_is_shown(client: Client, html: str) -> None:
+    document = client.get("/schema").json()
+    for path, methods in document["paths"].items():
+        for method in methods:
+            assert f"<b>{method.upper()}</b> <code>{path}</code>" in html
+    for name in document["components"]["schemas"]:
+        assert f'<details id="schema-{name}" open>' in html
+
+
+def test_links_lead_to_places_on_the_page(client: Client, html: str) -> None:
+    ids = re.findall(r' id="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
+    links = set(re.findall(r' href="([^"]+)"', html))
+    assert {each for each in links if not each.startswith("#")} == {"schema/openapi.json"}
+    assert {each.removeprefix("#") for each in links if each.startswith("#")} <= set(ids)
+    assert client.get("/schema/openapi.json").status_code == 200
+
+
+def test_the_page_loads_and_runs_nothing(client: Client, html: str) -> None:
+    assert not re.search(r"<(script|link|img|iframe)|@import|url\(| on\w+=| style=", html)
+    (style,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = client.get("/docs").headers["content-security-policy"]
+    assert policy.startswith(f"default-src 'none'; style-src 'sha256-{digest}';")
+
+
+def test_text_of_the_document_is_escaped() -> None:
+    operation: dict[str, Any] = {"tags": ["t"], "summary": "<script>", "parameters": [], "responses": {}}
+    document: dict[str, Any] = {
+        "info": {"title": "<b>", "version": "1"},
+        "tags": [],
+        "paths": {"/<i>": {"get": operation}},
+        "components": {"schemas": {}},
+    }
+    html = reference_page(document).decode()
+    assert not re.search("<script>|<i>", html)
+    assert "&lt;script&gt;" in html
+
+
+def test_permissions_are_shown_where_keys_are_asked_for(html: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    client = client_of(secured(access_by(tmp_path_factory.mktemp("keys"))))
+    assert client.get("/docs").status_code == 401
+    assert "Permission: <code>admin</code>" in client.get("/docs", headers=bearer(READ)).text
+    assert "Permission:" not in html
+
+
+def test_the_usual_address_of_the_document_leads_to_it(client: Client) -> None:
+    found = client.get("/openapi.json", follow_redirects=False)
+    assert (found.status_code, found.headers["location"]) == (307, "schema/openapi.json")
+    assert client.get("/openapi.json", follow_redirects=True).json() == client.get("/schema").json()
+
+
+def test_healthz_answers(client: Client) -> None:
+    assert client.get("/healthz").json() == {"status": "alive"}

@@ -1,0 +1,142 @@
+"""Whether drift is found where there is some, and not where there is none: verdicts over many pairs of image sets.
+
+Each pair is a baseline and a production set of other images of one deployment (`fixtures/drift_world.py`), with the
+change that its row names in production. Usage: ``python -m tests.benchmarks.drift_power`` (a minute and a half).
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from app.assembly.drift import embedder_at
+from app.drift.comparison import ALPHA, compared
+from app.drift.embedding import BUNDLED, Embedder
+from app.drift.measuring import Seen, observed
+from app.drift.sample import Observation, Sample, sample_of
+from fixtures.drift_world import Pixels, Shot, blurred, darkened, shots, turned, warm
+from tasks.vision.image import Image
+
+CAMERA = "east"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happened to production.
+
+    `wanted` is the smallest share of pairs in which it must be found; None if the share is only reported.
+    """
+
+    name: str
+    change: Callable[[Pixels], Pixels] | None
+    share: float = 1.0
+    camera: str | None = None
+    wanted: float | None = 0.95
+
+
+NOTHING = Change("nothing", None, wanted=None)
+CHANGES = (
+    Change("blurred, sigma 1", blurred),
+    Change("15 % darker", darkened),
+    Change("another white balance", warm),
+    Change("10 % blurred", blurred, share=0.1),
+    Change("10 % upside down", turned, share=0.1, wanted=0.7),
+    Change("one camera of four blurred", blurred, camera=CAMERA),
+    Change("one camera of four 15 % darker", darkened, camera=CAMERA),
+    Change("10 % of images 15 % darker", darkened, share=0.1, wanted=None),
+)
+
+
+class World:
+    """Images of one deployment, measured once for each change.
+
+    Args:
+        count: how many.
+        seed: that they are drawn with.
+        embeddings: whether they are made.
+    """
+
+    def __init__(self, count: int, seed: int, *, embeddings: bool = True) -> None:
+        self._shots = shots(seed, count)
+        self._embedder: Embedder | None = embedder_at(BUNDLED) if embeddings else None
+        self._measured: dict[object, list[Observation]] = {}
+
+    def pair(self, change: Change, sizes: tuple[int, int], rng: np.random.Generator) -> tuple[Sample, Sample]:
+        """A baseline and a production set without an image in common."""
+        first, second = sizes
+        chosen: list[int] = rng.permutation(len(self._shots))[: first + second].tolist()
+        clean = self._of(None)
+        changed = self._of(change.change)
+        production = [
+            changed[row] if place < change.share * second and self._touched(row, change) else clean[row]
+            for place, row in enumerate(chosen[first:])
+        ]
+        return sample_of([clean[row] for row in chosen[:first]]), sample_of(production)
+
+    def measure(self) -> None:
+        """Measure all images as they are."""
+        self._of(None)
+
+    def _touched(self, row: int, change: Change) -> bool:
+        return change.camera in (None, self._shots[row].camera)
+
+    def _of(self, change: Callable[[Pixels], Pixels] | None) -> Sequence[Observation]:
+        if change not in self._measured:
+            seen = [_seen(place, shot, change) for place, shot in enumerate(self._shots)]
+            self._measured[change] = list(observed(seen, "", self._embedder))
+        return self._measured[change]
+
+
+def _seen(place: int, shot: Shot, change: Callable[[Pixels], Pixels] | None) -> Seen:
+    pixels = shot.pixels if change is None else change(shot.pixels)
+    return Seen(id=str(place), image=Image(pixels), metadata={"camera": shot.camera})
+
+
+def main() -> None:
+    """Measure, print a table, and fail when there are too many alarms, or a change is not found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=10, help="for each change")
+    parser.add_argument("--clean-pairs", type=int, default=100, help="without a change")
+    parser.add_argument("--images", type=int, default=1600, help="images to draw pairs from")
+    parser.add_argument("--baseline", type=int, default=500)
+    parser.add_argument("--production", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--embeddings", action=argparse.BooleanOptionalAction, default=True)
+    options = parser.parse_args()
+    cv2.setNumThreads(1)
+    world = World(options.images, options.seed, embeddings=options.embeddings)
+    began = time.process_time()
+    world.measure()
+    each = 1000 * (time.process_time() - began) / options.images
+    print(f"measuring an image takes {each:.1f} ms of a core")
+    rng = np.random.default_rng(options.seed)
+    sizes = (options.baseline, options.production)
+    title = f"{sizes[0]} images against {sizes[1]}, level {ALPHA:g}, sliced by camera, seed {options.seed}"
+    table = Table("change in production", "pairs", "found", "by", "CPU s a pair", title=title)
+    failed = False
+    for change in (NOTHING, *CHANGES):
+        pairs = options.clean_pairs if change is NOTHING else options.pairs
+        began, found, by = time.process_time(), 0, Counter[str]()
+        for _ in range(pairs):
+            result = compared(*world.pair(change, sizes, rng), slices=["camera"])
+            found += result.drifted
+            by.update(test.name for test in result.tests if test.drifted)
+        shares = ", ".join(f"{name} {count / pairs:.2f}" for name, count in by.most_common())
+        seconds = (time.process_time() - began) / pairs
+        table.add_row(change.name, str(pairs), f"{found / pairs:.2f}", shares, f"{seconds:.2f}")
+        failed |= (
+            found / pairs > 0.05 if change is NOTHING else change.wanted is not None and found / pairs < change.wanted
+        )
+    Console(width=150).print(table)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

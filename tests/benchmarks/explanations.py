@@ -1,0 +1,155 @@
+"""Whether explanations tell what matters to the fixture models: their maps against random ones, on generated scenes.
+
+Deletion and insertion are areas under the curve of the score while the most salient pixels go or come; the pointing
+game counts how often the most salient pixel lies on the object. Random maps are as smooth as the others. Usage:
+``python -m tests.benchmarks.explanations`` (or ``make bench-explanations``).
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from app.assembly.models import load, sources
+from app.engine.servable import Servable
+from app.settings.server import ModelOptions
+from fixtures.scenes import CLASSIFY, DETECT, ORIENT, SEGMENT, Item, Recipe, Scene, make_scenes
+from tasks.exchange.limits import Limits
+from tasks.exchange.request import InferenceRequest
+from tasks.exchange.tensor import Datatype, Tensor
+from tasks.explanation.explanation import DEFAULT_SAMPLES, ExplanationMethod, ExplanationParameters
+from tasks.explanation.fidelity import area_under, deleted, inserted
+from tasks.explanation.sampling import Subject, sample_count, sampled
+
+SEED = 7001
+RANDOM_MAPS = 3
+Map = NDArray[np.float32]
+
+
+class Measured(NamedTuple):
+    """Of one map of one finding."""
+
+    deletion: float
+    insertion: float
+    hit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What is explained, and the scenes it is made for."""
+
+    name: str
+    recipe: Recipe
+    named_by_colour: bool
+
+
+MODELS = (
+    Model("classifier", CLASSIFY, named_by_colour=True),
+    Model("detector", DETECT, named_by_colour=True),
+    Model("oriented-detector", ORIENT, named_by_colour=False),
+    Model("segmenter", SEGMENT, named_by_colour=False),
+)
+
+
+def main() -> None:
+    """Measure, print a table, and fail when a method is not clearly better than chance."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scenes", type=int, default=6, help="for each model")
+    parser.add_argument("--samples", type=int, default=DEFAULT_SAMPLES)
+    parser.add_argument("--grid", type=int, default=ExplanationParameters().grid)
+    parser.add_argument("--steps", type=int, default=20, help="of deletion and insertion")
+    parser.add_argument("--seed", type=int, default=SEED)
+    options = parser.parse_args()
+    cv2.setNumThreads(1)
+    table = Table(
+        "model", "map", "deletion (low)", "insertion (high)", "pointing game", "findings", "s an image",
+        title=f"{options.scenes} scenes a model, seed {options.seed}, {options.samples} samples, grid {options.grid}",
+    )  # fmt: skip
+    failed = False
+    found = {source.name: source for source in sources(ModelOptions())}
+    for model in MODELS:
+        servable = load(found[model.name])
+        scenes = list(make_scenes(options.seed, model.recipe, options.scenes))
+        chance = _Row(_random(servable, scenes, model, options.steps))
+        for method in ExplanationMethod:
+            wanted = ExplanationParameters(method=method, samples=options.samples, grid=options.grid, seed=options.seed)
+            row = _Row(_explained(servable, scenes, model, wanted, options.steps))
+            table.add_row(model.name, method, *row.cells, f"{row.seconds / len(scenes):.2f}")
+            failed |= not row.clearly_better_than(chance)
+        table.add_row(model.name, f"random, {RANDOM_MAPS} seeds", *chance.cells, "")
+    Console(width=130).print(table)
+    sys.exit(failed)
+
+
+class _Row:
+    def __init__(self, measured: Iterable[tuple[Measured, float]]) -> None:
+        rows = list(measured)
+        self.seconds = sum(seconds for _, seconds in rows)
+        self.mean = np.mean([(row.deletion, row.insertion, row.hit) for row, _ in rows], axis=0)
+        self.cells = [*(f"{value:.3f}" for value in self.mean), str(len(rows))]
+
+    def clearly_better_than(self, chance: "_Row") -> bool:
+        deletion, insertion, hits = self.mean - chance.mean
+        return deletion < -0.05 and insertion > 0.05 and hits > 0.2
+
+
+def _explained(
+    servable: Servable, scenes: Sequence[Scene], model: Model, wanted: ExplanationParameters, steps: int
+) -> Iterator[tuple[Measured, float]]:
+    for scene in scenes:
+        subject = _subject(servable, scene)
+        began = time.perf_counter()
+        made = sampled(subject, wanted, sample_count(subject.image, wanted, DEFAULT_SAMPLES), lambda: True)
+        seconds = time.perf_counter() - began
+        for index, heatmap in enumerate(made):
+            yield _measured(subject, index, heatmap.saliency, scene, model, steps), seconds
+            seconds = 0.0
+
+
+def _random(servable: Servable, scenes: Sequence[Scene], model: Model, steps: int) -> Iterator[tuple[Measured, float]]:
+    rng = np.random.default_rng(0)
+    for scene in scenes:
+        subject = _subject(servable, scene)
+        height, width = scene.image.shape[:2]
+        for index in range(subject.count):
+            for _ in range(RANDOM_MAPS):
+                coarse = rng.random((8, 8)).astype(np.float32)
+                saliency: Any = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_LINEAR)
+                yield _measured(subject, index, saliency, scene, model, steps), 0.0
+
+
+def _subject(servable: Servable, scene: Scene) -> Subject[Any, Any]:
+    tensor = Tensor(name="image", datatype=Datatype.UINT8, data=scene.image)
+    request = InferenceRequest(id="", model_name="", inputs=(tensor,))
+    ((subject,),) = servable.find(request, Limits(), None, 3).subjects
+    return subject
+
+
+def _measured(
+    subject: Subject[Any, Any], index: int, saliency: Map, scene: Scene, model: Model, steps: int
+) -> Measured:
+    pixels = subject.image.pixels
+    areas = [
+        float(area_under(subject.scores(list(copies)))[index])
+        for copies in (deleted(pixels, saliency, steps), inserted(pixels, saliency, steps))
+    ]
+    y, x = np.unravel_index(int(saliency.argmax()), saliency.shape)
+    label: str = subject.targets.labels[index]
+    hit = any(item.mask[y, x] for item in scene.items if label == _label(item, model))
+    return Measured(areas[0], areas[1], hit)
+
+
+def _label(item: Item, model: Model) -> str:
+    return item.label if model.named_by_colour else item.shape
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Measure the server, print tables and write them into docs/performance.md (``make bench``)."""
+
+import argparse
+import os
+import platform
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import onnxruntime
+
+from tests.benchmarks.serving.accuracy import accuracy
+from tests.benchmarks.serving.difference import difference
+from tests.benchmarks.serving.isolation import isolation
+from tests.benchmarks.serving.overhead import leak, overhead, protocols, start
+from tests.benchmarks.serving.overload import overload, queue_time
+from tests.benchmarks.serving.peers import peers
+from tests.benchmarks.serving.processes import ROOT
+from tests.benchmarks.serving.readers import readers
+from tests.benchmarks.serving.scale import scale
+from tests.benchmarks.serving.section import Section, as_markdown
+from tests.benchmarks.serving.shortcuts import shortcuts
+from tests.benchmarks.serving.workload import Workload, make_workload
+
+_DOCUMENT = ROOT / "docs" / "performance.md"
+_MARK = "<!-- Everything below is written by `make bench`. -->"
+_PICTURE = ROOT / "docs" / "performance.png"
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=300, help="in each round")
+    parser.add_argument("--leak-requests", type=int, default=100_000)
+    parser.add_argument("--scenes", type=int, default=200, help="that accuracy is measured on")
+    parser.add_argument("--write", action="store_true", help="the tables into docs/performance.md")
+    parser.add_argument("--only", nargs="*", help="names of measurements")
+    options = parser.parse_args()
+    rounds, requests = options.rounds, options.requests
+    every: dict[str, Callable[[Workload], Section]] = {
+        "overhead": lambda workload: overhead(workload, rounds, requests),
+        "difference": lambda workload: difference(workload, rounds, requests),
+        "protocols": lambda workload: protocols(workload, rounds, requests),
+        "start": lambda workload: start(workload, rounds),
+        "accuracy": lambda workload: accuracy(workload, options.scenes),
+        "shortcuts": lambda workload: shortcuts(workload, rounds, requests),
+        "isolation": lambda workload: isolation(workload, rounds, requests),
+        "overload": lambda workload: overload(workload, 10),
+        "queue-time": lambda workload: queue_time(workload, 10),
+        "readers": lambda workload: readers(workload, 10),
+        "scale": lambda workload: scale(workload, max(1, rounds // 2), requests, _PICTURE),
+        "peers": lambda workload: peers(workload, rounds, requests),
+        "leak": lambda workload: leak(workload, options.leak_requests),
+    }
+    wanted = options.only or list(every)
+    if unknown := set(wanted) - set(every):
+        parser.error(f"known measurements are {', '.join(every)}, not {', '.join(unknown)}")
+    made: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        workload = make_workload(Path(folder))
+        print(header := _header(workload), flush=True)
+        for name in wanted:
+            section = every[name](workload)
+            made[section.title] = as_markdown(section)
+            print(f"\n{made[section.title]}", flush=True)
+    if options.write:
+        _write(header, made)
+
+
+def _write(header: str, made: Mapping[str, str]) -> None:
+    """Put sections into the document, in the place of those that measured the same before."""
+    introduction, _, before = _DOCUMENT.read_text().partition(_MARK)
+    kept = {section.partition("\n")[0]: f"## {section.rstrip()}\n" for section in before.split("\n## ")[1:]}
+    _DOCUMENT.write_text("\n".join([f"{introduction}{_MARK}\n", header, "", *{**kept, **made}.values()]))
+
+
+def _header(workload: Workload) -> str:
+    models = ", ".join(f"{name} {flops:.0f} MFLOPs" for name, flops in workload.megaflops.items())
+    pictures = ", ".join(f"{name} {file.stat().st_size / 1000:.0f} kB" for name, file in workload.pictures.items())
+    cores, version = len(os.sched_getaffinity(0)), platform.python_version()
+    return (
+        f"Measured on {cores} cores, Python {version}, ONNX Runtime {onnxruntime.__version__}. Models: MobileNetV2 "
+        f"with random weights, {models}, 224x224. Images: {pictures}, as JPEG."
+    )
+
+
+if __name__ == "__main__":
+    main()

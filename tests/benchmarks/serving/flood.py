@@ -1,0 +1,223 @@
+"""A flood of requests from one process, as cheap as Python allows: bytes made beforehand, one asyncio protocol each.
+
+Closed: each connection sends its next request when the last is answered, and never waits as `Retry-After` asks. Open:
+a fixed number of requests a second, spread over the connections that are idle.
+"""
+
+import argparse
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import cast
+
+import msgspec
+import uvloop
+
+from tests.benchmarks.serving.processes import ROOT
+
+__all__ = ("Flooded", "flood", "request_bytes")
+
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_TICK_SECONDS = 0.002
+_FALLBACK_SECONDS = 0.1
+_CONNECT_SECONDS = 60
+
+
+class Flooded(msgspec.Struct, frozen=True):
+    """Counts of one flood.
+
+    Attributes:
+        seconds: how long it lasted.
+        statuses: answers by status; 0 for a connection that ended without an answer.
+        unsent: requests of an open flood that were due while no connection was idle.
+        milliseconds: from sending to the answer, of answers with status 200, sorted.
+    """
+
+    seconds: float
+    statuses: dict[int, int]
+    unsent: int
+    milliseconds: list[float]
+
+    @property
+    def goodput(self) -> float:
+        """Answers with status 200 a second."""
+        return self.statuses.get(200, 0) / self.seconds
+
+    @property
+    def refused(self) -> float:
+        """Answers with status 429 a second."""
+        return self.statuses.get(429, 0) / self.seconds
+
+    def percentile(self, share: float) -> float:
+        """Milliseconds within which that share of the answers came."""
+        if not self.milliseconds:
+            return 0.0
+        return self.milliseconds[min(len(self.milliseconds) - 1, int(share * len(self.milliseconds)))]
+
+
+def request_bytes(method: str, target: str, body: bytes = b"", content_type: str = "application/json") -> bytes:
+    """Return one whole HTTP/1.1 request."""
+    about = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n" if body else ""
+    return f"{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n{about}\r\n".encode() + body
+
+
+def flood(port: int, request: bytes, connections: int, seconds: float, rate: float = 0.0) -> Flooded:
+    """Send `request` over `connections` for `seconds`: a closed flood, or an open one of `rate` requests a second."""
+    with NamedTemporaryFile() as file:
+        Path(file.name).write_bytes(request)
+        numbers = [str(value) for value in (port, connections, seconds, rate)]
+        command = [sys.executable, "-m", "tests.benchmarks.serving.flood", file.name, *numbers]
+        done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return msgspec.json.decode(done.stdout, type=Flooded, strict=False)
+
+
+class _Client(asyncio.Protocol):
+    """One connection that is kept, and made again when the server closes it."""
+
+    def __init__(self, flood: "_Flood") -> None:
+        self._flood = flood
+        self._transport: asyncio.Transport | None = None
+        self._left = 0
+        self._received = b""
+        self._sent = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclasses of asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
+        self._flood.ready(self)
+
+    def send(self) -> None:
+        self._sent = time.perf_counter()
+        assert self._transport is not None
+        self._transport.write(self._flood.request)
+
+    def data_received(self, data: bytes) -> None:
+        if self._left:
+            self._left -= len(data)
+        else:
+            self._received += data
+            end = self._received.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            length = _LENGTH.search(self._received, 0, end)
+            self._left = end + 4 + (int(length[1]) if length else 0) - len(self._received)
+            self._status = int(self._received[9:12])
+            self._received = b""
+        if self._left <= 0:
+            self._left = 0
+            sent, self._sent = self._sent, 0.0
+            self._flood.answered(self, self._status, sent)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._received, self._left = b"", 0
+        self._flood.lost(self, waited=self._sent != 0.0)
+        self._sent = 0.0
+
+
+class _Flood:
+    def __init__(self, port: int, request: bytes, connections: int, seconds: float, rate: float) -> None:
+        self.request = request
+        self._port = port
+        self._connections = connections
+        self._seconds = seconds
+        self._rate = rate
+        self._loop = asyncio.get_running_loop()
+        self._idle: list[_Client] = []
+        self._over = False
+        self._going = False
+        self._statuses: Counter[int] = Counter()
+        self._unsent = 0
+        self._times: list[float] = []
+        self._opening: set[asyncio.Task[object]] = set()
+
+    async def run(self) -> Flooded:
+        for _ in range(self._connections):
+            self._connect(_Client(self))
+            await asyncio.sleep(0)
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            while len(self._idle) < self._connections:
+                await asyncio.sleep(0.01)
+        self._going = True
+        began = time.perf_counter()
+        if self._rate:
+            await self._open(began)
+        else:
+            idle, self._idle = self._idle, []
+            for client in idle:
+                client.send()
+            await asyncio.sleep(self._seconds)
+        self._over = True
+        return Flooded(time.perf_counter() - began, dict(self._statuses), self._unsent, sorted(self._times))
+
+    def ready(self, client: _Client) -> None:
+        if self._going and not self._rate:
+            client.send()
+        else:
+            self._idle.append(client)
+
+    def answered(self, client: _Client, status: int, sent: float) -> None:
+        if self._over:
+            return
+        self._statuses[status] += 1
+        if status == 200:
+            self._times.append((time.perf_counter() - sent) * 1000)
+        self.ready(client)
+
+    def lost(self, client: _Client, *, waited: bool) -> None:
+        if self._over:
+            return
+        if waited:
+            self._statuses[0] += 1
+        if client in self._idle:
+            self._idle.remove(client)
+        self._loop.call_later(_FALLBACK_SECONDS if waited else 0, self._connect, client)
+
+    def _connect(self, client: _Client) -> None:
+        task: asyncio.Task[object] = self._loop.create_task(self._connected(client))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _connected(self, client: _Client) -> None:
+        try:
+            await self._loop.create_connection(lambda: client, "127.0.0.1", self._port)
+        except OSError:
+            self._loop.call_later(_FALLBACK_SECONDS, self._connect, client)
+
+    async def _open(self, began: float) -> None:
+        sent = 0
+        while (elapsed := time.perf_counter() - began) < self._seconds:
+            due = int(elapsed * self._rate) - sent
+            sent += due
+            going = min(due, len(self._idle))
+            self._unsent += due - going
+            for _ in range(going):
+                self._idle.pop().send()
+            await asyncio.sleep(_TICK_SECONDS)
+
+
+async def _run(request: bytes, port: int, connections: int, seconds: float, rate: float) -> Flooded:
+    return await _Flood(port, request, connections, seconds, rate).run()
+
+
+def main() -> None:
+    """Run what `flood` asks for."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("request", type=Path)
+    parser.add_argument("port", type=int)
+    parser.add_argument("connections", type=int)
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("rate", type=float)
+    options = parser.parse_args()
+    request = options.request.read_bytes()
+    found = uvloop.run(_run(request, options.port, options.connections, options.seconds, options.rate))
+    print(json.dumps(msgspec.to_builtins(found)))
+
+
+if __name__ == "__main__":
+    main()

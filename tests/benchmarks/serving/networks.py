@@ -1,0 +1,104 @@
+"""Networks to serve: MobileNetV2 (Sandler et al., 2018) in two widths, with random weights, as ONNX."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.benchmarks.serving.shape import CLASSES, SIDE
+
+__all__ = ("WIDTHS", "write_model")
+
+WIDTHS = {"small": 0.2, "medium": 1.0}
+
+# Table 2 of the paper: expansion, channels, repeats, stride.
+_BLOCKS = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+
+
+class _Graph:
+    """Build a graph, and count the multiply-adds for one image."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: list[onnx.TensorProto] = []
+        self.multiply_adds = 0
+        self._rng = np.random.default_rng(0)
+
+    def node(self, kind: str, *inputs: str, **attributes: object) -> str:
+        name = f"{kind.lower()}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
+        return name
+
+    def constant(self, array: NDArray[np.float32]) -> str:
+        name = f"w_{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(array.astype(np.float32), name))
+        return name
+
+    def random(self, *shape: int) -> str:
+        fan_in = max(1, int(np.prod(shape[1:])))
+        return self.constant(self._rng.normal(0, (2 / fan_in) ** 0.5, shape).astype(np.float32))
+
+    def convolved(
+        self, x: str, came: int, goes: int, side: int, *, kernel: int = 1, stride: int = 1, groups: int = 1
+    ) -> tuple[str, int]:
+        """A convolution, and the side of what it gives."""
+        side = -(-side // stride)
+        weight = self.random(goes, came // groups, kernel, kernel)
+        bias = self.constant(np.zeros(goes, np.float32))
+        pad = kernel // 2
+        self.multiply_adds += side * side * goes * (came // groups) * kernel * kernel
+        made = self.node(
+            "Conv", x, weight, bias, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4, group=groups
+        )
+        return made, side
+
+    def relu6(self, x: str) -> str:
+        return self.node("Clip", x, self.constant(np.array(0)), self.constant(np.array(6)))
+
+
+def write_model(file: Path, width: float) -> float:
+    """Write the network, `input` FP32 [-1, 3, 224, 224] to `probabilities` FP32 [-1, 1000].
+
+    Returns:
+        Millions of floating-point operations for an image, two for each multiply-add.
+    """
+    graph = _Graph()
+    x, side = graph.convolved("input", 3, _channels(32, width), SIDE, kernel=3, stride=2)
+    x, came = graph.relu6(x), _channels(32, width)
+    for expansion, channels, repeats, first_stride in _BLOCKS:
+        goes = _channels(channels, width)
+        for repeat in range(repeats):
+            stride = first_stride if repeat == 0 else 1
+            inner = came * expansion
+            y = x
+            if expansion > 1:
+                y, side = graph.convolved(y, came, inner, side)
+                y = graph.relu6(y)
+            y, after = graph.convolved(y, inner, inner, side, kernel=3, stride=stride, groups=inner)
+            y, side = graph.convolved(graph.relu6(y), inner, goes, after)
+            x = graph.node("Add", x, y) if stride == 1 and came == goes else y
+            came = goes
+    last = max(1280, _channels(1280, width)) if width >= 1 else 640
+    x, side = graph.convolved(x, came, last, side)
+    x = graph.node("Flatten", graph.node("GlobalAveragePool", graph.relu6(x)))
+    graph.multiply_adds += last * CLASSES
+    scores = graph.node("Gemm", x, graph.random(CLASSES, last), transB=1)
+    graph.nodes.append(helper.make_node("Softmax", [scores], ["probabilities"], axis=1))
+    made = helper.make_graph(
+        graph.nodes,
+        "mobilenet_v2",
+        [helper.make_tensor_value_info("input", TensorProto.FLOAT, ["batch", 3, SIDE, SIDE])],
+        [helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["batch", CLASSES])],
+        graph.weights,
+    )
+    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file)
+    return graph.multiply_adds * 2 / 1e6
+
+
+def _channels(count: int, width: float) -> int:
+    """A multiple of eight, as the paper's authors round."""
+    wanted = count * width
+    rounded = max(8, int(wanted + 4) // 8 * 8)
+    return rounded + 8 if rounded < 0.9 * wanted else rounded

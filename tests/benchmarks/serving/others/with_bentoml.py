@@ -1,0 +1,21 @@
+"""BentoML, with a service of one worker."""
+
+import base64
+from typing import Any
+
+import bentoml
+
+from tests.benchmarks.serving.others.pipeline import pipeline
+
+
+@bentoml.service(workers=1)
+class Classifier:
+    """As BentoML's documentation has it."""
+
+    def __init__(self) -> None:
+        self._pipeline = pipeline()
+
+    @bentoml.api
+    def classify(self, image: str) -> list[dict[str, Any]]:
+        """Return the best classes of an image in base64."""
+        return self._pipeline.best(base64.b64decode(image))

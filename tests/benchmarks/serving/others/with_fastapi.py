@@ -1,0 +1,45 @@
+"""FastAPI, in the shape of Striveworks' public engines: a synchronous handler of pydantic models."""
+
+import base64
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+from tests.benchmarks.serving.others.pipeline import pipeline
+
+app = FastAPI()
+model = pipeline()
+
+
+class Input(BaseModel):
+    """An input of a request."""
+
+    name: str
+    shape: list[int]
+    datatype: str
+    data: list[str]
+    parameters: dict[str, Any] | None = None
+
+
+class Request(BaseModel):
+    """A request."""
+
+    id: str | None = None
+    inputs: list[Input]
+
+
+@app.get("/ready")
+def ready() -> dict[str, str]:
+    """Say that the model is there."""
+    return {"status": "ready"}
+
+
+@app.post("/infer")
+def infer(request: Request) -> dict[str, Any]:
+    """Answer every input."""
+    outputs = [
+        {"name": tensor.name, "shape": [1], "datatype": "BYTES", "data": [model.best(base64.b64decode(tensor.data[0]))]}
+        for tensor in request.inputs
+    ]
+    return {"id": request.id, "outputs": outputs}

@@ -1,0 +1,25 @@
+"""MLServer, with a custom runtime."""
+
+import base64
+import json
+
+from mlserver import MLModel
+from mlserver.types import InferenceRequest, InferenceResponse, ResponseOutput
+
+from tests.benchmarks.serving.others.pipeline import pipeline
+
+
+class Classifier(MLModel):
+    """A custom runtime as MLServer's documentation has it."""
+
+    async def load(self) -> bool:
+        """Open the graph."""
+        self._pipeline = pipeline()
+        return True
+
+    async def predict(self, payload: InferenceRequest) -> InferenceResponse:
+        """Answer one image."""
+        data = payload.inputs[0].data[0]
+        found = self._pipeline.best(base64.b64decode(data))
+        output = ResponseOutput(name="predictions", shape=[1], datatype="BYTES", data=[json.dumps(found)])
+        return InferenceResponse(model_name=self.name, outputs=[output])

@@ -1,0 +1,138 @@
+"""More requests than can be answered: what is left of the capacity, and how long admitted requests wait."""
+
+import json
+import os
+from collections.abc import Sequence
+
+from tests.benchmarks.serving.encodings import chariot
+from tests.benchmarks.serving.flood import Flooded, flood, request_bytes
+from tests.benchmarks.serving.processes import Running, charioteer
+from tests.benchmarks.serving.section import Cell, Section
+from tests.benchmarks.serving.workload import Workload
+
+__all__ = ("overload", "queue_time")
+
+_CONNECTIONS = 300
+_TIMES = (3, 10)
+_MODEL = "medium"
+_QUEUE_SECONDS = (0.05, 0.2)
+
+
+def overload(workload: Workload, seconds: float) -> Section:
+    """Goodput at several times the capacity, with every core for the server, and with one of two."""
+    rows: list[list[Cell]] = []
+    cores = sorted(os.sched_getaffinity(0))
+    layouts: list[tuple[str, Sequence[int], Sequence[int], Sequence[str]]] = [
+        ("cores shared with the load", cores, cores, ()),
+        ("one core each", cores[:1], cores[1:] or cores, ("--workers", "1")),
+    ]
+    for name, served, loading, arguments in layouts:
+        os.sched_setaffinity(0, served)
+        try:
+            with charioteer("--model", str(workload.folder / _MODEL), *arguments) as server:
+                os.sched_setaffinity(0, loading)
+                request = _request(workload, server)
+                flood(server.ports["http"], request, 2, 1)
+                rows += [[name, *row] for row in _rows(server, request, seconds)]
+        finally:
+            os.sched_setaffinity(0, cores)
+    about = (
+        f"The medium model and the VGA image over {_CONNECTIONS} connections. Capacity is what four connections "
+        "reach in a closed loop, measured before each row. Each row offers a multiple of it. In the closed loop, "
+        "every connection sends again at once and ignores `Retry-After`. Unsent requests found no idle connection, "
+        "because the server does not read refused ones for a while. If other programs share the machine, the share "
+        "of server CPU is steadier than the ratio of the rates."
+    )
+    columns = [
+        "server",
+        "offered",
+        "capacity, 1/s",
+        "goodput / capacity",
+        "share of server CPU",
+        "refused, 1/s",
+        "unsent, 1/s",
+        "lost",
+        "CPU ms of a refusal",
+    ]
+    return Section(title="Overload", about=about, columns=columns, rows=rows)
+
+
+def queue_time(workload: Workload, seconds: float) -> Section:
+    """How long requests wait in the queue under `--max-queue-seconds`."""
+    rows: list[list[Cell]] = []
+    for most in _QUEUE_SECONDS:
+        arguments = ("--max-queue-seconds", str(most), "--model", str(workload.folder / _MODEL))
+        with charioteer(*arguments) as server:
+            request = _request(workload, server)
+            capacity = flood(server.ports["http"], request, 4, seconds).goodput
+            before = len(server.lines)
+            flood(server.ports["http"], request, _CONNECTIONS, seconds, 3 * capacity)
+            lines = server.lines[before:]
+        admitted, answered = _waited(lines)
+        within = [wait for wait in admitted if wait <= most * 1000]
+        rows.append(
+            [
+                most,
+                len(admitted),
+                len(within) / max(1, len(admitted)),
+                max(answered, default=0.0),
+                len(answered) / max(1, len(admitted)),
+            ]
+        )
+    about = (
+        "The medium model and the VGA image, at three times the capacity. Admitted requests waited for a worker. "
+        "Those that waited too long were refused at their turn."
+    )
+    columns = ["--max-queue-seconds", "admitted", "waited within", "longest wait of an answer, ms", "answered"]
+    return Section(title="Time in the queue", about=about, columns=columns, rows=rows)
+
+
+def _request(workload: Workload, server: Running) -> bytes:
+    shot = chariot(server.ports["http"], _MODEL, workload.pictures["vga"])
+    return request_bytes("POST", shot.target, shot.body)
+
+
+def _rows(server: Running, request: bytes, seconds: float) -> list[list[Cell]]:
+    rows: list[list[Cell]] = []
+    for times in (*_TIMES, 0):
+        capacity, cost = _measured(server, request, 4, seconds)
+        rate = times * capacity.goodput
+        found, overloaded_cost = _measured(server, request, _CONNECTIONS, seconds, rate)
+        answered, refused = found.statuses.get(200, 0), found.statuses.get(429, 0)
+        rows.append(
+            [
+                f"{times} x" if times else "closed loop",
+                capacity.goodput,
+                found.goodput / capacity.goodput,
+                cost / overloaded_cost,
+                found.refused,
+                found.unsent / found.seconds,
+                sum(found.statuses.values()) - answered - refused,
+                1000 * (overloaded_cost - cost) * answered / max(1, refused),
+            ]
+        )
+    return rows
+
+
+def _measured(
+    server: Running, request: bytes, connections: int, seconds: float, rate: float = 0.0
+) -> tuple[Flooded, float]:
+    """A flood, and the CPU seconds of the server for each answer."""
+    began = server.cpu_seconds()
+    found = flood(server.ports["http"], request, connections, seconds, rate)
+    return found, (server.cpu_seconds() - began) / max(1, found.statuses.get(200, 0))
+
+
+def _waited(lines: Sequence[bytes]) -> tuple[list[float], list[float]]:
+    """Milliseconds in the queue of all requests that a worker took up, and of those that were answered."""
+    admitted: list[float] = []
+    answered: list[float] = []
+    for line in lines:
+        if b'"queue_ms"' not in line:
+            continue
+        figures = json.loads(line)
+        if figures["outcome"] == "ok":
+            answered.append(figures["queue_ms"])
+        if figures["queue_ms"] > 0:
+            admitted.append(figures["queue_ms"])
+    return admitted, answered

@@ -1,0 +1,53 @@
+"""What a measurement has to say."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import msgspec
+
+__all__ = ("Cell", "Section", "as_markdown")
+
+_WIDTH = 100
+
+Cell: TypeAlias = str | float | int | None
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True):
+    """A table and what there is to know about it.
+
+    Attributes:
+        title: of the section.
+        about: what was measured, and how to read it.
+        columns: their names.
+        rows: as many cells each.
+        picture: the name of a PNG beside the document, if there is one.
+    """
+
+    title: str
+    about: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    picture: str | None = None
+
+
+def as_markdown(section: Section) -> str:
+    """The section for a document."""
+    lines = [f"## {section.title}", "", *textwrap.wrap(section.about, _WIDTH, break_on_hyphens=False), ""]
+    lines += [_row(section.columns), _row(["---"] * len(section.columns))]
+    lines += [_row([_shown(cell) for cell in row]) for row in section.rows]
+    if section.picture:
+        lines += ["", f"![{section.title}]({section.picture})"]
+    return "\n".join([*lines, ""])
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _shown(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, float):
+        return f"{cell:.2f}" if cell < 100 else f"{cell:,.0f}"
+    return f"{cell:,}" if isinstance(cell, int) else cell

@@ -1,0 +1,1 @@
+"""Send mutated requests to a real server: `python -m tests.fuzz`, or `make fuzz`."""

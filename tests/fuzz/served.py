@@ -1,0 +1,91 @@
+"""The models that fuzzed servers have: the fixture models, under the names that the golden cases ask for too."""
+
+import json
+import shutil
+from pathlib import Path
+from textwrap import dedent
+
+from app.assembly.models import FIXTURE_MODELS
+from tasks.exchange.tensor import Datatype
+
+__all__ = ("ECHOES", "SPARE", "write_models")
+
+SPARE = "spare"
+"""The one model that fuzzed requests load and unload; all others are there all the time."""
+
+_CALLED = {"oriented": "oriented-detector", "teller": "vlm", SPARE: "half_plus_two"}
+"""Names in golden cases, and the fixture models that answer them here."""
+
+ECHOES: dict[str, list[tuple[str, str, tuple[int, ...]]]] = {
+    **{
+        f"echo-{datatype.lower()}": [("x", str(datatype), (-1, -1))]
+        for datatype in Datatype
+        if datatype not in ("BF16", "BYTES")
+    },
+    "echo-bytes": [("x", "BYTES", (-1, -1))],
+    "echo-fixed": [("x", "INT16", (-1, 2, 3))],
+    "echo-encoded": [("x_bytes", "BYTES", (-1,))],
+    "echo-pair": [("numbers", "INT64", (-1,)), ("words", "BYTES", (-1,))],
+}
+"""Python models that give back what they get: name, datatype and shape of each tensor."""
+
+_ECHO = """
+    class Model:
+        task_type = "TENSOR"
+        inputs = outputs = {tensors!r}
+
+        def predict(self, tensors):
+            return tensors
+"""
+
+_OF_TEXTS = {
+    "sorter": """
+        class Model:
+            task_type = "TEXT_CLASSIFICATION"
+            labels = ["red", "green", "blue"]
+
+            def predict(self, text):
+                counted = [text.count(each) for each in self.labels]
+                return [each / max(sum(counted), 1) for each in counted]
+    """,
+    "tagger": """
+        import re
+
+
+        class Model:
+            task_type = "TOKEN_CLASSIFICATION"
+            labels = ["COLOUR"]
+
+            def predict(self, text):
+                spans = [each.span() for each in re.finditer("red|green|blue", text)]
+                return [{"entity_group": "COLOUR", "score": 0.5, "start": a, "end": b} for a, b in spans]
+    """,
+    "continuer": """
+        class Model:
+            task_type = "TEXT_GENERATION"
+
+            def predict(self, text, parameters):
+                for each in text[: parameters.max_new_tokens].split(" "):
+                    yield each + " "
+    """,
+}
+
+
+def write_models(folder: Path) -> None:
+    """Replace the content of `folder` with a repository of all models."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(FIXTURE_MODELS, folder)
+    for name, original in _CALLED.items():
+        shutil.copytree(FIXTURE_MODELS / original, folder / name)
+    (folder / "detector" / "model-settings.json").write_text(json.dumps({"default": True}))
+    for name, tensors in ECHOES.items():
+        declared = {tensor: (datatype, shape) for tensor, datatype, shape in tensors}
+        _write_class(folder / name, dedent(_ECHO).format(tensors=declared))
+    for name, code in _OF_TEXTS.items():
+        _write_class(folder / name, dedent(code))
+
+
+def _write_class(folder: Path, code: str) -> None:
+    folder.mkdir()
+    (folder / "model.py").write_text(code.lstrip())
+    (folder / "model-settings.json").write_text(json.dumps({"implementation": "model:Model"}))

@@ -1,0 +1,143 @@
+"""A folder that looks like a checkout to the commands of README.md, and the processes that run in it."""
+
+import base64
+import os
+import re
+import shlex
+import shutil
+import signal
+import ssl
+import subprocess
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import cv2
+import httpx
+import numpy as np
+
+from tests.installed.environments import Environment
+from tests.support.authority import Authority
+from tests.support.datasets import annotation, coco
+from tests.support.server_process import ROOT
+
+_ANNOUNCED = re.compile(r"Charioteer answers at (https?://\S+)")
+_SECONDS = 120
+_RECORDED = 32
+"""Images that a server with --record is asked about: drift wants 30 at least."""
+
+
+class Workspace:
+    """A folder with what the commands of README.md name: an environment, models, a dataset, a certificate.
+
+    Args:
+        folder: an empty one.
+        environment: becomes its ``.venv``.
+    """
+
+    def __init__(self, folder: Path, environment: Environment) -> None:
+        self.folder = folder
+        self.key = ""
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "CHARIOTEER_"))},
+            "CHARIOTEER_HTTP_PORT": "0",
+            "CHARIOTEER_GRPC_PORT": "0",
+            "CHARIOTEER_TENSORFLOW_SERVING_PORT": "0",
+            "COLUMNS": "200",
+        }
+        for name in ("fixtures", "Makefile", "pyproject.toml"):
+            (folder / name).symlink_to(ROOT / name)
+        self.use(environment)
+        models = folder / "path" / "to" / "models"
+        shutil.copytree(ROOT / "fixtures" / "models" / "detector", models / "detector")
+        shutil.copytree(models / "detector", models.with_name("model"))
+        (onnx,) = (models / "detector").glob("*.onnx")
+        shutil.copy(onnx, models.with_name("model.onnx"))
+        coco(models.with_name("dataset"), [annotation()])
+        self.authority = Authority(folder)
+        for issued, wanted in zip(self.authority.issue("server"), ("server.pem", "server.key"), strict=True):
+            shutil.copy(issued, folder / wanted)
+
+    def use(self, environment: Environment) -> None:
+        """Put another environment into the place of ``.venv``."""
+        link = self.folder / ".venv"
+        link.unlink(missing_ok=True)
+        link.symlink_to(environment.folder)
+
+    def run(self, command: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command of a shell to its end."""
+        return subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+        )
+
+    @contextmanager
+    def serving(self, command: str) -> Generator[str]:
+        """Run a command that serves, and yield its address once it is ready; stop it at the end."""
+        process = subprocess.Popen(
+            ["bash", "-c", f"exec {command}"],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            text=True,
+        )
+        assert process.stdout is not None
+        log: list[str] = []
+        found = None
+        for line in process.stdout:
+            log.append(line)
+            if found := _ANNOUNCED.search(line):
+                break
+        # From here on a thread reads, so that the server never waits for a reader.
+        reader = threading.Thread(target=log.extend, args=(process.stdout,))
+        reader.start()
+        try:
+            assert found, "".join([command, *log])
+            yield found[1].replace("0.0.0.0", "localhost")
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(_SECONDS)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            reader.join()
+            process.stdout.close()
+        assert "Traceback" not in "".join(log), "".join([command, *log])
+
+    def try_server(self, command: str, address: str) -> None:
+        """Ask a started server about images, as far as its options say how."""
+        words = shlex.split(command, comments=True)
+        context: ssl.SSLContext | bool = self.authority.context() if "--tls-cert" in words else True
+        headers = {"Authorization": f"Bearer {self.key}"} if "--api-keys" in words else {}
+        with httpx.Client(base_url=address, headers=headers, verify=context, timeout=60, trust_env=False) as client:
+            name = "model" if "path/to/model.onnx" in words else "detector"
+            for number in range(_RECORDED if "--record" in words else 1):
+                answer = client.post(f"/v2/models/m-{name}/infer", json=request(number))
+                assert answer.status_code == 200, f"{command}\n{answer.text}"
+            if "--record" in words:
+                found = client.get("/inferences", params={"limit": 5})
+                assert found.status_code == 200, found.text
+                assert len(found.json()["inferences"]) == 5
+            if headers:
+                assert httpx.get(f"{address}/inferences", verify=context, trust_env=False, timeout=60).status_code in (
+                    401,
+                    404,
+                )
+
+
+def request(number: int) -> Mapping[str, object]:
+    """Return a request about a brighter or darker scene, no two of which are the same."""
+    pixels = cv2.imread(str(ROOT / "fixtures" / "images" / "scene.jpg"))
+    assert pixels is not None
+    changed = np.clip(pixels.astype(np.int16) + number - _RECORDED // 2, 0, 255).astype(np.uint8)
+    image = base64.b64encode(cv2.imencode(".jpg", changed)[1].tobytes()).decode()
+    metadata = '[{"key": "camera", "type": "str", "value": "north"}]'
+    tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [image], "parameters": {"metadata": metadata}}
+    return {"inputs": [tensor]}

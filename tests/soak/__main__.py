@@ -1,0 +1,104 @@
+"""Run it, print tables, and write them into docs/reliability.md: ``python -m tests.soak`` (``make soak``)."""
+
+import argparse
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.benchmarks.serving.section import Section, as_markdown
+from tests.soak.references import ROOT
+from tests.soak.session import Options, Result, kinds, soak
+
+__all__ = ("END", "MARK", "main", "written")
+
+_DOCUMENT = ROOT / "docs" / "reliability.md"
+_WIDTH = 150
+_LOG = ROOT / "build" / "soak" / "server.log"
+MARK = "<!-- What follows is written by `python -m tests.soak --write`. -->"
+END = "<!-- The end of what is written by it. -->"
+
+
+def main() -> None:
+    """Do what was asked for; exit status 1 for a run that failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000)
+    parser.add_argument("--load", type=float, default=0.5, help="share of what the machine can do that is offered")
+    parser.add_argument("--rate", type=float, help="requests a second in its place")
+    parser.add_argument("--pause", type=float, default=4, help="seconds between faults")
+    parser.add_argument("--only", nargs="*", default=[], metavar="FAULT", help=f"of {', '.join(kinds())}")
+    parser.add_argument("--write", action="store_true", help="the tables into docs/reliability.md")
+    given = parser.parse_args()
+    if unknown := set(given.only) - set(kinds()):
+        parser.error(f"known faults are {', '.join(kinds())}, not {', '.join(unknown)}")
+    _LOG.parent.mkdir(parents=True, exist_ok=True)
+    _LOG.unlink(missing_ok=True)
+    print(f"Seed {given.seed}, {given.minutes:g} minutes", flush=True)
+    options = Options(
+        seconds=given.minutes * 60,
+        seed=given.seed,
+        load=given.load,
+        rate=given.rate,
+        pause=given.pause,
+        only=given.only,
+    )
+    result = soak(options, _LOG)
+    header = _header(options, result)
+    _show(header, result)
+    if given.write:
+        _DOCUMENT.write_text(written(_DOCUMENT.read_text(), header, result.sections))
+    sys.exit(1 if result.failures else 0)
+
+
+def written(document: str, header: str, tables: Sequence[Section]) -> str:
+    """The document with these tables in the place of those of the run before.
+
+    Raises:
+        ValueError: when it has no such place.
+    """
+    before, mark, rest = document.partition(MARK)
+    _, end, after = rest.partition(END)
+    if not mark or not end:
+        raise ValueError(f"The document has no place for the tables: {MARK} and {END}")
+    parts = [as_markdown(table).replace("## ", "### ", 1) for table in tables]
+    return "\n".join([f"{before}{mark}\n", header, "", *parts, f"{end}{after}"])
+
+
+def _header(options: Options, result: Result) -> str:
+    cores = len(os.sched_getaffinity(0))
+    held = f" {result.held_back:,} requests were not sent, because too many were open." if result.held_back else ""
+    machine = f"{cores} cores, Python {platform.python_version()}"
+    offered = f"{result.rate:.0f} requests a second were offered.{held}"
+    return f"{options.seconds / 60:g} minutes with seed {options.seed} on {machine}: {offered}"
+
+
+def _show(header: str, result: Result) -> None:
+    console = Console(width=_WIDTH, highlight=False)
+    console.print(header)
+    for section in result.sections:
+        table = Table(title=section.title, title_justify="left")
+        for index, column in enumerate(section.columns):
+            table.add_column(column, justify="right" if index else "left")
+        for row in section.rows:
+            table.add_row(*(_cell(cell) for cell in row))
+        console.print(table)
+    for traceback in result.tracebacks:
+        console.print(traceback, markup=False, soft_wrap=True)
+    for failure in result.failures:
+        console.print(f"FAILED  {failure}", markup=False, soft_wrap=True)
+    console.print("FAILED" if result.failures else "PASSED")
+
+
+def _cell(cell: str | float | int | None) -> str:
+    if cell is None:
+        return ""
+    return f"{cell:,.2f}" if isinstance(cell, float) else f"{cell:,}" if isinstance(cell, int) else cell
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""The module `charioteer`, in our own processes and in those of a project that has packages of our names."""
+
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import httpx
+import pytest
+
+import charioteer
+from app.assembly.in_process import InProcessModel
+from tasks.object_detection import Detections
+from tests.support.chariot import image_input
+from tests.support.model_folders import write
+from tests.support.own_packages import ENVIRONMENT, NAMES, make_project
+from tests.support.server_process import ROOT, ServerProcess, serving
+
+MODEL = """
+    import tasks, metadata
+    from app import word as of_app
+    import numpy as np
+
+    from charioteer import Detections, invalid
+
+    class Model:
+        def predict(self, image):
+            import tasks.words
+            if not image.any():
+                raise invalid("Too dark")
+            label = " ".join([tasks.word(), tasks.words.word(), metadata.word(), of_app()])
+            return Detections(labels=[label], scores=np.ones(1), boxes=np.array([[0, 0, 5, 5]]))
+"""
+
+
+def files(owner: str) -> dict[str, str]:
+    """Helpers whose names are those of our packages, each of which says whose it is."""
+    words = {"tasks/__init__": "tasks", "tasks/words": "words", "metadata": "metadata", "app": "app"}
+    return {f"{path}.py": f"def word():\n    return '{owner} {word}'\n" for path, word in words.items()}
+
+
+def label(owner: str) -> str:
+    """What such a model finds."""
+    return f"{owner} tasks {owner} words {owner} metadata {owner} app"
+
+
+def run(project: Path, *arguments: str) -> str:
+    """What Python prints in the project's folder."""
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, cwd=project, env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with two models that have helpers of our names; the second has a process of its own."""
+    folder = make_project(tmp_path_factory.mktemp("project"))
+    write(folder / "models" / "first", MODEL, files("first"))
+    write(folder / "models" / "second", MODEL, files("second"), isolate=True)
+    return folder
+
+
+def test_types_are_those_of_the_process_that_has_our_packages() -> None:
+    assert charioteer.Detections is Detections
+    assert charioteer.InProcessModel is InProcessModel
+
+
+def test_every_public_name_is_documented() -> None:
+    page = (ROOT / "docs" / "python_models.md").read_text()
+    assert [name for name in charioteer.__all__ if f"`{name}`" not in page] == []
+
+
+def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Detection'"):
+        _ = charioteer.Detection  # pyright: ignore
+
+
+@pytest.mark.parametrize("first", ["charioteer", "app"])
+def test_public_names_are_imported_beside_packages_of_the_same_names(project: Path, first: str) -> None:
+    program = f"""
+import {first}
+import charioteer
+from charioteer import *
+import app, metadata, tasks
+print(*(each.OWNER for each in (app, metadata, tasks)), sep=", ")
+print(*sorted({{value.__module__ for name in charioteer.__all__ if hasattr(value := globals()[name], "__module__")}}))
+assert set(dir(charioteer)) == set(charioteer.__all__) <= globals().keys()
+"""
+    owners, modules = run(project, "-c", program).splitlines()
+    assert owners == "project app, project metadata, project tasks"
+    assert all(each.startswith("charioteer") for each in modules.split())
+
+
+def test_models_in_process_import_their_own_modules(project: Path) -> None:
+    program = """
+import sys
+from pathlib import Path
+import app, metadata, tasks
+import numpy as np
+from charioteer import Detections, InferenceError, InProcessModel
+models = [InProcessModel(Path("models", name), allow_code=True) for name in ("first", "second")]
+light = np.ones((9, 9, 3), np.uint8)
+for model in models:
+    found, = model.predict([light])
+    assert isinstance(found, Detections)
+    print(*found.labels)
+    try:
+        model.ask(0 * light)
+    except InferenceError as error:
+        print(error.kind)
+assert {sys.modules[name].OWNER for name in ("app", "metadata", "tasks")} == {f"project {name}" for name in NAMES}
+"""
+    printed = run(project, "-c", f"NAMES = {NAMES!r}\n{program}").splitlines()
+    assert printed == [label("first"), "invalid_request", label("second"), "invalid_request"]
+
+
+@pytest.mark.parametrize("start", [("-m", "charioteer"), ("-c", "import charioteer; charioteer.main()")])
+def test_the_command_runs_beside_packages_of_the_same_names(project: Path, start: tuple[str, str]) -> None:
+    options = ("--image", str(ROOT / "fixtures" / "images" / "scene.jpg"), "--allow-code", "--json")
+    for name in ("first", "second"):
+        assert label(name) in run(project, *start, "predict", "--model", f"models/{name}", *options)
+    checked = run(project, *start, "check", "models", "--allow-code")
+    assert checked.count("Tried on one image") == 2
+
+
+@pytest.fixture(scope="module")
+def server(project: Path) -> Generator[ServerProcess]:
+    """A server that was started in the project's folder."""
+    arguments = ("--model-repository", "models", "--allow-code")
+    with serving(*arguments, environment=ENVIRONMENT, cwd=project) as started:
+        yield started
+
+
+@pytest.mark.parametrize("name", ["first", "second"])
+def test_models_in_a_server_import_their_own_modules(server: ServerProcess, name: str) -> None:
+    answer = httpx.post(f"{server.address}/v2/models/m-{name}/infer", json={"inputs": [image_input()]}, timeout=60)
+    assert answer.status_code == 200, answer.text
+    (found,) = answer.json()["outputs"][0]["data"][0]
+    assert found["label"] == label(name)

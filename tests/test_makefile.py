@@ -1,0 +1,40 @@
+"""`make help`, and what runs the checks of the Makefile elsewhere."""
+
+import re
+import subprocess
+from typing import Any
+
+import yaml
+
+from tests.support.server_process import ROOT
+
+MAKEFILE = (ROOT / "Makefile").read_text()
+
+
+def phony_targets() -> list[str]:
+    found = re.search(r"^\.PHONY:((?:.*\\\n)*.*)$", MAKEFILE, re.MULTILINE)
+    assert found
+    return found[1].replace("\\\n", " ").split()
+
+
+def test_help_lists_every_target_once_in_its_group() -> None:
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    groups = re.findall(r"^(\w+):$", shown, re.MULTILINE)
+    assert groups == ["run", "test", "measure", "release"]
+    assert sorted(re.findall(r"^  ([a-z-]+) +\S", shown, re.MULTILINE)) == sorted(phony_targets())
+
+
+def test_pre_commit_runs_the_tools_of_make_check() -> None:
+    configuration: Any = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+    hooks = [hook for repository in configuration["repos"] for hook in repository["hooks"]]
+    recipe = re.search(r"^check:.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
+    assert recipe
+    commands = [line.removeprefix("\t@$(BIN)/").removesuffix(" .") for line in recipe[1].splitlines()]
+    entries = [hook["entry"].removeprefix(".venv/bin/").removesuffix(" --force-exclude") for hook in hooks]
+    assert entries == commands
+    assert {hook["language"] for hook in hooks} == {"system"}
+
+
+def test_hosted_ci_runs_the_gate() -> None:
+    workflow: Any = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    assert ".ci/run" in [step.get("run") for job in workflow["jobs"].values() for step in job["steps"]]
