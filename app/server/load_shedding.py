@@ -26,11 +26,11 @@ from tasks.exchange.error import ErrorKind, InferenceError
 
 __all__ = ("OVERLOADED", "LoadShedder", "RefusalCounts", "Route", "inference_routes")
 
-_PER_SECOND = 250
+_PER_SECOND = 125
 """Number of connections with rejected requests that are read again each second."""
 
-_MAX_PAUSE_SECONDS = 1.0
-"""Seconds after which every connection is read again: the smallest value of `Retry-After`."""
+_MAX_PAUSE_SECONDS = 2.0
+"""Seconds after which every connection is read again."""
 
 _MIN_PAUSE_SECONDS = 0.02
 _REPORT_SECONDS = 0.5
