@@ -1,4 +1,4 @@
-"""Bad input to chariot-v2-kserve: each is refused with a sentence, and the server goes on."""
+"""Test that chariot-v2-kserve rejects bad input with an error message and keeps serving."""
 
 import json
 import struct
@@ -12,68 +12,68 @@ from tests.support.pictures import base64_text, encoded, rectangle
 
 
 def one_input(**fields: object) -> dict[str, object]:
-    """A request of one input, some of whose fields are replaced."""
+    """Return a request with one input and replace the given fields."""
     return {"inputs": [{**image_input(), **fields}]}
 
 
 def pixels(shape: list[int], data: list[float], datatype: str = "UINT8") -> dict[str, object]:
-    """A request of raw pixels."""
+    """Return a request with raw pixels."""
     return one_input(shape=shape, data=data, datatype=datatype)
 
 
-def parameters(**given: object) -> dict[str, object]:
-    """A request of one image with parameters."""
-    return one_input(parameters=given)
+def parameters(**values: object) -> dict[str, object]:
+    """Return a request with one image and parameters."""
+    return one_input(parameters=values)
 
 
 def body_with(name: bytes, raw: bytes) -> bytes:
-    """A request one of whose parameters is written as `raw`."""
+    """Return a request body in which the parameter `name` has the JSON value `raw`."""
     return json.dumps(parameters(marker=0)).encode().replace(b'"marker": 0', b'"' + name + b'": ' + raw)
 
 
 BAD_INPUTS: list[tuple[str, object, int, str]] = [
     ("empty body", b"", 400, "empty body"),
-    ("white space", b"  \n", 400, "empty body"),
+    ("only whitespace", b"  \n", 400, "empty body"),
     ("bad JSON", b'{"inputs": [', 400, "JSON"),
     ("not an object", b"[]", 400, "object"),
     ("not UTF-8", b'{"inputs": [{"name": "\xff"}]}', 400, "UTF-8"),
     ("NaN", body_with(b"score_threshold", b"NaN"), 400, "inputs[0].parameters.score_threshold"),
-    ("overflow", body_with(b"score_threshold", b"1e999"), 400, "inputs[0].parameters.score_threshold"),
+    ("number overflow", body_with(b"score_threshold", b"1e999"), 400, "inputs[0].parameters.score_threshold"),
     ("lone surrogate", b'{"inputs": [{"name": "\\ud800"}]}', 400, "inputs[0].name"),
-    ("half in metadata", body_with(b"metadata", b'"\\udfff"'), 400, "inputs[0].parameters.metadata"),
-    ("deep", b'{"inputs":' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400, "100 deep"),
-    ("deep parameter", body_with(b"x", b"[" * 5000 + b"]" * 5000), 400, "deep"),
+    ("lone surrogate in metadata", body_with(b"metadata", b'"\\udfff"'), 400, "inputs[0].parameters.metadata"),
+    ("deeply nested", b'{"inputs":' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400, "100 deep"),
+    ("deeply nested parameter", body_with(b"x", b"[" * 5000 + b"]" * 5000), 400, "deep"),
     ("bytes in metadata", body_with(b"metadata", b'"\xff"'), 400, "inputs[0].parameters.metadata"),
-    ("sizes past counting", pixels([0, 2**63 - 1, 2**63 - 1], []), 400, "inputs[0].shape"),
-    ("a free size past counting", pixels([-1, 2**62, 2**62], []), 400, "inputs[0].shape"),
-    ("no raw images", pixels([0, 4, 4, 3], []), 400, "inputs[0].shape"),
-    ("labels too deep", parameters(labels="[" * 100_000), 400, "inputs[0].parameters.labels"),
-    ("no inputs", {}, 400, "inputs"),
+    ("shape overflow", pixels([0, 2**63 - 1, 2**63 - 1], []), 400, "inputs[0].shape"),
+    ("shape overflow with a free dimension", pixels([-1, 2**62, 2**62], []), 400, "inputs[0].shape"),
+    ("batch of 0 raw images", pixels([0, 4, 4, 3], []), 400, "inputs[0].shape"),
+    ("deeply nested labels", parameters(labels="[" * 100_000), 400, "inputs[0].parameters.labels"),
+    ("missing inputs", {}, 400, "inputs"),
     ("empty inputs", {"inputs": []}, 400, "inputs"),
-    ("inputs of another type", {"inputs": "x"}, 400, "inputs"),
-    ("id of another type", {"inputs": [image_input()], "id": 5}, 400, "id"),
+    ("inputs of wrong type", {"inputs": "x"}, 400, "inputs"),
+    ("id of wrong type", {"inputs": [image_input()], "id": 5}, 400, "id"),
     *[
         (f"no {field}", {"inputs": [{key: value for key, value in image_input().items() if key != field}]}, 400, field)
         for field in ("name", "shape", "datatype", "data")
     ],
-    ("name of another type", one_input(name=5), 400, "inputs[0].name"),
-    ("shape of another type", one_input(shape=["a"]), 400, "inputs[0].shape[0]"),
+    ("name of wrong type", one_input(name=5), 400, "inputs[0].name"),
+    ("shape of wrong type", one_input(shape=["a"]), 400, "inputs[0].shape[0]"),
     ("unknown datatype", one_input(datatype="STRING"), 400, "inputs[0].datatype"),
-    ("data of another type", {"inputs": [image_input([5])]}, 400, "inputs[0].data[0]"),
+    ("data of wrong type", {"inputs": [image_input([5])]}, 400, "inputs[0].data[0]"),
     ("null data", one_input(data=None), 400, "inputs[0].data"),
-    ("no data", {"inputs": [image_input([])]}, 400, "inputs[0].data"),
-    ("parameters of another type", one_input(parameters=[1]), 400, "inputs[0].parameters"),
+    ("empty data", {"inputs": [image_input([])]}, 400, "inputs[0].data"),
+    ("parameters of wrong type", one_input(parameters=[1]), 400, "inputs[0].parameters"),
     ("bad base64", {"inputs": [image_input("!!!!")]}, 400, "inputs[0].data[0]: Expected base64"),
     ("long bad base64", {"inputs": [image_input(), image_input("*" + "A" * 5000)]}, 400, "inputs[1].data[0]"),
     ("bad data URI", {"inputs": [image_input("data:image/png,xx")]}, 400, "inputs[0].data[0]"),
     ("empty string", {"inputs": [image_input("")]}, 400, "inputs[0].data[0]"),
     ("not an image", {"inputs": [image_input(base64_text(b"hello, world"))]}, 400, "inputs[0].data[0]"),
-    ("an empty image", pixels([0, 4, 3], []), 400, "inputs[0]"),
+    ("image of height 0", pixels([0, 4, 3], []), 400, "inputs[0]"),
     ("pixels out of range", pixels([1, 1], [256]), 400, "inputs[0].data"),
-    ("pixels of another kind", pixels([1, 1], [1.5]), 400, "inputs[0].data[0]"),
-    ("bright fractions", pixels([1, 1], [200.0], "FP32"), 400, "inputs[0].data"),
-    ("pixels that do not fit", pixels([2, 2], [1]), 400, "inputs[0].shape"),
-    ("too many free sizes", pixels([-1, -1], [1]), 400, "inputs[0].shape"),
+    ("fractional pixels in an integer tensor", pixels([1, 1], [1.5]), 400, "inputs[0].data[0]"),
+    ("float pixels above 1", pixels([1, 1], [200.0], "FP32"), 400, "inputs[0].data"),
+    ("too few pixels for the shape", pixels([2, 2], [1]), 400, "inputs[0].shape"),
+    ("several free dimensions", pixels([-1, -1], [1]), 400, "inputs[0].shape"),
     ("five dimensions", pixels([1, 1, 1, 1, 1], [1]), 400, "inputs[0].shape"),
     ("forty dimensions", pixels([1] * 40, [1]), 400, "inputs[0].shape"),
     ("threshold as text", parameters(score_threshold="0.5"), 400, "inputs[0].parameters.score_threshold"),
@@ -90,53 +90,53 @@ BAD_INPUTS: list[tuple[str, object, int, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "said"), [case[1:] for case in BAD_INPUTS], ids=[case[0] for case in BAD_INPUTS]
+    ("body", "status", "message"), [case[1:] for case in BAD_INPUTS], ids=[case[0] for case in BAD_INPUTS]
 )
-def test_bad_input_is_refused_with_a_sentence(client: Client, body: object, status: int, said: str) -> None:
+def test_bad_input_is_rejected_with_an_error_message(client: Client, body: object, status: int, message: str) -> None:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     response = client.post("/v2/models/m-detector/infer", content=content)
     assert response.status_code == status
     assert list(response.json()) == ["error"]
-    assert said in response.json()["error"]
-    assert items(infer(client, "detector", image_input())), "the server goes on"
+    assert message in response.json()["error"]
+    assert items(infer(client, "detector", image_input())), "the server keeps serving"
 
 
 @pytest.mark.parametrize(
-    "prompts", [5, [5], {"a": "b"}, "[5]", "[broken", "[" * 100_000], ids=lambda each: str(each)[:9]
+    "prompts", [5, [5], {"a": "b"}, "[5]", "[broken", "[" * 100_000], ids=lambda value: str(value)[:9]
 )
-def test_prompts_of_the_wrong_type(client: Client, prompts: object) -> None:
+def test_prompts_of_wrong_type_are_rejected(client: Client, prompts: object) -> None:
     response = infer(client, "teller", image_input(prompts=prompts))
     assert response.status_code == 400
     assert "inputs[0].parameters.prompts" in response.json()["error"]
 
 
 @pytest.mark.parametrize(
-    "given",
+    "generation_parameters",
     [{"max_new_tokens": 0}, {"max_new_tokens": 1.5}, {"temperature": -1}, {"temperature": "hot"}, {"seed": -1}],
     ids=str,
 )
-def test_generation_parameters_of_the_wrong_type(client: Client, given: dict[str, float]) -> None:
-    response = infer(client, "teller", image_input("aaaa", "image-0", **given))
+def test_invalid_generation_parameters_are_rejected(client: Client, generation_parameters: dict[str, float]) -> None:
+    response = infer(client, "teller", image_input("aaaa", "image-0", **generation_parameters))
     assert response.status_code == 400
-    assert f"inputs[0].parameters.{next(iter(given))}" in response.json()["error"]
+    assert f"inputs[0].parameters.{next(iter(generation_parameters))}" in response.json()["error"]
 
 
-def test_amounts_over_the_limit(client: Client) -> None:
+def test_too_many_prompts_or_tokens_and_text_without_image_are_rejected(client: Client) -> None:
     assert infer(client, "teller", image_input(prompts=["?"] * 257)).status_code == 413
     assert infer(client, "teller", image_input(max_new_tokens=10**6)).status_code == 413
     assert "texts only" in infer(client, "teller", image_input("?", name="prompt")).json()["error"]
 
 
-@pytest.mark.parametrize("share", [0.3, 0.9])
+@pytest.mark.parametrize("fraction", [0.3, 0.9])
 @pytest.mark.parametrize("file_format", ["PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF"])
-def test_truncated_images(client: Client, file_format: str, share: float) -> None:
-    whole = encoded(rectangle(200, 150), file_format)
-    response = infer(client, "detector", image_input(base64_text(whole[: int(len(whole) * share)])))
+def test_truncated_image_is_rejected(client: Client, file_format: str, fraction: float) -> None:
+    image_bytes = encoded(rectangle(200, 150), file_format)
+    response = infer(client, "detector", image_input(base64_text(image_bytes[: int(len(image_bytes) * fraction)])))
     assert response.status_code == 400
     assert response.json()["error"].startswith("inputs[0].data[0]: ")
 
 
-def test_a_bomb_is_refused_from_its_header(client: Client) -> None:
+def test_decompression_bomb_is_rejected_by_its_header(client: Client) -> None:
     header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
     chunk = b"IHDR" + header
     bomb = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk))
@@ -145,13 +145,13 @@ def test_a_bomb_is_refused_from_its_header(client: Client) -> None:
     assert "60000x60000" in response.json()["error"]
 
 
-def test_a_body_over_the_limit(client: Client) -> None:
+def test_body_over_the_limit_is_rejected(client: Client) -> None:
     response = client.post("/v2/models/m-detector/infer", content=b"x" * (MAX_REQUEST_BYTES + 1))
     assert response.status_code == 413
     assert response.json() == {"error": "The body is larger than this server accepts"}
 
 
-def test_unknown_models_versions_paths_and_methods(client: Client) -> None:
+def test_unknown_model_version_path_or_method_is_rejected(client: Client) -> None:
     body = {"inputs": [image_input()]}
     for path in ("/v2/models/m-nobody/infer", "/v2/models/m-detector/versions/9/infer", "/v2/models/nobody/infer"):
         assert client.post(path, json=body).status_code == 404
@@ -164,20 +164,20 @@ def test_unknown_models_versions_paths_and_methods(client: Client) -> None:
     assert list(client.get("/infer").json()) == ["error"]
 
 
-def test_a_failing_model_is_a_500_that_says_so(client: Client) -> None:
+def test_failing_model_returns_500_with_its_error(client: Client) -> None:
     response = infer(client, "failing", image_input())
     assert response.status_code == 500
     assert response.json() == {"error": "The model failed: a model that fails on 1"}
-    assert items(infer(client, "detector", image_input())), "the others go on"
+    assert items(infer(client, "detector", image_input())), "other models keep serving"
 
 
-def test_simplification_beyond_measure_is_refused(client: Client) -> None:
+def test_huge_epsilon_for_contour_simplification_is_rejected(client: Client) -> None:
     response = infer(client, "segmenter", image_input(epsilon=1e30))
     assert response.status_code == 400
     assert "inputs[0].parameters.epsilon" in response.json()["error"]
 
 
-def test_refusals_before_the_body_is_read_are_named_and_counted(client: Client) -> None:
+def test_error_before_the_body_is_read_has_an_id_and_is_counted(client: Client) -> None:
     response = client.post("/v2/models/m-nobody/infer", content=b"")
     assert response.status_code == 404
     assert response.headers["x-request-id"]

@@ -1,4 +1,4 @@
-"""chariot-v2: one object, lines of objects, or the bare image."""
+"""Test chariot-v2 with one JSON object, JSON lines and raw image bodies."""
 
 import json
 from typing import Any
@@ -16,29 +16,29 @@ from tests.support.pictures import base64_text, encoded, rectangle
 
 Client = TestClient[Litestar]
 IMAGE = encoded(rectangle())
-PICTURE = base64_text(IMAGE)
-FOUND = {"label": "red", "score": 0.9, "xmin": 10.0, "ymin": 8.0, "xmax": 30.0, "ymax": 40.0}
-BORDER = {"label": "border", "score": 0.3, "xmin": 0.0, "ymin": 0.0, "xmax": 5.0, "ymax": 48.0}
-EVERYTHING = {"score_threshold": 0.1}
+IMAGE_BASE64 = base64_text(IMAGE)
+RED_BOX = {"label": "red", "score": 0.9, "xmin": 10.0, "ymin": 8.0, "xmax": 30.0, "ymax": 40.0}
+BORDER_BOX = {"label": "border", "score": 0.3, "xmin": 0.0, "ymin": 0.0, "xmax": 5.0, "ymax": 48.0}
+LOW_THRESHOLD = {"score_threshold": 0.1}
 
 
 def post(client: Client, content: bytes, content_type: str | None = JSON, **headers: str) -> httpx.Response:
-    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    all_headers = {name.replace("_", "-"): value for name, value in headers.items()}
     if content_type is not None:
-        given["content-type"] = content_type
-    return client.post("/infer", content=content, headers=given)
+        all_headers["content-type"] = content_type
+    return client.post("/infer", content=content, headers=all_headers)
 
 
-def one(**parameters: Any) -> dict[str, Any]:
-    return {"input": PICTURE, "parameters": parameters} if parameters else {"input": PICTURE}
+def request_object(**parameters: Any) -> dict[str, Any]:
+    return {"input": IMAGE_BASE64, "parameters": parameters} if parameters else {"input": IMAGE_BASE64}
 
 
-def lines(*objects: object) -> bytes:
-    return b"\n".join(json.dumps(each).encode() for each in objects)
+def json_lines(*objects: object) -> bytes:
+    return b"\n".join(json.dumps(item).encode() for item in objects)
 
 
-def failed(response: httpx.Response, status: int = 400) -> str:
-    """The sentence of an error, which is said under both names."""
+def error_message(response: httpx.Response, status: int = 400) -> str:
+    """Check an error response and return its message, which both keys contain."""
     assert response.status_code == status
     assert response.headers["content-type"] == JSON
     body = response.json()
@@ -48,57 +48,67 @@ def failed(response: httpx.Response, status: int = 400) -> str:
 
 
 @pytest.mark.parametrize("content_type", [JSON, None, "application/json; charset=utf-8", "Application/JSON"])
-def test_one_object_is_answered_with_one_object(lean_client: Client, content_type: str | None) -> None:
-    response = post(lean_client, json.dumps(one()).encode(), content_type)
+def test_one_object_returns_one_object(lean_client: Client, content_type: str | None) -> None:
+    response = post(lean_client, json.dumps(request_object()).encode(), content_type)
     assert response.status_code == 200
     assert response.headers["content-type"] == JSON
-    assert response.json() == {"output": [FOUND]}
+    assert response.json() == {"output": [RED_BOX]}
 
 
-def test_parameters_are_heeded(lean_client: Client) -> None:
-    assert post(lean_client, json.dumps(one(**EVERYTHING)).encode()).json() == {"output": [FOUND, BORDER]}
-    assert post(lean_client, json.dumps(one(score_threshold=0.95)).encode()).json() == {"output": []}
-    assert post(lean_client, json.dumps({**one(), "parameters": None}).encode()).json() == {"output": [FOUND]}
+def test_parameters_are_applied(lean_client: Client) -> None:
+    assert post(lean_client, json.dumps(request_object(**LOW_THRESHOLD)).encode()).json() == {
+        "output": [RED_BOX, BORDER_BOX]
+    }
+    assert post(lean_client, json.dumps(request_object(score_threshold=0.95)).encode()).json() == {"output": []}
+    assert post(lean_client, json.dumps({**request_object(), "parameters": None}).encode()).json() == {
+        "output": [RED_BOX]
+    }
 
 
-def test_lines_are_answered_with_lines_in_their_order(lean_client: Client) -> None:
-    response = post(lean_client, lines(one(), one(**EVERYTHING), one(score_threshold=0.95)), JSON_LINES)
+def test_json_lines_return_json_lines_in_order(lean_client: Client) -> None:
+    response = post(
+        lean_client,
+        json_lines(request_object(), request_object(**LOW_THRESHOLD), request_object(score_threshold=0.95)),
+        JSON_LINES,
+    )
     assert response.headers["content-type"] == JSON_LINES
     answers = [json.loads(line) for line in response.text.splitlines()]
-    assert answers == [{"output": [FOUND]}, {"output": [FOUND, BORDER]}, {"output": []}]
+    assert answers == [{"output": [RED_BOX]}, {"output": [RED_BOX, BORDER_BOX]}, {"output": []}]
 
 
-def test_one_line_is_answered_with_plain_json(lean_client: Client) -> None:
-    response = post(lean_client, lines(one()) + b"\n", JSON_LINES)
+def test_one_json_line_returns_plain_json(lean_client: Client) -> None:
+    response = post(lean_client, json_lines(request_object()) + b"\n", JSON_LINES)
     assert response.headers["content-type"] == JSON
-    assert response.json() == {"output": [FOUND]}
+    assert response.json() == {"output": [RED_BOX]}
 
 
-def test_blank_lines_and_carriage_returns_do_not_count(lean_client: Client) -> None:
-    body = b"\n \r\n" + lines(one(), one()).replace(b"\n", b"\r\n\r\n") + b"\r\n\n"
+def test_blank_lines_and_carriage_returns_are_ignored(lean_client: Client) -> None:
+    body = b"\n \r\n" + json_lines(request_object(), request_object()).replace(b"\n", b"\r\n\r\n") + b"\r\n\n"
     assert len(post(lean_client, body, JSON_LINES).text.splitlines()) == 2
 
 
 @pytest.mark.parametrize("content_type", ["image/png", "image/jpeg", "application/octet-stream"])
-def test_any_other_content_type_is_the_image_itself(lean_client: Client, content_type: str) -> None:
-    assert post(lean_client, IMAGE, content_type).json() == {"output": [FOUND]}
+def test_body_with_other_content_type_is_a_raw_image(lean_client: Client, content_type: str) -> None:
+    assert post(lean_client, IMAGE, content_type).json() == {"output": [RED_BOX]}
 
 
-def test_parameters_of_a_bare_image_ride_in_a_header(lean_client: Client) -> None:
-    header = json.dumps(EVERYTHING)
+def test_raw_image_parameters_come_from_a_header(lean_client: Client) -> None:
+    header = json.dumps(LOW_THRESHOLD)
     response = post(lean_client, IMAGE, "image/png", chariot_inference_parameters=header)
-    assert response.json() == {"output": [FOUND, BORDER]}
+    assert response.json() == {"output": [RED_BOX, BORDER_BOX]}
 
 
-def test_metadata_comes_back_unchanged_beside_its_output(lean_client: Client) -> None:
+def test_metadata_is_returned_unchanged_with_its_output(lean_client: Client) -> None:
     metadata = '[ {"key":"a",  "type":"int","value":"1"} ]'
-    single = post(lean_client, json.dumps(one(metadata=metadata, top_k=1)).encode())
-    assert single.json() == {"output": [FOUND], "parameters": {"metadata": metadata}}
-    several = post(lean_client, lines(one(), one(metadata=metadata)), JSON_LINES).text.splitlines()
+    single = post(lean_client, json.dumps(request_object(metadata=metadata, top_k=1)).encode())
+    assert single.json() == {"output": [RED_BOX], "parameters": {"metadata": metadata}}
+    several = post(
+        lean_client, json_lines(request_object(), request_object(metadata=metadata)), JSON_LINES
+    ).text.splitlines()
     assert [json.loads(line).get("parameters") for line in several] == [None, {"metadata": metadata}]
     header = '{"metadata":{"a" : 1.10}}'
-    bare = post(lean_client, IMAGE, "image/png", chariot_inference_parameters=header)
-    assert bare.text.endswith('"parameters":{"metadata":{"a" : 1.10}}}')
+    raw_image = post(lean_client, IMAGE, "image/png", chariot_inference_parameters=header)
+    assert raw_image.text.endswith('"parameters":{"metadata":{"a" : 1.10}}}')
 
 
 def test_ids_are_returned_as_headers(lean_client: Client) -> None:
@@ -107,12 +117,12 @@ def test_ids_are_returned_as_headers(lean_client: Client) -> None:
 
 
 @pytest.mark.parametrize("path", ["/infer/", "/v2/models/m-any/infer", "/v2/models/m-any/infer/"])
-def test_every_path_of_chariot_is_answered(lean_client: Client, path: str) -> None:
-    assert lean_client.post(path, json=one()).json() == {"output": [FOUND]}
+def test_all_chariot_paths_are_served(lean_client: Client, path: str) -> None:
+    assert lean_client.post(path, json=request_object()).json() == {"output": [RED_BOX]}
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         (b"", "empty body"), (b"{", "not valid JSON"), (b"[]", "Expected `object`"),
         (b"{}", "missing required field `input`"),
@@ -123,58 +133,62 @@ def test_every_path_of_chariot_is_answered(lean_client: Client, path: str) -> No
         (b'{"input": NaN}', "input: Expected a finite"),
     ],
 )  # fmt: skip
-def test_bad_objects_name_their_field(lean_client: Client, content: bytes, said: str) -> None:
-    sentence = failed(post(lean_client, content))
-    assert said in sentence
-    assert "inputs[" not in sentence, "the neutral name of the field means nothing to the sender"
-    assert sentence.startswith(said.partition(":")[0]) or ":" not in said
+def test_bad_object_error_names_its_field(lean_client: Client, content: bytes, expected: str) -> None:
+    error_text = error_message(post(lean_client, content))
+    assert expected in error_text
+    assert "inputs[" not in error_text, "clients do not know the internal field name"
+    assert error_text.startswith(expected.partition(":")[0]) or ":" not in expected
 
 
 @pytest.mark.parametrize("value", ["0.5", True, 1.5, [], -1])
-def test_wrong_parameters_name_their_field(lean_client: Client, value: object) -> None:
-    sentence = failed(post(lean_client, json.dumps(one(score_threshold=value)).encode()))
-    assert sentence.startswith("parameters.score_threshold: ")
+def test_bad_parameter_error_names_its_field(lean_client: Client, value: object) -> None:
+    error_text = error_message(post(lean_client, json.dumps(request_object(score_threshold=value)).encode()))
+    assert error_text.startswith("parameters.score_threshold: ")
 
 
 @pytest.mark.parametrize(
-    ("second", "said"),
+    ("second", "expected"),
     [
         ({"input": "!!"}, "object 2: input: Expected base64"), ({"input": 5}, "object 2: input: "),
         ([], "object 2: Expected `object`"),
-        ({}, "object 2: "), (one(top_k=0), "object 2: parameters.top_k: "),
+        ({}, "object 2: "), (request_object(top_k=0), "object 2: parameters.top_k: "),
     ],
 )  # fmt: skip
-def test_bad_lines_are_counted_from_1(lean_client: Client, second: object, said: str) -> None:
-    assert failed(post(lean_client, lines(one(), second, one()), JSON_LINES)).startswith(said)
+def test_bad_json_line_error_counts_lines_from_1(lean_client: Client, second: object, expected: str) -> None:
+    assert error_message(
+        post(lean_client, json_lines(request_object(), second, request_object()), JSON_LINES)
+    ).startswith(expected)
 
 
-def test_no_lines_and_too_many_lines(lean_client: Client) -> None:
-    assert "at least one" in failed(post(lean_client, b"\n\n", JSON_LINES))
-    assert "at most 64" in failed(post(lean_client, lines(*[one()] * 65), JSON_LINES), 413)
+def test_no_lines_or_too_many_lines_are_rejected(lean_client: Client) -> None:
+    assert "at least one" in error_message(post(lean_client, b"\n\n", JSON_LINES))
+    assert "at most 64" in error_message(post(lean_client, json_lines(*[request_object()] * 65), JSON_LINES), 413)
 
 
 @pytest.mark.parametrize("header", ["", "{", "5", "[]", "null", '{"top_k": NaN}', '{"a": "\\ud800"}', "é" * 10])
-def test_a_bad_header_is_a_bad_request_that_names_it(lean_client: Client, header: str) -> None:
-    given = {"content-type": "image/png", "chariot-inference-parameters": header.encode("latin-1")}
-    headers = [(name.encode(), value if isinstance(value, bytes) else value.encode()) for name, value in given.items()]
+def test_bad_parameters_header_error_names_the_header(lean_client: Client, header: str) -> None:
+    header_values = {"content-type": "image/png", "chariot-inference-parameters": header.encode("latin-1")}
+    headers = [
+        (name.encode(), value if isinstance(value, bytes) else value.encode()) for name, value in header_values.items()
+    ]
     response = lean_client.post("/infer", content=IMAGE, headers=headers)
-    assert failed(response).startswith("chariot-inference-parameters")
+    assert error_message(response).startswith("chariot-inference-parameters")
 
 
-@pytest.mark.parametrize(("content", "said"), [(b"", "empty body"), (b"hello", "body: Expected an encoded image")])
-def test_a_bare_body_that_is_no_image(lean_client: Client, content: bytes, said: str) -> None:
-    assert said in failed(post(lean_client, content, "image/png"))
+@pytest.mark.parametrize(("content", "expected"), [(b"", "empty body"), (b"hello", "body: Expected an encoded image")])
+def test_raw_body_that_is_not_an_image_is_rejected(lean_client: Client, content: bytes, expected: str) -> None:
+    assert expected in error_message(post(lean_client, content, "image/png"))
 
 
-def arguments(media_type: str = JSON, header: str | None = None) -> dict[str, Any]:
+def decode_arguments(media_type: str = JSON, header: str | None = None) -> dict[str, Any]:
     return {
         "media_type": media_type, "parameters_header": header, "model_name": "m", "model_version": "2",
         "request_id": "r",
     }  # fmt: skip
 
 
-def test_the_three_forms_decode_to_the_same_request() -> None:
-    def told(request: InferenceRequest) -> object:
+def test_object_line_and_raw_image_decode_to_the_same_request() -> None:
+    def fields(request: InferenceRequest) -> object:
         (tensor,) = request.inputs
         (element,) = getattr(tensor, "elements", [None])
         return (
@@ -187,13 +201,13 @@ def test_the_three_forms_decode_to_the_same_request() -> None:
             element.binary(),
         )
 
-    single = decode(json.dumps(one(top_k=3)).encode(), **arguments())
-    line = decode(lines(one(top_k=3)), **arguments(JSON_LINES))
-    bare = decode(IMAGE, **arguments("image/png", '{"top_k": 3}'))
-    assert told(single) == told(line) == told(bare) == ("r", "m", "2", "input", (1,), {"top_k": 3}, IMAGE)
+    single = decode(json.dumps(request_object(top_k=3)).encode(), **decode_arguments())
+    line = decode(json_lines(request_object(top_k=3)), **decode_arguments(JSON_LINES))
+    raw_image = decode(IMAGE, **decode_arguments("image/png", '{"top_k": 3}'))
+    assert fields(single) == fields(line) == fields(raw_image) == ("r", "m", "2", "input", (1,), {"top_k": 3}, IMAGE)
 
 
-def test_outputs_are_lines_unless_there_is_just_one() -> None:
+def test_several_outputs_are_encoded_as_json_lines() -> None:
     def response(count: int) -> InferenceResponse:
         outputs = [InferenceOutput(name="input", predictions=[]) for _ in range(count)]
         return InferenceResponse(id="r", model_name="m", model_version="1", outputs=outputs)
@@ -213,7 +227,7 @@ def test_outputs_are_lines_unless_there_is_just_one() -> None:
         ("inputs[0].parameters.top_k", JSON, "parameters.top_k"),
     ],
 )  # fmt: skip
-def test_paths_are_told_in_the_senders_terms(path: str, media_type: str, expected: str) -> None:
-    moved = localised(InferenceError(ErrorKind.TOO_LARGE, "Too much", path), media_type)
-    assert (moved.kind, moved.message, moved.path) == (ErrorKind.TOO_LARGE, "Too much", expected)
+def test_error_paths_use_client_field_names(path: str, media_type: str, expected: str) -> None:
+    error = localised(InferenceError(ErrorKind.TOO_LARGE, "Too much", path), media_type)
+    assert (error.kind, error.message, error.path) == (ErrorKind.TOO_LARGE, "Too much", expected)
     assert localised(invalid("x", path), media_type).kind is ErrorKind.INVALID_REQUEST

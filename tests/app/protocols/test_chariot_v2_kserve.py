@@ -1,4 +1,4 @@
-"""chariot-v2-kserve over HTTP, with stand-in models."""
+"""Test chariot-v2-kserve over HTTP with fake models."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from tests.support.chariot import PICTURE, Client, image_input, infer, items
 from tests.support.pictures import base64_text, encoded, rectangle, turned_rectangle
 
 
-def test_detection_is_answered_in_the_chariot_envelope(client: Client) -> None:
+def test_detection_returns_the_chariot_response_format(client: Client) -> None:
     response = infer(client, "detector", image_input(name="input-image-0"), id="abc")
     assert response.headers["content-type"] == "application/json"
     assert response.json() == {
@@ -31,48 +31,48 @@ def test_detection_is_answered_in_the_chariot_envelope(client: Client) -> None:
     }
 
 
-def test_nothing_found_is_an_empty_list_in_the_list(client: Client) -> None:
+def test_no_detections_is_a_nested_empty_list(client: Client) -> None:
     response = infer(client, "detector", image_input(score_threshold=0.95))
     assert response.json()["outputs"][0]["data"] == [[]]
     assert response.json()["outputs"][0]["shape"] == [1]
 
 
 def test_boxes_are_clipped_to_the_image(client: Client) -> None:
-    found = items(infer(client, "detector", image_input(score_threshold=0.1, labels=["border"])))
-    assert found == [{"label": "border", "score": 0.3, "xmin": 0.0, "ymin": 0.0, "xmax": 5.0, "ymax": 48.0}]
+    detections = items(infer(client, "detector", image_input(score_threshold=0.1, labels=["border"])))
+    assert detections == [{"label": "border", "score": 0.3, "xmin": 0.0, "ymin": 0.0, "xmax": 5.0, "ymax": 48.0}]
 
 
-def test_top_k_keeps_the_best(client: Client) -> None:
+def test_top_k_keeps_the_highest_scores(client: Client) -> None:
     assert len(items(infer(client, "detector", image_input(score_threshold=0.1)))) == 2
     assert [item["label"] for item in items(infer(client, "detector", image_input(score_threshold=0.1, top_k=1)))] == [
         "red"
     ]
 
 
-def test_parameters_of_the_request_are_defaults_of_its_inputs(client: Client) -> None:
+def test_request_parameters_are_defaults_for_inputs(client: Client) -> None:
     inputs = [image_input(), image_input(score_threshold=0.1)]
     response = infer(client, "detector", *inputs, parameters={"score_threshold": 0.95})
     assert [len(output["data"][0]) for output in response.json()["outputs"]] == [0, 2]
 
 
-def test_classification_actions(client: Client) -> None:
+def test_classification_action_selects_one_or_all_labels(client: Client) -> None:
     pixels = rectangle(colour=(255, 51, 0))
-    picture = base64_text(encoded(pixels))
-    every = items(infer(client, "classifier", image_input(picture, action="predict_proba")))
-    assert every == [
+    image_base64 = base64_text(encoded(pixels))
+    all_labels = items(infer(client, "classifier", image_input(image_base64, action="predict_proba")))
+    assert all_labels == [
         {"label": "red", "score": pytest.approx(255 / 306, abs=1e-6)},
         {"label": "green", "score": pytest.approx(51 / 306, abs=1e-6)},
         {"label": "blue", "score": 0.0},
     ]
-    assert items(infer(client, "classifier", image_input(picture, action="predict"))) == every[:1]
-    assert items(infer(client, "classifier", image_input(picture, action="no such action"))) == every
-    assert items(infer(client, "classifier", image_input(picture, top_k=2))) == every[:2]
+    assert items(infer(client, "classifier", image_input(image_base64, action="predict"))) == all_labels[:1]
+    assert items(infer(client, "classifier", image_input(image_base64, action="no such action"))) == all_labels
+    assert items(infer(client, "classifier", image_input(image_base64, top_k=2))) == all_labels[:2]
 
 
 @pytest.mark.parametrize("radians", [-1.2, -0.5, 0.0, 0.3, 0.9, 1.4])
-def test_oriented_boxes_are_scaled_without_regard_to_their_rotation(client: Client, radians: float) -> None:
-    picture = base64_text(encoded(turned_rectangle(600, 200, (300, 100), (160, 24), radians)))
-    (item,) = items(infer(client, "oriented", image_input(picture)))
+def test_oriented_boxes_are_scaled_regardless_of_rotation(client: Client, radians: float) -> None:
+    image_base64 = base64_text(encoded(turned_rectangle(600, 200, (300, 100), (160, 24), radians)))
+    (item,) = items(infer(client, "oriented", image_input(image_base64)))
     assert item["cx"] == pytest.approx(300 / 600, abs=0.003)
     assert item["cy"] == pytest.approx(100 / 200, abs=0.006)
     assert item["w"] == pytest.approx(160 / 600, abs=0.006)
@@ -80,7 +80,7 @@ def test_oriented_boxes_are_scaled_without_regard_to_their_rotation(client: Clie
     assert item["r"] == pytest.approx(radians, abs=0.02)
 
 
-def test_segmentation_gives_contours_of_points(client: Client) -> None:
+def test_segmentation_returns_contours_of_points(client: Client) -> None:
     (item,) = items(infer(client, "segmenter", image_input()))
     corners = [{"x": 10.0, "y": 8.0}, {"x": 10.0, "y": 39.0}, {"x": 29.0, "y": 39.0}, {"x": 29.0, "y": 8.0}]
     assert item == {"label": "red", "score": 0.7, "contour": [corners]}
@@ -88,15 +88,15 @@ def test_segmentation_gives_contours_of_points(client: Client) -> None:
 
 @pytest.mark.parametrize("prompts", [["what?", "why?"], '["what?", "why?"]'])
 def test_prompts_are_answered_in_order(client: Client, prompts: object) -> None:
-    found = items(infer(client, "teller", image_input(prompts=prompts)))
-    assert found == [{"prompt": "what?", "answer": "64x48"}, {"prompt": "why?", "answer": "64x48"}]
+    answers = items(infer(client, "teller", image_input(prompts=prompts)))
+    assert answers == [{"prompt": "what?", "answer": "64x48"}, {"prompt": "why?", "answer": "64x48"}]
 
 
-def test_a_prompt_is_made_up_when_there_is_none(client: Client) -> None:
+def test_missing_prompt_gets_the_default_prompt(client: Client) -> None:
     assert items(infer(client, "teller", image_input())) == [{"prompt": "What is in the picture?", "answer": "64x48"}]
 
 
-def test_text_inputs_are_prompts(client: Client) -> None:
+def test_text_inputs_are_used_as_prompts(client: Client) -> None:
     text = {"name": "prompt", "shape": [1], "datatype": "BYTES", "data": ["what?"]}
     response = infer(client, "teller", image_input(), text, image_input(name="b", prompts=["own?"]))
     assert [output["name"] for output in response.json()["outputs"]] == ["image-0", "b"]
@@ -104,15 +104,15 @@ def test_text_inputs_are_prompts(client: Client) -> None:
     assert items(response, 1)[0]["prompt"] == "own?"
 
 
-def test_a_long_text_that_looks_like_base64_stays_text(client: Client) -> None:
+def test_long_text_that_is_valid_base64_stays_text(client: Client) -> None:
     question = "what" * 100
     text = {"name": "q", "shape": [1], "datatype": "BYTES", "data": [question], "parameters": {"content_type": "str"}}
     assert items(infer(client, "teller", text, image_input()))[0]["prompt"] == question
 
 
-def test_several_images_of_several_sizes(client: Client) -> None:
-    other = base64_text(encoded(rectangle(200, 100, (50, 20, 90, 60), (0, 255, 0)), "JPEG", quality=95))
-    response = infer(client, "detector", image_input([PICTURE, other]), image_input(other, name="b"))
+def test_images_of_different_sizes_in_one_request_are_answered(client: Client) -> None:
+    green_image = base64_text(encoded(rectangle(200, 100, (50, 20, 90, 60), (0, 255, 0)), "JPEG", quality=95))
+    response = infer(client, "detector", image_input([PICTURE, green_image]), image_input(green_image, name="b"))
     outputs = response.json()["outputs"]
     assert [output["name"] for output in outputs] == ["image-0", "b"]
     assert [output["shape"] for output in outputs] == [[2], [1]]
@@ -121,7 +121,7 @@ def test_several_images_of_several_sizes(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "spelling",
+    "image_data",
     [
         f"data:image/png;base64,{PICTURE}",
         "\n".join(PICTURE[i : i + 76] for i in range(0, len(PICTURE), 76)),
@@ -130,23 +130,23 @@ def test_several_images_of_several_sizes(client: Client) -> None:
     ],
     ids=["data URI", "lines", "URL-safe", "no padding"],
 )
-def test_ways_to_write_base64(client: Client, spelling: str) -> None:
+def test_base64_variants_are_accepted(client: Client, image_data: str) -> None:
     plain = items(infer(client, "detector", image_input()))
-    assert items(infer(client, "detector", image_input(spelling))) == plain
+    assert items(infer(client, "detector", image_input(image_data))) == plain
 
 
-def test_data_may_be_a_bare_string(client: Client) -> None:
-    wire = {**image_input(), "data": PICTURE}
-    assert len(items(infer(client, "detector", wire))) == 1
+def test_data_can_be_a_string_instead_of_a_list(client: Client) -> None:
+    tensor = {**image_input(), "data": PICTURE}
+    assert len(items(infer(client, "detector", tensor))) == 1
 
 
 @pytest.mark.parametrize("shape", [[1], [1, 1], [-1], [48, 64, 3], [777], []])
-def test_shape_is_not_compared_with_encoded_data(client: Client, shape: list[int]) -> None:
+def test_shape_of_encoded_data_is_ignored(client: Client, shape: list[int]) -> None:
     assert len(items(infer(client, "detector", {**image_input(), "shape": shape}))) == 1
 
 
 @pytest.mark.parametrize("content_type", [None, "np"])
-def test_raw_pixels(client: Client, content_type: str | None) -> None:
+def test_raw_pixels_are_accepted_in_all_layouts(client: Client, content_type: str | None) -> None:
     pixels = rectangle()
     parameters = {"content_type": content_type} if content_type else {}
     raw: dict[str, Any] = image_input()
@@ -154,8 +154,8 @@ def test_raw_pixels(client: Client, content_type: str | None) -> None:
     nested = {**raw, "data": pixels.tolist()}
     batch = {**raw, "shape": [2, -1, 64, 3], "data": [pixels.tolist(), pixels.tolist()]}
     grey = {**raw, "shape": [48, 64], "data": pixels[:, :, 0].tolist(), "datatype": "INT64"}
-    fraction = {**raw, "datatype": "FP32", "data": (pixels / 255).ravel().tolist()}
-    response = infer(client, "detector", raw, nested, batch, grey, fraction)
+    normalized = {**raw, "datatype": "FP32", "data": (pixels / 255).ravel().tolist()}
+    response = infer(client, "detector", raw, nested, batch, grey, normalized)
     expected = items(infer(client, "detector", image_input()))
     outputs = response.json()["outputs"]
     assert outputs[0]["data"] == outputs[1]["data"] == outputs[4]["data"] == [expected]
@@ -163,19 +163,19 @@ def test_raw_pixels(client: Client, content_type: str | None) -> None:
     assert outputs[3]["data"][0][0]["xmax"] == 30
 
 
-def test_ids_come_from_the_body_then_the_header_then_nowhere(client: Client) -> None:
+def test_id_comes_from_body_then_header_then_is_generated(client: Client) -> None:
     body = {"inputs": [image_input()]}
     headers = {"X-Request-ID": "from-header", "Chariot-Inference-Base-ID": "base"}
-    answered = client.post("/v2/models/m-detector/infer", json={**body, "id": "from-body"}, headers=headers)
-    assert answered.json()["id"] == "from-body"
-    assert answered.headers["x-request-id"] == "from-header"
-    assert answered.headers["chariot-inference-base-id"] == "base"
+    response = client.post("/v2/models/m-detector/infer", json={**body, "id": "from-body"}, headers=headers)
+    assert response.json()["id"] == "from-body"
+    assert response.headers["x-request-id"] == "from-header"
+    assert response.headers["chariot-inference-base-id"] == "base"
     assert client.post("/v2/models/m-detector/infer", json=body, headers=headers).json()["id"] == "from-header"
-    made = client.post("/v2/models/m-detector/infer", json={**body, "id": ""})
-    assert uuid.UUID(made.json()["id"]) == uuid.UUID(made.headers["x-request-id"])
+    generated = client.post("/v2/models/m-detector/infer", json={**body, "id": ""})
+    assert uuid.UUID(generated.json()["id"]) == uuid.UUID(generated.headers["x-request-id"])
 
 
-def test_ids_are_returned_with_errors_too(client: Client) -> None:
+def test_request_id_is_returned_with_errors(client: Client) -> None:
     response = client.post("/v2/models/m-detector/infer", content=b"{", headers={"X-Request-ID": "r"})
     assert response.status_code == 400
     assert response.headers["x-request-id"] == "r"
@@ -184,7 +184,7 @@ def test_ids_are_returned_with_errors_too(client: Client) -> None:
 @pytest.mark.parametrize(
     "path", ["infer", "infer/", "versions/1/infer", "versions/1/infer/"], ids=lambda path: path.replace("/", "-")
 )
-def test_paths(client: Client, path: str) -> None:
+def test_infer_paths_are_served(client: Client, path: str) -> None:
     for target in ("m-detector", "m-DETECTOR"):
         response = client.post(f"/v2/models/{target}/{path}", json={"inputs": [image_input()]})
         assert response.status_code == 200
@@ -199,7 +199,7 @@ METADATA = [
 
 
 @pytest.mark.parametrize("metadata", METADATA)
-def test_metadata_strings_come_back_unchanged(client: Client, metadata: str) -> None:
+def test_metadata_string_is_returned_unchanged(client: Client, metadata: str) -> None:
     response = infer(client, "detector", image_input(metadata=metadata, score_threshold=0.5), image_input())
     first, second = response.json()["outputs"]
     assert first["parameters"] == {"metadata": metadata}
@@ -216,27 +216,27 @@ def test_metadata_strings_come_back_unchanged(client: Client, metadata: str) -> 
         b"12",
     ],
 )
-def test_metadata_comes_back_byte_for_byte(client: Client, raw: bytes) -> None:
+def test_metadata_json_is_returned_byte_for_byte(client: Client, raw: bytes) -> None:
     body = json.dumps({"inputs": [image_input(metadata=0)]}).encode().replace(b'"metadata": 0', b'"metadata": ' + raw)
     response = client.post("/v2/models/m-detector/infer", content=body)
     assert response.status_code == 200, response.text
     assert b'"parameters":{"metadata":' + raw + b"}" in response.content
 
 
-def test_unreadable_metadata_is_counted_and_the_inference_answered(client: Client) -> None:
-    before = _faults(client)
+def test_invalid_metadata_is_counted_and_inference_succeeds(client: Client) -> None:
+    before = _metadata_faults(client)
     broken = {"extended_metadata": [{"key": "a", "type": "int", "value": "x"}, {"key": "b"}]}
     assert infer(client, "detector", image_input(metadata=json.dumps(broken))).status_code == 200
-    assert _faults(client) == before + 2
+    assert _metadata_faults(client) == before + 2
 
 
-def _faults(client: Client) -> float:
+def _metadata_faults(client: Client) -> float:
     name = 'charioteer_metadata_faults_total{model="detector",protocol="chariot-v2-kserve"} '
     lines = [line for line in client.get("/metrics").text.splitlines() if line.startswith(name)]
     return float(lines[0].removeprefix(name)) if lines else 0
 
 
-def test_health(client: Client) -> None:
+def test_health_and_readiness_paths_are_served(client: Client) -> None:
     assert client.get("/ready").json() == {"status": "ready"}
     assert client.get("/ready/").status_code == 200
     assert client.get("/health").json() == {"status": "alive"}
@@ -245,16 +245,16 @@ def test_health(client: Client) -> None:
     assert client.get("/").json()["status"] == "alive"
 
 
-def test_metadata_and_statistics_know_chariot_ids(client: Client) -> None:
+def test_metadata_and_statistics_accept_chariot_ids(client: Client) -> None:
     for path in ("/v2/models/m-detector", "/v2/models/m-DETECTOR/versions/1"):
         assert client.get(path).json() == client.get("/v2/models/detector").json()
     for path in ("/v2/models/m-detector/stats", "/v2/models/m-detector/versions/1/stats"):
-        assert [each["name"] for each in client.get(path).json()["model_stats"]] == ["detector"]
+        assert [stats["name"] for stats in client.get(path).json()["model_stats"]] == ["detector"]
     assert client.get("/v2/models/m-nobody").status_code == 404
     assert client.get("/v2/models/m-nobody/stats").status_code == 404
 
 
-def test_a_model_that_is_still_loading() -> None:
+def test_loading_model_is_not_ready() -> None:
     with TestClient(build_app(("detector",), "chariot-v2-kserve", loaded=False)) as client:
         response = client.post("/infer", json={"inputs": [image_input()]})
         assert response.status_code == 503
@@ -265,13 +265,13 @@ def test_a_model_that_is_still_loading() -> None:
         assert client.get("/health").status_code == 200
 
 
-def test_the_only_model_answers_to_every_id() -> None:
+def test_single_model_accepts_any_id() -> None:
     with TestClient(build_app(("detector",), "chariot-v2-kserve")) as client:
         for path in ("/infer", "/infer/", "/v2/models/m-2nxtsa3/infer/", "/v2/models/m-anything/versions/1/infer"):
             assert len(items(client.post(path, json={"inputs": [image_input()]}))) == 1
 
 
-def test_no_number_is_rendered_that_is_not_finite(client: Client) -> None:
+def test_all_numbers_in_responses_are_finite(client: Client) -> None:
     for model in ("detector", "oriented", "segmenter", "classifier"):
         text = infer(client, model, image_input(score_threshold=0)).text
         assert all(math.isfinite(value) for value in _numbers(json.loads(text, parse_constant=float)))
