@@ -1,4 +1,4 @@
-"""The examples of docs/kserve_v1.md, run as they are written."""
+"""Run the examples of docs/kserve_v1.md as they are written."""
 
 import json
 import re
@@ -23,35 +23,35 @@ def server() -> Iterator[ServerProcess]:
         yield server
 
 
-def close(value: object) -> Any:
-    """`value`, its numbers as the page rounds them."""
+def approximate(value: object) -> Any:
+    """Return `value` with approximate numbers, because the page rounds them."""
     if isinstance(value, float):
         return pytest.approx(value, abs=0.06)
     if isinstance(value, list):
-        return [close(each) for each in cast("list[object]", value)]
+        return [approximate(item) for item in cast("list[object]", value)]
     if isinstance(value, dict):
-        return {key: close(each) for key, each in cast("dict[str, object]", value).items()}
+        return {key: approximate(item) for key, item in cast("dict[str, object]", value).items()}
     return value
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the examples need curl")
-@pytest.mark.parametrize(("script", "kind", "shown"), EXAMPLES, ids=range(len(EXAMPLES)))
-def test_an_example_is_answered_as_the_page_shows(server: ServerProcess, script: str, kind: str, shown: str) -> None:
+@pytest.mark.parametrize(("script", "kind", "expected_output"), EXAMPLES, ids=range(len(EXAMPLES)))
+def test_example_output_matches_the_page(server: ServerProcess, script: str, kind: str, expected_output: str) -> None:
     script = script.replace("http://127.0.0.1:8080", server.address)
-    done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    completed = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     if kind == "text":
-        assert done.stdout.strip() == shown
+        assert completed.stdout.strip() == expected_output
     else:
-        assert json.loads(done.stdout) == close(json.loads(shown))
+        assert json.loads(completed.stdout) == approximate(json.loads(expected_output))
 
 
-def test_every_example_is_run() -> None:
+def test_all_examples_of_the_page_are_run() -> None:
     assert len(EXAMPLES) == PAGE.count("```sh\n") == 7
 
 
-def test_the_cases_that_the_page_names_are_there() -> None:
-    named = re.findall(r"`([a-z0-9-]+)`", PAGE.partition("| KServe | here |")[2])
-    named = [name for name in named if "-" in name and not name.endswith("-")]
-    assert len(named) > 20
-    assert [name for name in named if name not in CASES] == []
+def test_cases_named_on_the_page_exist() -> None:
+    names = re.findall(r"`([a-z0-9-]+)`", PAGE.partition("| KServe | here |")[2])
+    names = [name for name in names if "-" in name and not name.endswith("-")]
+    assert len(names) > 20
+    assert [name for name in names if name not in CASES] == []

@@ -1,4 +1,4 @@
-"""Explanations over V1: beside the predictions, and in the terms of the request."""
+"""Test V1 explanations: results next to predictions, and errors that name request fields."""
 
 import asyncio
 import base64
@@ -31,8 +31,8 @@ from tests.support.stand_ins import LABELS, STAND_INS, classify
 
 Client = TestClient[Litestar]
 
-QUICK = {"samples": 40, "grid": 4}
-FOUR = ("classifier", "detector", "oriented", "segmenter")
+FAST_SETTINGS = {"samples": 40, "grid": 4}
+EXPLAINABLE_MODELS = ("classifier", "detector", "oriented", "segmenter")
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def client() -> Iterator[Client]:
 
 
 def explain(client: Client, model: str, *instances: object, **parameters: object) -> httpx.Response:
-    body = {"instances": instances, "parameters": {**QUICK, **parameters}}
+    body = {"instances": instances, "parameters": {**FAST_SETTINGS, **parameters}}
     return client.post(f"/v1/models/{model}:explain", json=body)
 
 
@@ -52,77 +52,79 @@ def explanations(response: httpx.Response) -> list[list[dict[str, Any]]]:
 
 
 def saliency(explanation: dict[str, Any]) -> NDArray[Any]:
-    """(height, width) 0..1, from either form."""
-    written = explanation["saliency"]
-    if "data" in written:
-        return np.array(written["data"])
-    grey = cv2.imdecode(np.frombuffer(base64.b64decode(written["png"]), np.uint8), cv2.IMREAD_UNCHANGED)
+    """Return the map as an array (height, width) from 0 to 1, from either format."""
+    encoded_map = explanation["saliency"]
+    if "data" in encoded_map:
+        return np.array(encoded_map["data"])
+    grey = cv2.imdecode(np.frombuffer(base64.b64decode(encoded_map["png"]), np.uint8), cv2.IMREAD_UNCHANGED)
     assert grey is not None
     return grey / 255
 
 
-@pytest.mark.parametrize("model", FOUR)
-def test_predictions_are_those_of_predict(client: Client, model: str) -> None:
+@pytest.mark.parametrize("model", EXPLAINABLE_MODELS)
+def test_explain_returns_the_predictions_of_predict(client: Client, model: str) -> None:
     predicted = client.post(f"/v1/models/{model}:predict", json={"instances": [PICTURE, PICTURE]}).json()
     answer = explain(client, model, PICTURE, PICTURE).json()
     assert list(answer) == ["predictions", "explanations"]
     assert answer["predictions"] == predicted["predictions"]
     assert len(answer["explanations"]) == 2
-    for found, records in zip(answer["explanations"], answer["predictions"], strict=True):
-        assert found
-        for each in found:
-            assert list(each) == ["label", "score", "index", "saliency", "method", "samples", "seed"]
-            record = records[each["index"]]
-            assert (each["label"], each["score"]) == (record["label"], pytest.approx(record["score"]))
-            assert (each["method"], each["samples"], each["seed"]) == ("rise", 40, 0)
-            assert each["saliency"]["shape"] == [48, 64]
+    for image_explanations, records in zip(answer["explanations"], answer["predictions"], strict=True):
+        assert image_explanations
+        for explanation in image_explanations:
+            assert list(explanation) == ["label", "score", "index", "saliency", "method", "samples", "seed"]
+            record = records[explanation["index"]]
+            assert (explanation["label"], explanation["score"]) == (record["label"], pytest.approx(record["score"]))
+            assert (explanation["method"], explanation["samples"], explanation["seed"]) == ("rise", 40, 0)
+            assert explanation["saliency"]["shape"] == [48, 64]
 
 
-@pytest.mark.parametrize("wanted", ["png", "data"])
-def test_the_map_has_the_shape_of_the_image_and_lies_where_the_reason_is(client: Client, wanted: str) -> None:
-    picture = base64_text(encoded(rectangle(60, 40, (32, 22, 56, 38))))
-    ((found,),) = explanations(explain(client, "detector", picture, method="occlusion", format=wanted, grid=6))
-    assert set(found["saliency"]) == {"shape", wanted}
-    heat = saliency(found)
-    assert heat.shape == (40, 60)
-    assert 0 <= heat.min() <= heat.max() <= 1
-    assert heat[20:, 30:].mean() > 2 * heat[:20, :30].mean()
+@pytest.mark.parametrize("map_format", ["png", "data"])
+def test_saliency_map_has_the_image_size_and_highlights_the_object(client: Client, map_format: str) -> None:
+    image_base64 = base64_text(encoded(rectangle(60, 40, (32, 22, 56, 38))))
+    ((explanation,),) = explanations(
+        explain(client, "detector", image_base64, method="occlusion", format=map_format, grid=6)
+    )
+    assert set(explanation["saliency"]) == {"shape", map_format}
+    heatmap = saliency(explanation)
+    assert heatmap.shape == (40, 60)
+    assert 0 <= heatmap.min() <= heatmap.max() <= 1
+    assert heatmap[20:, 30:].mean() > 2 * heatmap[:20, :30].mean()
 
 
-def test_both_forms_are_the_same_map(client: Client) -> None:
+def test_png_and_data_formats_contain_the_same_map(client: Client) -> None:
     ((png,),) = explanations(explain(client, "classifier", PICTURE))
     ((data,),) = explanations(explain(client, "classifier", PICTURE, format="data"))
     assert np.abs(saliency(png) - saliency(data)).max() <= 0.5 / 255 + 1e-4
 
 
-def test_parameters_are_those_of_explanations(client: Client) -> None:
-    ((found,),) = explanations(explain(client, "classifier", PICTURE, label="green", seed=7, samples=25))
-    assert (found["label"], found["seed"], found["samples"]) == ("green", 7, 25)
-    again = explanations(explain(client, "classifier", PICTURE, label="green", seed=7, samples=25))
-    assert again == [[found]]
-    assert explanations(explain(client, "classifier", PICTURE, label="green", seed=8, samples=25)) != again
+def test_explanation_parameters_are_applied_and_seed_is_reproducible(client: Client) -> None:
+    ((explanation,),) = explanations(explain(client, "classifier", PICTURE, label="green", seed=7, samples=25))
+    assert (explanation["label"], explanation["seed"], explanation["samples"]) == ("green", 7, 25)
+    repeated = explanations(explain(client, "classifier", PICTURE, label="green", seed=7, samples=25))
+    assert repeated == [[explanation]]
+    assert explanations(explain(client, "classifier", PICTURE, label="green", seed=8, samples=25)) != repeated
 
 
-def test_what_is_explained_may_be_none_of_the_predictions(client: Client) -> None:
+def test_label_outside_the_predictions_can_be_explained(client: Client) -> None:
     instance = {"b64": PICTURE, "parameters": {"action": "predict"}}
-    ((found,),) = explanations(explain(client, "classifier", instance, label="blue"))
-    assert found["label"] == "blue"
-    assert "index" not in found
+    ((explanation,),) = explanations(explain(client, "classifier", instance, label="blue"))
+    assert explanation["label"] == "blue"
+    assert "index" not in explanation
 
 
-def test_nothing_found_is_nothing_explained(client: Client) -> None:
+def test_no_detections_give_no_explanations(client: Client) -> None:
     instance = {"b64": PICTURE, "parameters": {"labels": ["green"]}}
     answer = explain(client, "detector", instance, PICTURE).json()
-    assert [len(each) for each in answer["predictions"]] == [0, 1]
-    assert [len(each) for each in answer["explanations"]] == [0, 1]
+    assert [len(results) for results in answer["predictions"]] == [0, 1]
+    assert [len(results) for results in answer["explanations"]] == [0, 1]
 
 
-def test_every_form_of_a_request(client: Client) -> None:
+def test_explain_accepts_every_request_form(client: Client) -> None:
     path, png = "/v1/models/detector:explain", encoded(rectangle())
     expected = explanations(client.post(path, json={"instances": [PICTURE]}))
     assert explanations(client.post(path, content=png, headers={"content-type": "image/png"})) == expected
     expected = explanations(explain(client, "detector", PICTURE))
-    body = {"inputs": [{"image": rectangle().tolist()}], "parameters": QUICK}
+    body = {"inputs": [{"image": rectangle().tolist()}], "parameters": FAST_SETTINGS}
     assert explanations(client.post(path, json=body)) == expected
     event = {"specversion": "1.0", "id": "1", "source": "a", "type": "b", "data": body}
     response = client.post(path, json=event, headers={"content-type": "application/cloudevents+json"})
@@ -134,14 +136,14 @@ def test_every_form_of_a_request(client: Client) -> None:
     assert explanations(response) == expected
 
 
-def test_metadata_comes_back(client: Client) -> None:
+def test_metadata_is_returned(client: Client) -> None:
     answer = explain(client, "detector", {"b64": PICTURE, "parameters": {"metadata": "m"}}, PICTURE).json()
     assert list(answer) == ["predictions", "parameters", "explanations"]
     assert answer["parameters"] == [{"metadata": "m"}, {}]
 
 
 @pytest.mark.parametrize(("model", "instance"), [("half_plus_two", 1), ("greeter", "Ann"), ("teller", PICTURE)])
-def test_a_model_that_cannot_be_explained_is_not_implemented(client: Client, model: str, instance: object) -> None:
+def test_model_without_explanations_returns_501(client: Client, model: str, instance: object) -> None:
     response = explain(client, model, instance)
     assert response.status_code == 501
     assert list(response.json()) == ["error"]
@@ -149,7 +151,7 @@ def test_a_model_that_cannot_be_explained_is_not_implemented(client: Client, mod
 
 
 @pytest.mark.parametrize(
-    ("status", "parameters", "said"),
+    ("status", "parameters", "message"),
     [
         (400, {"method": "lime"}, "parameters.method: "),
         (400, {"format": "jpeg"}, "parameters.format: "),
@@ -164,27 +166,29 @@ def test_a_model_that_cannot_be_explained_is_not_implemented(client: Client, mod
         (413, {"samples": 10**9}, "parameters.samples: "),
     ],
 )
-def test_bad_parameters(client: Client, status: int, parameters: dict[str, object], said: str) -> None:
+def test_bad_explanation_parameter_is_rejected(
+    client: Client, status: int, parameters: dict[str, object], message: str
+) -> None:
     response = explain(client, "classifier", PICTURE, **parameters)
     assert response.status_code == status, response.text
     assert list(response.json()) == ["error"]
-    assert response.json()["error"].startswith(said)
+    assert response.json()["error"].startswith(message)
 
 
-def test_a_format_that_is_unknown_is_none_of_the_business_of_predict(client: Client) -> None:
+def test_predict_ignores_the_explanation_format(client: Client) -> None:
     body = {"instances": [PICTURE], "parameters": {"format": "jpeg"}}
     assert client.post("/v1/models/detector:predict", json=body).status_code == 200
 
 
-def test_errors_name_the_fields_of_the_request(client: Client) -> None:
-    for instances, said in (
+def test_errors_name_request_fields(client: Client) -> None:
+    for instances, message in (
         ([PICTURE, {"b64": "YWJj"}], "instances[1].b64: Expected an encoded image"),
         ([{"b64": PICTURE, "parameters": {"top_k": 0}}], "instances[0].parameters.top_k: "),
         ([], "instances: Expected at least one instance"),
     ):
         response = explain(client, "detector", *instances)
         assert response.status_code == 400, response.text
-        assert response.json()["error"].startswith(said)
+        assert response.json()["error"].startswith(message)
     body = {"inputs": [PICTURE], "parameters": {"format": "jpeg"}}
     event = {"specversion": "1.0", "id": "1", "source": "a", "type": "b", "data": body}
     headers = {"content-type": "application/cloudevents+json"}
@@ -192,26 +196,26 @@ def test_errors_name_the_fields_of_the_request(client: Client) -> None:
     assert response.json()["error"].startswith("data.parameters.format: ")
 
 
-def test_a_model_that_is_not_there_or_fails(client: Client) -> None:
+def test_unknown_or_failing_model_returns_an_error(client: Client) -> None:
     response = explain(client, "nobody", PICTURE)
     assert (response.status_code, response.json()) == (404, {"error": "Model with name nobody does not exist."})
     response = explain(client, "failing", PICTURE)
     assert (response.status_code, list(response.json())) == (500, ["error"])
 
 
-def test_more_numbers_than_an_answer_may_hold(client: Client) -> None:
-    picture = base64_text(encoded(rectangle(2500, 1700, (100, 100, 900, 900))))
-    response = explain(client, "classifier", picture, format="data", samples=4)
+def test_too_many_pixels_as_data_are_rejected(client: Client) -> None:
+    image_base64 = base64_text(encoded(rectangle(2500, 1700, (100, 100, 900, 900))))
+    response = explain(client, "classifier", image_base64, format="data", samples=4)
     assert response.status_code == 413
     assert response.json()["error"] == (
         "parameters.format: Expected to write at most 4,000,000 pixels as data, got 4,250,000; ask for png"
     )
-    ((found,),) = explanations(explain(client, "classifier", picture, samples=4))
-    assert saliency(found).shape == (1700, 2500)
+    ((explanation,),) = explanations(explain(client, "classifier", image_base64, samples=4))
+    assert saliency(explanation).shape == (1700, 2500)
 
 
-def test_more_pictures_than_an_answer_may_hold() -> None:
-    found = Explanation(
+def test_too_many_pixels_as_png_are_rejected() -> None:
+    explanation = Explanation(
         label="a",
         score=0.5,
         record=LabelledScore(label="a", score=0.5),
@@ -223,24 +227,24 @@ def test_more_pictures_than_an_answer_may_hold() -> None:
         seed=0,
     )
     with pytest.raises(InferenceError, match=r"256,000,000 pixels as png, got 320,000,000; ask for fewer max_objects"):
-        wire_explanations([[]], [[[found] * 5]], SaliencyFormat.PNG)
+        wire_explanations([[]], [[[explanation] * 5]], SaliencyFormat.PNG)
 
 
-class Gate:
-    """A classifier that says when it is asked for the first time, and answers when it is let."""
+class BlockingClassifier:
+    """Signal the first call, and answer when the test releases it."""
 
     def __init__(self) -> None:
-        self.asked = threading.Event()
-        self.let = threading.Event()
+        self.called = threading.Event()
+        self.released = threading.Event()
 
     def __call__(self, inputs: Sequence[ClassificationInput]) -> Sequence[Classification]:
-        self.asked.set()
-        assert self.let.wait(60)
+        self.called.set()
+        assert self.released.wait(60)
         return classify(inputs)
 
 
-def test_nobody_waits_for_an_explanation_whose_sender_has_left() -> None:
-    gate = Gate()
+def test_disconnect_ends_the_wait_for_an_explanation() -> None:
+    classifier = BlockingClassifier()
 
     def load(source: ModelSource) -> Servable:
         description = ModelDescription(
@@ -252,7 +256,7 @@ def test_nobody_waits_for_an_explanation_whose_sender_has_left() -> None:
             outputs=(),
             facts=(),
         )
-        return BoundServable(ImageClassification(), gate, description, {})
+        return BoundServable(ImageClassification(), classifier, description, {})
 
     source = ModelSource(name="gate", version="1", folder=Path("gate"), settings=ModelSettings())
     app = application([source], load)
@@ -265,7 +269,7 @@ def test_nobody_waits_for_an_explanation_whose_sender_has_left() -> None:
         async def receive() -> Any:
             if messages:
                 return messages.pop()
-            assert await asyncio.to_thread(gate.asked.wait, 60)
+            assert await asyncio.to_thread(classifier.called.wait, 60)
             return {"type": "http.disconnect"}
 
         async def send(message: Any) -> None:
@@ -290,7 +294,7 @@ def test_nobody_waits_for_an_explanation_whose_sender_has_left() -> None:
 
     try:
         asyncio.run(call())
-        assert not gate.let.is_set()
+        assert not classifier.released.is_set()
     finally:
-        gate.let.set()
+        classifier.released.set()
     assert sent[0]["status"] == 504

@@ -1,4 +1,4 @@
-"""One instance of a model with a task: its forms, and where the body has what a task complains of."""
+"""Test one instance of a model with a task: its forms, and the paths of task errors in the body."""
 
 import json
 from typing import Any
@@ -19,8 +19,8 @@ IMAGE, TEXT = IMAGE_INPUT.name, TEXT_INPUT.name
 
 
 def read(instance: object, name: str = IMAGE, *, prompts: bool | None = None) -> Instance:
-    asked = name == IMAGE if prompts is None else prompts
-    return read_instance(msgspec.Raw(json.dumps(instance).encode()), "inputs[3]", name, prompts=asked)
+    takes_prompts = name == IMAGE if prompts is None else prompts
+    return read_instance(msgspec.Raw(json.dumps(instance).encode()), "inputs[3]", name, prompts=takes_prompts)
 
 
 def binary(instance: Instance) -> bytes:
@@ -36,32 +36,32 @@ def text(instance: Instance) -> str:
 
 
 @given(st.binary(), st.sampled_from(["", "b64", "image", "image_bytes", "data", "image b64"]))
-def test_bytes_come_as_they_went(data: bytes, form: str) -> None:
+def test_image_bytes_round_trip_in_every_form(data: bytes, form: str) -> None:
     instance: Any = base64_text(data)
     for name in reversed(form.split()):
         instance = {name: instance}
-    read_back = read(instance)
-    assert binary(read_back) == data
-    assert read_back.tensor.name == "image"
-    assert read_back.field("data[0]", "parameters") == ".".join(["inputs[3]", *form.split()])
+    parsed = read(instance)
+    assert binary(parsed) == data
+    assert parsed.tensor.name == "image"
+    assert parsed.field("data[0]", "parameters") == ".".join(["inputs[3]", *form.split()])
 
 
 @pytest.mark.parametrize("name", ["text", "prompt", "question", TEXT])
 @pytest.mark.parametrize("value", ["Ann", "", "[not JSON", '{"b64": "QQ=="}', "data:text/plain,a", "Bår"])
-def test_texts_come_as_they_went(name: str, value: str) -> None:
-    for instance, place in (
+def test_texts_round_trip_in_every_form(name: str, value: str) -> None:
+    for instance, path in (
         (value, "inputs[3]"),
         ({name: value}, f"inputs[3].{name}"),
         ({"b64": base64_text(value.encode())}, "inputs[3].b64"),
         ({name: {"b64": base64_text(value.encode())}}, f"inputs[3].{name}.b64"),
     ):
-        found = read(instance, TEXT)
-        assert text(found) == value
-        assert found.field("data[0]", "parameters") == place
+        parsed = read(instance, TEXT)
+        assert text(parsed) == value
+        assert parsed.field("data[0]", "parameters") == path
 
 
 @pytest.mark.parametrize(
-    ("instance", "path", "said"),
+    ("instance", "path", "message"),
     [
         (5, "inputs[3]", "Expected a text"),
         ([1], "inputs[3]", "Expected a text"),
@@ -73,45 +73,45 @@ def test_texts_come_as_they_went(name: str, value: str) -> None:
         ({"b64": "*"}, "inputs[3].b64", "Expected base64"),
     ],
 )
-def test_what_is_no_text(instance: object, path: str, said: str) -> None:
+def test_invalid_text_is_rejected_with_its_path(instance: object, path: str, message: str) -> None:
     with pytest.raises(InferenceError) as caught:
         read(instance, TEXT)
     assert caught.value.path == path
-    assert said in caught.value.message
+    assert message in caught.value.message
 
 
 @pytest.mark.parametrize("name", ["prompt", "prompts", "question", "text"])
-def test_what_a_model_does_not_take_is_refused_by_its_name(name: str) -> None:
+def test_prompt_for_a_model_without_prompts_is_rejected(name: str) -> None:
     assert read({"b64": "", name: "why?"}).tensor.parameters == {"prompts": ["why?"]}
     with pytest.raises(InferenceError) as caught:
         read({"b64": "", name: "why?"}, prompts=False)
     assert caught.value.message == f"Expected nothing but the image, and \"parameters\", got '{name}' too"
 
 
-def test_rows_of_pixels_are_a_tensor() -> None:
-    for instance, datum in (([[1, 2], [3, 4]], "inputs[3]"), ({"image": [[1, 2], [3, 4]]}, "inputs[3].image")):
-        found = read(instance)
-        assert isinstance(found.tensor, Tensor)
-        assert found.tensor.datatype is Datatype.UINT8
-        assert found.tensor.data.tolist() == [[1, 2], [3, 4]]
-        assert found.field("data[1][0]", "parameters") == f"{datum}[1][0]"
-        for rest in ("data", "shape", "datatype"):
-            assert found.field(rest, "parameters") == datum
-        assert found.field("", "parameters") == "inputs[3]"
+def test_pixel_rows_become_a_tensor() -> None:
+    for instance, base_path in (([[1, 2], [3, 4]], "inputs[3]"), ({"image": [[1, 2], [3, 4]]}, "inputs[3].image")):
+        parsed = read(instance)
+        assert isinstance(parsed.tensor, Tensor)
+        assert parsed.tensor.datatype is Datatype.UINT8
+        assert parsed.tensor.data.tolist() == [[1, 2], [3, 4]]
+        assert parsed.field("data[1][0]", "parameters") == f"{base_path}[1][0]"
+        for field in ("data", "shape", "datatype"):
+            assert parsed.field(field, "parameters") == base_path
+        assert parsed.field("", "parameters") == "inputs[3]"
 
 
-def test_parameters_are_named_where_they_stand() -> None:
-    found = read({"b64": "", "prompt": "a", "parameters": {"top_k": 1, "labels": ["a"]}})
-    assert found.field("parameters.top_k", "data.parameters") == "inputs[3].parameters.top_k"
-    assert found.field("parameters.labels[0]", "data.parameters") == "inputs[3].parameters.labels[0]"
-    assert found.field("parameters.seed", "data.parameters") == "data.parameters.seed"
-    assert found.field("parameters.prompts[0]", "data.parameters") == "inputs[3].prompt[0]"
+def test_parameter_errors_name_their_path() -> None:
+    parsed = read({"b64": "", "prompt": "a", "parameters": {"top_k": 1, "labels": ["a"]}})
+    assert parsed.field("parameters.top_k", "data.parameters") == "inputs[3].parameters.top_k"
+    assert parsed.field("parameters.labels[0]", "data.parameters") == "inputs[3].parameters.labels[0]"
+    assert parsed.field("parameters.seed", "data.parameters") == "data.parameters.seed"
+    assert parsed.field("parameters.prompts[0]", "data.parameters") == "inputs[3].prompt[0]"
     assert read("").field("parameters.prompts", "parameters") == "parameters.prompts"
 
 
-def test_parameters_reach_the_tensor() -> None:
-    found = read({"image": "", "question": "a", "parameters": {"top_k": 1, "metadata": {"a": 1.50}}})
-    assert found.tensor.parameters["top_k"] == 1
-    assert found.tensor.parameters["prompts"] == ["a"]
-    assert found.tensor.parameters["metadata"] == msgspec.Raw(b'{"a": 1.5}')
+def test_parameters_are_passed_to_the_tensor() -> None:
+    parsed = read({"image": "", "question": "a", "parameters": {"top_k": 1, "metadata": {"a": 1.50}}})
+    assert parsed.tensor.parameters["top_k"] == 1
+    assert parsed.tensor.parameters["prompts"] == ["a"]
+    assert parsed.tensor.parameters["metadata"] == msgspec.Raw(b'{"a": 1.5}')
     assert "content_type" not in read({"image": "", "parameters": {"content_type": "str"}}).tensor.parameters
