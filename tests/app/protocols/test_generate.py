@@ -1,4 +1,4 @@
-"""Triton's generate extension: questions about a picture, answered whole or one event a token."""
+"""Test Triton's generate extension: questions about an image, with complete and streamed answers."""
 
 import json
 from collections.abc import Generator
@@ -27,17 +27,17 @@ from tests.support.pictures import base64_text, encoded, rectangle
 from tests.support.speaker import Seen, Speaker, speaking
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
-PICTURE = base64_text(encoded(rectangle()))
-SHAPE = base64_text((FIXTURES / "images" / "shape.jpg").read_bytes())
-ASKED = {"text_input": "what?", "image": PICTURE}
+IMAGE = base64_text(encoded(rectangle()))
+SHAPE_IMAGE = base64_text((FIXTURES / "images" / "shape.jpg").read_bytes())
+REQUEST = {"text_input": "what?", "image": IMAGE}
 
 
-def app_over(engine: Engine) -> Litestar:
+def build_app(engine: Engine) -> Litestar:
     return create_app(engine, [KServeV2()], CollectorRegistry(), 2_000_000)
 
 
-def events(body: bytes) -> list[dict[str, Any]]:
-    """The data of server-sent events, each of which is one line and an empty one."""
+def parse_events(body: bytes) -> list[dict[str, Any]]:
+    """Parse server-sent events and check that each has one line of data."""
     *blocks, rest = body.split(b"\n\n")
     assert rest == b""
     assert all(block.startswith(b"data: ") and b"\n" not in block for block in blocks)
@@ -46,139 +46,145 @@ def events(body: bytes) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def client() -> Generator[TestClient[Litestar]]:
-    """A speaker that says "a red circle", among stand-ins."""
-    with TestClient(app_over(speaking(Speaker("a", " red", " circle")))) as client:
+    """Serve a fake model that generates "a red circle", and other fakes."""
+    with TestClient(build_app(speaking(Speaker("a", " red", " circle")))) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def vlm() -> Generator[TestClient[Litestar]]:
-    """The fixture model."""
+    """Serve the fixture model that answers questions about images."""
     settings = ModelSettings(task_type=TaskType.IMAGE_TEXT_TO_TEXT)
     source = ModelSource(name="vlm", version="1", folder=FIXTURES / "models" / "vlm", settings=settings)
     registry = Registry([source])
     registry.load(source, load)
     repository = Repository(registry, lambda: [source], load)
-    with TestClient(app_over(Engine(repository, [], Limits(), workers=2))) as client:
+    with TestClient(build_app(Engine(repository, [], Limits(), workers=2))) as client:
         yield client
 
 
 @pytest.mark.parametrize("path", ["/v2/models/speaker", "/v2/models/speaker/versions/7"])
-def test_an_answer_is_one_object(client: TestClient[Litestar], path: str) -> None:
-    response = client.post(f"{path}/generate", json=ASKED)
+def test_generate_returns_one_object(client: TestClient[Litestar], path: str) -> None:
+    response = client.post(f"{path}/generate", json=REQUEST)
     assert response.status_code == 200, response.text
     assert response.headers["content-type"] == "application/json"
     assert response.json() == {"model_name": "speaker", "model_version": "7", "text_output": "a red circle"}
 
 
-def test_a_streamed_answer_is_an_event_a_piece(vlm: TestClient[Litestar]) -> None:
-    asked = {"text_input": "Describe the picture.", "image": SHAPE, "id": "mine"}
-    response = vlm.post("/v2/models/vlm/generate_stream", json=asked)
+def test_generate_stream_sends_one_event_per_chunk(vlm: TestClient[Litestar]) -> None:
+    request = {"text_input": "Describe the picture.", "image": SHAPE_IMAGE, "id": "mine"}
+    response = vlm.post("/v2/models/vlm/generate_stream", json=request)
     assert response.status_code == 200, response.text
     assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
     assert response.headers["cache-control"] == "no-cache"
     assert "content-length" not in response.headers
     assert response.headers["x-request-id"]
-    told = events(response.content)
-    assert len(told) > 1
-    assert {(each["id"], each["model_name"], each["model_version"]) for each in told} == {("mine", "vlm", "1")}
-    assert all(each["text_output"] for each in told)
+    stream_events = parse_events(response.content)
+    assert len(stream_events) > 1
+    assert {(event["id"], event["model_name"], event["model_version"]) for event in stream_events} == {
+        ("mine", "vlm", "1")
+    }
+    assert all(event["text_output"] for event in stream_events)
 
 
 @pytest.mark.parametrize(
     "question", ["What is in the picture?", "What shape is in the picture?", "What color is the shape?", "w"]
 )
 @pytest.mark.parametrize("parameters", [{}, {"max_new_tokens": 2}, {"temperature": 2.0, "seed": 5}])
-def test_the_pieces_joined_are_what_infer_answers(
+def test_streamed_text_equals_the_infer_answer(
     vlm: TestClient[Litestar], question: str, parameters: dict[str, Any]
 ) -> None:
-    asked = {"text_input": question, "image": SHAPE, "parameters": parameters}
-    tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [SHAPE]}
+    request = {"text_input": question, "image": SHAPE_IMAGE, "parameters": parameters}
+    tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [SHAPE_IMAGE]}
     inferred = vlm.post(
         "/v2/models/vlm/infer", json={"inputs": [{**tensor, "parameters": {**parameters, "prompts": [question]}}]}
     )
-    (answer,) = [json.loads(each)[0]["answer"] for each in inferred.json()["outputs"][0]["data"]]
-    streamed = events(vlm.post("/v2/models/vlm/generate_stream", json=asked).content)
-    assert "".join(each["text_output"] for each in streamed) == answer
-    assert vlm.post("/v2/models/vlm/generate", json=asked).json()["text_output"] == answer
+    (answer,) = [json.loads(output)[0]["answer"] for output in inferred.json()["outputs"][0]["data"]]
+    streamed = parse_events(vlm.post("/v2/models/vlm/generate_stream", json=request).content)
+    assert "".join(event["text_output"] for event in streamed) == answer
+    assert vlm.post("/v2/models/vlm/generate", json=request).json()["text_output"] == answer
 
 
-def test_a_model_that_cannot_stream_answers_in_one_event(client: TestClient[Litestar]) -> None:
-    (event,) = events(client.post("/v2/models/teller/generate_stream", json=ASKED).content)
+def test_model_without_streaming_sends_one_event(client: TestClient[Litestar]) -> None:
+    (event,) = parse_events(client.post("/v2/models/teller/generate_stream", json=REQUEST).content)
     assert event == {"model_name": "teller", "model_version": "7", "text_output": "64x48"}
 
 
 @pytest.mark.parametrize("steps", [(), ("", "")])
-def test_an_empty_answer_is_one_empty_event(steps: tuple[str, ...]) -> None:
-    with TestClient(app_over(speaking(Speaker(*steps)))) as client:
-        (event,) = events(client.post("/v2/models/speaker/generate_stream", json=ASKED).content)
+def test_empty_answer_is_one_empty_event(steps: tuple[str, ...]) -> None:
+    with TestClient(build_app(speaking(Speaker(*steps)))) as client:
+        (event,) = parse_events(client.post("/v2/models/speaker/generate_stream", json=REQUEST).content)
     assert event["text_output"] == ""
 
 
-def test_metadata_is_given_back_once(client: TestClient[Litestar]) -> None:
+def test_metadata_is_returned_in_the_first_event_only(client: TestClient[Litestar]) -> None:
     metadata = [{"key": "k", "type": "int", "value": "12345678901234567890.0"}]
-    asked = {**ASKED, "parameters": {"metadata": metadata}}
-    assert client.post("/v2/models/speaker/generate", json=asked).json()["parameters"] == {"metadata": metadata}
-    first, *others = events(client.post("/v2/models/speaker/generate_stream", json=asked).content)
+    request = {**REQUEST, "parameters": {"metadata": metadata}}
+    assert client.post("/v2/models/speaker/generate", json=request).json()["parameters"] == {"metadata": metadata}
+    first, *others = parse_events(client.post("/v2/models/speaker/generate_stream", json=request).content)
     assert first["parameters"] == {"metadata": metadata}
-    assert not any("parameters" in each for each in others)
+    assert not any("parameters" in event for event in others)
 
 
 @pytest.mark.parametrize(
     "image",
     [
-        {"image": f"data:image/png;base64,{PICTURE}"},
-        {"images": [PICTURE]},
-        {"image": None, "images": [PICTURE], "id": None, "parameters": None},
+        {"image": f"data:image/png;base64,{IMAGE}"},
+        {"images": [IMAGE]},
+        {"image": None, "images": [IMAGE], "id": None, "parameters": None},
     ],
 )
-def test_the_ways_to_send_a_picture(client: TestClient[Litestar], image: dict[str, Any]) -> None:
+def test_all_image_fields_are_accepted(client: TestClient[Litestar], image: dict[str, Any]) -> None:
     response = client.post("/v2/models/teller/generate", json={"text_input": "size?", **image})
     assert response.json()["text_output"] == "64x48"
 
 
-def test_generation_parameters_stand_at_the_top_or_among_the_parameters(vlm: TestClient[Litestar]) -> None:
-    asked = {"text_input": "What is in the picture?", "image": SHAPE, "unknown": 1}
+def test_generation_parameters_are_read_at_top_level_or_in_parameters(vlm: TestClient[Litestar]) -> None:
+    request = {"text_input": "What is in the picture?", "image": SHAPE_IMAGE, "unknown": 1}
 
-    def length(**more: Any) -> int:
-        return len(events(vlm.post("/v2/models/vlm/generate_stream", json={**asked, **more}).content))
+    def event_count(**fields: Any) -> int:
+        return len(parse_events(vlm.post("/v2/models/vlm/generate_stream", json={**request, **fields}).content))
 
-    whole = length()
-    assert whole > 2
-    assert length(max_new_tokens=2) == length(parameters={"max_new_tokens": 2}) < whole
-    assert length(max_new_tokens=1, parameters={"max_new_tokens": 2, "stream": True}) == length(max_new_tokens=2)
+    full_count = event_count()
+    assert full_count > 2
+    assert event_count(max_new_tokens=2) == event_count(parameters={"max_new_tokens": 2}) < full_count
+    assert event_count(max_new_tokens=1, parameters={"max_new_tokens": 2, "stream": True}) == event_count(
+        max_new_tokens=2
+    )
 
 
-def test_the_parameters_at_the_top_are_those_of_the_task() -> None:
-    own = {"text_input", "image", "images", "id", "parameters"}
-    assert set(WireGenerateRequest.__struct_fields__) - own == set(GenerationParameters.__struct_fields__) - {"prompts"}
+def test_top_level_parameters_match_the_task() -> None:
+    request_fields = {"text_input", "image", "images", "id", "parameters"}
+    assert set(WireGenerateRequest.__struct_fields__) - request_fields == set(
+        GenerationParameters.__struct_fields__
+    ) - {"prompts"}
 
 
 @pytest.mark.parametrize("path", ["generate", "generate_stream"])
 @pytest.mark.parametrize(
     ("body", "error"),
     [
-        ({"image": PICTURE}, "missing required field `text_input`"),
+        ({"image": IMAGE}, "missing required field `text_input`"),
         ({"text_input": "what?"}, "Expected either image or images"),
-        ({**ASKED, "images": [PICTURE]}, "Expected either image or images"),
+        ({**REQUEST, "images": [IMAGE]}, "Expected either image or images"),
         ({"text_input": "what?", "images": []}, "images: Expected one image, got 0"),
-        ({"text_input": "what?", "images": [PICTURE, PICTURE]}, "images: Expected one image, got 2"),
-        ({**ASKED, "text_input": 5}, "text_input: Expected `str`, got `int`"),
-        ({**ASKED, "image": 5}, "image: Expected `str | null`, got `int`"),
-        ({**ASKED, "image": "%%%"}, "image: Expected base64"),
-        ({**ASKED, "image": ""}, "image: "),
+        ({"text_input": "what?", "images": [IMAGE, IMAGE]}, "images: Expected one image, got 2"),
+        ({**REQUEST, "text_input": 5}, "text_input: Expected `str`, got `int`"),
+        ({**REQUEST, "image": 5}, "image: Expected `str | null`, got `int`"),
+        ({**REQUEST, "image": "%%%"}, "image: Expected base64"),
+        ({**REQUEST, "image": ""}, "image: "),
         ({"text_input": "what?", "images": ["AAAA"]}, "images[0]: "),
-        ({**ASKED, "parameters": {"prompts": ["more"]}}, "parameters.prompts: Expected the question in text_input"),
-        ({**ASKED, "parameters": {"temperature": -1}}, "parameters.temperature: "),
-        ({**ASKED, "parameters": {"temperature": "hot"}}, "parameters.temperature: "),
-        ({**ASKED, "temperature": -1}, "temperature: "),
-        ({**ASKED, "max_new_tokens": 0}, "max_new_tokens: "),
-        ({**ASKED, "max_new_tokens": 1, "parameters": {"max_new_tokens": 0}}, "parameters.max_new_tokens: "),
-        ({**ASKED, "parameters": 5}, "parameters: "),
-        ([ASKED], "Expected `object`, got `array`"),
+        ({**REQUEST, "parameters": {"prompts": ["more"]}}, "parameters.prompts: Expected the question in text_input"),
+        ({**REQUEST, "parameters": {"temperature": -1}}, "parameters.temperature: "),
+        ({**REQUEST, "parameters": {"temperature": "hot"}}, "parameters.temperature: "),
+        ({**REQUEST, "temperature": -1}, "temperature: "),
+        ({**REQUEST, "max_new_tokens": 0}, "max_new_tokens: "),
+        ({**REQUEST, "max_new_tokens": 1, "parameters": {"max_new_tokens": 0}}, "parameters.max_new_tokens: "),
+        ({**REQUEST, "parameters": 5}, "parameters: "),
+        ([REQUEST], "Expected `object`, got `array`"),
     ],
 )
-def test_a_bad_body_is_refused_by_its_field(client: TestClient[Litestar], path: str, body: Any, error: str) -> None:
+def test_bad_body_error_names_its_field(client: TestClient[Litestar], path: str, body: Any, error: str) -> None:
     response = client.post(f"/v2/models/speaker/{path}", json=body)
     assert response.status_code == 400
     assert response.headers["content-type"] == "application/json"
@@ -187,7 +193,7 @@ def test_a_bad_body_is_refused_by_its_field(client: TestClient[Litestar], path: 
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"text_input": NaN}', b"[" * 100_000])
-def test_what_is_no_json_is_refused(client: TestClient[Litestar], content: bytes) -> None:
+def test_invalid_json_is_rejected(client: TestClient[Litestar], content: bytes) -> None:
     response = client.post("/v2/models/speaker/generate_stream", content=content)
     assert response.status_code == 400
     assert response.json()["error"]
@@ -202,44 +208,44 @@ def test_what_is_no_json_is_refused(client: TestClient[Litestar], content: bytes
         ("detector", http_status(ErrorKind.UNSUPPORTED), "Model 'detector' (OBJECT_DETECTION) does not generate text"),
     ],
 )
-def test_models_that_do_not_answer(
+def test_unknown_or_non_text_model_is_rejected(
     client: TestClient[Litestar], path: str, model: str, status: int, error: str
 ) -> None:
-    response = client.post(f"/v2/models/{model}/{path}", json=ASKED)
+    response = client.post(f"/v2/models/{model}/{path}", json=REQUEST)
     assert response.status_code == status
     assert response.json()["error"].startswith(error)
 
 
 @pytest.mark.parametrize(("text", "error"), [(" ", "Expected a question"), ("<image> what?", "control tokens")])
 @pytest.mark.parametrize("path", ["generate", "generate_stream"])
-def test_a_question_that_the_model_refuses(vlm: TestClient[Litestar], path: str, text: str, error: str) -> None:
-    response = vlm.post(f"/v2/models/vlm/{path}", json={"text_input": text, "image": SHAPE})
+def test_question_the_model_cannot_use_is_rejected(vlm: TestClient[Litestar], path: str, text: str, error: str) -> None:
+    response = vlm.post(f"/v2/models/vlm/{path}", json={"text_input": text, "image": SHAPE_IMAGE})
     assert response.status_code == 400
     assert response.json()["error"].startswith("text_input: ")
     assert error in response.json()["error"]
 
 
-def test_an_error_before_the_first_event_is_a_status_and_later_an_event() -> None:
-    for steps, told in (((), None), (("a", "b"), ["a", "b"])):
-        with TestClient(app_over(speaking(Speaker(*steps, RuntimeError("a wire came off"))))) as client:
-            response = client.post("/v2/models/speaker/generate_stream", json=ASKED)
-            whole = client.post("/v2/models/speaker/generate", json=ASKED)
-        assert whole.status_code == 500
-        assert whole.json() == {"error": "The model failed: a wire came off"}
-        if told is None:
-            assert (response.status_code, response.json()) == (500, whole.json())
+def test_error_is_a_status_before_the_first_event_and_an_event_after() -> None:
+    for steps, texts in (((), None), (("a", "b"), ["a", "b"])):
+        with TestClient(build_app(speaking(Speaker(*steps, RuntimeError("a wire came off"))))) as client:
+            response = client.post("/v2/models/speaker/generate_stream", json=REQUEST)
+            complete = client.post("/v2/models/speaker/generate", json=REQUEST)
+        assert complete.status_code == 500
+        assert complete.json() == {"error": "The model failed: a wire came off"}
+        if texts is None:
+            assert (response.status_code, response.json()) == (500, complete.json())
         else:
-            *said, last = events(response.content)
-            assert (response.status_code, last) == (200, whole.json())
-            assert [each["text_output"] for each in said] == told
+            *text_events, last = parse_events(response.content)
+            assert (response.status_code, last) == (200, complete.json())
+            assert [event["text_output"] for event in text_events] == texts
 
 
-def test_streams_are_observed_as_every_inference_is() -> None:
+def test_streamed_requests_are_observed() -> None:
     seen = Seen()
-    with TestClient(app_over(speaking(Speaker("a"), seen))) as client:
-        client.post("/v2/models/speaker/generate_stream", json=ASKED, headers={"X-Request-ID": "r1"})
-        client.post("/v2/models/nobody/generate", json=ASKED, headers={"X-Request-ID": "r2"})
-    assert [(each.caller.protocol, each.caller.request_id, each.outcome) for each in seen.events] == [
+    with TestClient(build_app(speaking(Speaker("a"), seen))) as client:
+        client.post("/v2/models/speaker/generate_stream", json=REQUEST, headers={"X-Request-ID": "r1"})
+        client.post("/v2/models/nobody/generate", json=REQUEST, headers={"X-Request-ID": "r2"})
+    assert [(event.caller.protocol, event.caller.request_id, event.outcome) for event in seen.events] == [
         ("kserve-v2", "r1", None),
         ("kserve-v2", "r2", ErrorKind.MODEL_NOT_FOUND),
     ]

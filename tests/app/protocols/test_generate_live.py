@@ -1,4 +1,4 @@
-"""A streamed answer while it is made: events sent at once, clients that go away, and clients that do not read."""
+"""Test streamed answers over raw ASGI: when events are sent, disconnects and slow readers."""
 
 import asyncio
 import json
@@ -18,35 +18,35 @@ from tests.support.pictures import base64_text, encoded, rectangle
 from tests.support.polling import wait_until_async
 from tests.support.speaker import Gate, Seen, Speaker, speaking
 
-ASKED = {"text_input": "what?", "image": base64_text(encoded(rectangle()))}
+REQUEST = {"text_input": "what?", "image": base64_text(encoded(rectangle()))}
 
 
-def app_over(engine: Engine) -> Litestar:
+def build_app(engine: Engine) -> Litestar:
     return create_app(engine, [KServeV2()], CollectorRegistry(), 2_000_000)
 
 
 class Connection:
-    """One HTTP request put to the application directly, so that what is sent can be seen when it is sent."""
+    """Send one HTTP request to the application directly, to see each message when it is sent."""
 
     def __init__(self, app: Litestar, path: str, body: object) -> None:
         self._app = app
         self._path = path
         self._body = json.dumps(body).encode()
         self._received = False
-        self.gone = asyncio.Event()
+        self.disconnected = asyncio.Event()
         self.sent: asyncio.Queue[Message] = asyncio.Queue()
 
     async def receive(self) -> Any:
         if not self._received:
             self._received = True
             return {"type": "http.request", "body": self._body, "more_body": False}
-        await self.gone.wait()
+        await self.disconnected.wait()
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
         await self.sent.put(message)
         if message["type"] == "http.response.body" and not message["more_body"]:
-            self.gone.set()
+            self.disconnected.set()
 
     async def run(self) -> None:
         scope: dict[str, Any] = {
@@ -67,7 +67,7 @@ class Connection:
         await self._app(cast("HTTPScope", scope), self.receive, self.send)
 
     async def event(self) -> dict[str, Any]:
-        """The next event."""
+        """Return the next event."""
         message = await self.sent.get()
         assert message["type"] == "http.response.body"
         assert message["more_body"]
@@ -76,12 +76,12 @@ class Connection:
         return json.loads(head.removeprefix(b"data: "))
 
 
-def test_an_event_is_sent_before_the_next_is_made() -> None:
+def test_event_is_sent_before_the_next_is_generated() -> None:
     gate = Gate()
-    app = app_over(speaking(Speaker("a", "b", "c", gate=gate)))
+    app = build_app(speaking(Speaker("a", "b", "c", gate=gate)))
 
     async def run() -> None:
-        connection = Connection(app, "/v2/models/speaker/generate_stream", ASKED)
+        connection = Connection(app, "/v2/models/speaker/generate_stream", REQUEST)
         running = asyncio.create_task(connection.run())
         for index, expected in enumerate(("a", "b", "c")):
             gate.open()
@@ -95,64 +95,64 @@ def test_an_event_is_sent_before_the_next_is_made() -> None:
     asyncio.run(run())
 
 
-def test_two_streams_at_once() -> None:
-    both = threading.Barrier(2, timeout=60)
-    app = app_over(speaking(Speaker("a", "b", "c", gate=both.wait)))
+def test_two_streams_run_concurrently() -> None:
+    barrier = threading.Barrier(2, timeout=60)
+    app = build_app(speaking(Speaker("a", "b", "c", gate=barrier.wait)))
 
     async def run() -> None:
-        connections = [Connection(app, "/v2/models/speaker/generate_stream", ASKED) for _ in range(2)]
-        await asyncio.gather(*(each.run() for each in connections))
-        for each in connections:
-            assert (await each.sent.get())["type"] == "http.response.start"
-            assert [(await each.event())["text_output"] for _ in range(3)] == ["a", "b", "c"]
+        connections = [Connection(app, "/v2/models/speaker/generate_stream", REQUEST) for _ in range(2)]
+        await asyncio.gather(*(connection.run() for connection in connections))
+        for connection in connections:
+            assert (await connection.sent.get())["type"] == "http.response.start"
+            assert [(await connection.event())["text_output"] for _ in range(3)] == ["a", "b", "c"]
 
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("begun", [True, False])
-def test_a_client_that_goes_away_frees_the_worker(begun: bool) -> None:
+@pytest.mark.parametrize("started", [True, False])
+def test_disconnect_during_a_stream_frees_the_worker(started: bool) -> None:
     seen, gate = Seen(), Gate(opened=1)
     speaker = Speaker(*"abcdef", gate=gate)
     engine = speaking(speaker, seen, workers=1)
-    app = app_over(engine)
+    app = build_app(engine)
 
     async def run() -> None:
-        connection = Connection(app, "/v2/models/speaker/generate_stream", ASKED)
-        if not begun:
-            connection.gone.set()
+        connection = Connection(app, "/v2/models/speaker/generate_stream", REQUEST)
+        if not started:
+            connection.disconnected.set()
         running = asyncio.create_task(connection.run())
         assert (await connection.sent.get())["type"] == "http.response.start"
-        if begun:
+        if started:
             assert (await connection.event())["text_output"] == "a"
             for _ in "ab":
                 await asyncio.to_thread(gate.await_step)
-            connection.gone.set()
+            connection.disconnected.set()
         await running
         gate.open()
         assert await asyncio.to_thread(speaker.closed.wait, 60)
-        other = Connection(app, "/v2/models/teller/generate", ASKED)
+        other = Connection(app, "/v2/models/teller/generate", REQUEST)
         await other.run()
 
     asyncio.run(run())
-    assert speaker.made == 2 if begun else speaker.made <= 2, "it is freed at the next token"
+    assert speaker.made == 2 if started else speaker.made <= 2, "generation stops at the next token"
     assert not engine.busy
     assert [(event.model_name, event.outcome) for event in seen.events] == [("speaker", None), ("teller", None)]
 
 
-def test_a_client_that_does_not_read_holds_no_worker() -> None:
+def test_slow_reader_does_not_block_a_worker() -> None:
     speaker = Speaker(*(f"{number} " for number in range(1000)))
     engine = speaking(speaker, workers=1)
-    app = app_over(engine)
+    app = build_app(engine)
 
     async def run() -> None:
-        connection = Connection(app, "/v2/models/speaker/generate_stream", ASKED)
+        connection = Connection(app, "/v2/models/speaker/generate_stream", REQUEST)
         connection.sent = asyncio.Queue(maxsize=2)
         running = asyncio.create_task(connection.run())
         assert (await connection.sent.get())["type"] == "http.response.start"
-        await Connection(app, "/v2/models/teller/generate", ASKED).run()
+        await Connection(app, "/v2/models/teller/generate", REQUEST).run()
         assert speaker.made < 100
-        told = [(await connection.event())["text_output"] for _ in range(1000)]
-        assert "".join(told) == "".join(f"{number} " for number in range(1000))
+        texts = [(await connection.event())["text_output"] for _ in range(1000)]
+        assert "".join(texts) == "".join(f"{number} " for number in range(1000))
         await connection.sent.get()
         await running
 
@@ -160,19 +160,19 @@ def test_a_client_that_does_not_read_holds_no_worker() -> None:
     assert not engine.busy
 
 
-@pytest.mark.parametrize("begun", [True, False])
-def test_a_client_that_leaves_before_a_whole_answer_was_told_nothing(begun: bool) -> None:
-    seen, gate = Seen(), Gate(opened=begun)
+@pytest.mark.parametrize("started", [True, False])
+def test_disconnect_before_a_complete_answer_is_observed_as_cancelled(started: bool) -> None:
+    seen, gate = Seen(), Gate(opened=started)
     speaker = Speaker(*"abcdef", gate=gate)
     engine = speaking(speaker, seen, workers=1)
-    app = app_over(engine)
+    app = build_app(engine)
 
     async def run() -> None:
-        connection = Connection(app, "/v2/models/speaker/generate", ASKED)
+        connection = Connection(app, "/v2/models/speaker/generate", REQUEST)
         running = asyncio.create_task(connection.run())
-        for _ in range(1 + begun):
+        for _ in range(1 + started):
             await asyncio.to_thread(gate.await_step)
-        connection.gone.set()
+        connection.disconnected.set()
         await running
         gate.open()
         assert await asyncio.to_thread(speaker.closed.wait, 60)

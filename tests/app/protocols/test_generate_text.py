@@ -1,4 +1,4 @@
-"""V2's generate extension over a model of text."""
+"""Test V2's generate extension with a text generation model."""
 
 import json
 from collections.abc import Iterator
@@ -19,23 +19,23 @@ def client() -> Iterator[TestClient[Litestar]]:
         yield client
 
 
-def test_a_text_is_continued(client: TestClient[Litestar]) -> None:
-    sent = {"text_input": "Prompt here", "parameters": {"max_new_tokens": 6}, "temperature": 0.5, "id": "a"}
-    response = client.post(f"{PATH}/generate", json=sent)
+def test_generate_continues_a_text(client: TestClient[Litestar]) -> None:
+    body = {"text_input": "Prompt here", "parameters": {"max_new_tokens": 6}, "temperature": 0.5, "id": "a"}
+    response = client.post(f"{PATH}/generate", json=body)
     assert response.status_code == 200
     assert response.json() == {"model_name": "continuer", "model_version": "1", "text_output": "PROMPT", "id": "a"}
 
 
-def test_a_continuation_is_told_in_events(client: TestClient[Litestar]) -> None:
-    sent = {"text_input": "Prompt here", "parameters": {"max_new_tokens": 6, "return_full_text": True}}
-    response = client.post(f"{PATH}/generate_stream", json=sent)
+def test_generate_stream_sends_text_in_events(client: TestClient[Litestar]) -> None:
+    body = {"text_input": "Prompt here", "parameters": {"max_new_tokens": 6, "return_full_text": True}}
+    response = client.post(f"{PATH}/generate_stream", json=body)
     events = [json.loads(line.removeprefix("data: ")) for line in response.text.splitlines() if line]
-    assert [each["text_output"] for each in events] == ["Prompt here", "Prompt"]
+    assert [event["text_output"] for event in events] == ["Prompt here", "Prompt"]
 
 
 @pytest.mark.parametrize("call", ["generate", "generate_stream"])
 @pytest.mark.parametrize(
-    ("model", "sent", "status", "said"),
+    ("model", "body", "status", "message"),
     [
         ("continuer", {"text_input": "a", "parameters": {"top_k": 0}}, 400, "parameters.top_k"),
         ("continuer", {"text_input": "a", "top_k": 0}, 400, "top_k"),
@@ -46,9 +46,9 @@ def test_a_continuation_is_told_in_events(client: TestClient[Litestar]) -> None:
         ("sorter", {"text_input": "a"}, 400, "does not generate text"),
     ],
 )
-def test_what_cannot_be_used_is_refused(
-    client: TestClient[Litestar], call: str, model: str, sent: dict[str, Any], status: int, said: str
+def test_invalid_request_is_rejected(
+    client: TestClient[Litestar], call: str, model: str, body: dict[str, Any], status: int, message: str
 ) -> None:
-    response = client.post(f"/v2/models/{model}/{call}", json=sent)
+    response = client.post(f"/v2/models/{model}/{call}", json=body)
     assert response.status_code == status
-    assert said in response.json()["error"]
+    assert message in response.json()["error"]

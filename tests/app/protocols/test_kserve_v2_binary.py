@@ -1,4 +1,4 @@
-"""The binary tensor extension of the Open Inference Protocol over REST, both ways."""
+"""Test the binary tensor extension of the Open Inference Protocol over REST, in both directions."""
 
 import json
 import struct
@@ -21,8 +21,16 @@ HEADER = "inference-header-content-length"
 ONE_TWO = struct.pack("<2f", 1, 2)
 
 EXTREMES: dict[str, list[Any]] = {
-    **{each: [np.iinfo(each.dtype).min, np.iinfo(each.dtype).max] for each in Datatype if each.kind in "ui"},
-    **{each: [np.nan, -np.inf, -0.0, np.finfo(each.dtype).max] for each in Datatype if each.dtype.kind == "f"},
+    **{
+        datatype: [np.iinfo(datatype.dtype).min, np.iinfo(datatype.dtype).max]
+        for datatype in Datatype
+        if datatype.kind in "ui"
+    },
+    **{
+        datatype: [np.nan, -np.inf, -0.0, np.finfo(datatype.dtype).max]
+        for datatype in Datatype
+        if datatype.dtype.kind == "f"
+    },
     "BF16": [0x3F80, 0x7F80, 0xFFFF],
     "BOOL": [True, False],
 }
@@ -35,103 +43,103 @@ def client() -> Iterator[TestClient[Litestar]]:
 
 
 def tensor(datatype: str, shape: list[int], size: object, name: str = "x") -> dict[str, Any]:
-    """An input whose data follow the JSON."""
+    """Return an input whose data follows the JSON."""
     return {"name": name, "datatype": datatype, "shape": shape, "parameters": {"binary_data_size": size}}
 
 
 def post(
     client: Client, model: str, body: dict[str, Any], *blocks: bytes, length: str | None = None, version: str = ""
 ) -> httpx.Response:
-    """A request with its tensors behind the JSON."""
+    """Send a request with its tensors after the JSON."""
     head = json.dumps(body).encode()
     headers = {HEADER: str(len(head)) if length is None else length}
     return client.post(f"/v2/models/{model}{version}/infer", content=head + b"".join(blocks), headers=headers)
 
 
 def raw(client: Client, model: str, body: bytes) -> httpx.Response:
-    """A request that is one tensor and nothing else."""
+    """Send a request whose body is one tensor."""
     return client.post(f"/v2/models/{model}/infer", content=body, headers={HEADER: "0"})
 
 
-def refused(response: httpx.Response) -> str:
-    """The sentence with which a request is refused."""
+def error_message(response: httpx.Response) -> str:
+    """Check that a request is rejected, and return the error message."""
     assert response.status_code == 400, response.text
     assert list(response.json()) == ["error"]
     return response.json()["error"]
 
 
-def opened(response: httpx.Response) -> tuple[dict[str, Any], list[bytes]]:
-    """The JSON of an answer, and a block of bytes for each output that has one."""
+def split_response(response: httpx.Response) -> tuple[dict[str, Any], list[bytes]]:
+    """Return the JSON of a response and the block of bytes of each output that has one."""
     assert response.status_code == 200, response.text
     length = int(response.headers[HEADER])
     assert response.headers["content-type"] == "application/octet-stream"
     answer: dict[str, Any] = json.loads(response.content[:length])
     blocks: list[bytes] = []
-    rest = response.content[length:]
+    remaining = response.content[length:]
     for output in answer["outputs"]:
         size: int | None = output.get("parameters", {}).get("binary_data_size")
         assert (size is None) == ("data" in output)
         if size is not None:
-            blocks.append(rest[:size])
-            rest = rest[size:]
-    assert rest == b""
+            blocks.append(remaining[:size])
+            remaining = remaining[size:]
+    assert remaining == b""
     return answer, blocks
 
 
-def elements(block: bytes) -> list[bytes]:
-    """The elements of a BYTES block."""
-    found: list[bytes] = []
+def block_elements(block: bytes) -> list[bytes]:
+    """Return the elements of a BYTES block."""
+    result: list[bytes] = []
     while block:
         (size,) = struct.unpack_from("<I", block)
-        found.append(block[4 : 4 + size])
+        result.append(block[4 : 4 + size])
         block = block[4 + size :]
-    return found
+    return result
 
 
-def packed(*texts: bytes) -> bytes:
-    return b"".join(struct.pack("<I", len(each)) + each for each in texts)
+def pack_elements(*texts: bytes) -> bytes:
+    return b"".join(struct.pack("<I", len(text)) + text for text in texts)
 
 
 @pytest.mark.parametrize("datatype", EXTREMES)
-def test_numbers_come_back_bit_for_bit(client: Client, datatype: str) -> None:
+def test_binary_numbers_round_trip_bit_for_bit(client: Client, datatype: str) -> None:
     array: NDArray[Any] = np.array([EXTREMES[datatype]], Datatype(datatype).dtype)
     body = {
         "inputs": [tensor(datatype, [*array.shape], array.nbytes)],
         "outputs": [{"name": "x", "parameters": {"binary_data": True}}],
     }
-    answer, (block,) = opened(post(client, f"echo-{datatype.lower()}", body, array.tobytes()))
+    answer, (block,) = split_response(post(client, f"echo-{datatype.lower()}", body, array.tobytes()))
     assert block == array.tobytes()
     (output,) = answer["outputs"]
     assert (output["name"], output["datatype"], output["shape"]) == ("x", datatype, [*array.shape])
 
 
-def test_texts_come_back(client: Client) -> None:
-    block = packed(b"", "\N{GRINNING FACE} ok".encode(), b"a" * 300)
+def test_binary_texts_round_trip(client: Client) -> None:
+    block = pack_elements(b"", "\N{GRINNING FACE} ok".encode(), b"a" * 300)
     body = {"inputs": [tensor("BYTES", [3, 1], len(block))], "parameters": {"binary_data_output": True}}
-    answer, blocks = opened(post(client, "echo-bytes", body, block))
+    answer, blocks = split_response(post(client, "echo-bytes", body, block))
     assert blocks == [block]
     assert answer["outputs"][0]["shape"] == [3, 1]
 
 
-def test_binary_in_and_json_out_and_the_other_way(client: Client) -> None:
+def test_binary_input_with_json_output_and_the_reverse(client: Client) -> None:
     body = {"inputs": [tensor("FP32", [2], 8)]}
     response = post(client, "half_plus_two", body, ONE_TWO)
     assert HEADER not in response.headers
     assert response.json()["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [2], "data": [2.5, 3.0]}]
-    given = {"name": "x", "datatype": "FP32", "shape": [2], "data": [1, 2]}
-    body = {"id": "5", "inputs": [given], "parameters": {"binary_data_output": True}}
-    answer, (block,) = opened(client.post("/v2/models/half_plus_two/versions/1/infer", json=body))
+    input_tensor = {"name": "x", "datatype": "FP32", "shape": [2], "data": [1, 2]}
+    body = {"id": "5", "inputs": [input_tensor], "parameters": {"binary_data_output": True}}
+    answer, (block,) = split_response(client.post("/v2/models/half_plus_two/versions/1/infer", json=body))
     assert struct.unpack("<2f", block) == (2.5, 3)
     assert (answer["id"], answer["model_name"], answer["model_version"]) == ("5", "half_plus_two", "1")
 
 
-def test_the_header_on_a_body_that_is_all_json(client: Client) -> None:
-    given = {"name": "x", "datatype": "FP32", "shape": [2], "data": [1, 2]}
-    assert post(client, "half_plus_two", {"inputs": [given]}).json()["outputs"][0]["data"] == [2.5, 3.0]
+def test_header_on_a_json_only_body_is_accepted(client: Client) -> None:
+    input_tensor = {"name": "x", "datatype": "FP32", "shape": [2], "data": [1, 2]}
+    assert post(client, "half_plus_two", {"inputs": [input_tensor]}).json()["outputs"][0]["data"] == [2.5, 3.0]
 
 
 @pytest.mark.parametrize(
-    ("of_request", "of_output", "binary"),
+    ("request_value", "output_value", "binary"),
     [
         (None, None, False),
         (True, None, False),
@@ -141,21 +149,21 @@ def test_the_header_on_a_body_that_is_all_json(client: Client) -> None:
         (None, True, True),
     ],
 )
-def test_an_output_that_is_named_goes_by_its_own_parameter(
-    client: Client, of_request: bool | None, of_output: bool | None, binary: bool
+def test_named_output_uses_its_own_binary_parameter(
+    client: Client, request_value: bool | None, output_value: bool | None, binary: bool
 ) -> None:
     body: dict[str, Any] = {"inputs": [tensor("FP32", [2], 8)], "outputs": [{"name": "y"}]}
-    if of_request is not None:
-        body["parameters"] = {"binary_data_output": of_request}
-    if of_output is not None:
-        body["outputs"][0]["parameters"] = {"binary_data": of_output}
+    if request_value is not None:
+        body["parameters"] = {"binary_data_output": request_value}
+    if output_value is not None:
+        body["outputs"][0]["parameters"] = {"binary_data": output_value}
     response = post(client, "half_plus_two", body, ONE_TWO)
     assert response.status_code == 200
     assert (HEADER in response.headers) is binary
 
 
-def test_data_here_and_bytes_there(client: Client) -> None:
-    words = packed(b"a", b"")
+def test_json_and_binary_tensors_can_be_mixed(client: Client) -> None:
+    words = pack_elements(b"a", b"")
     body = {
         "inputs": [
             tensor("BYTES", [2], len(words), "words"),
@@ -163,23 +171,23 @@ def test_data_here_and_bytes_there(client: Client) -> None:
         ],
         "outputs": [{"name": "numbers", "parameters": {"binary_data": True}}, {"name": "words"}],
     }
-    answer, (block,) = opened(post(client, "echo-pair", body, words))
-    assert [each["name"] for each in answer["outputs"]] == ["numbers", "words"]
+    answer, (block,) = split_response(post(client, "echo-pair", body, words))
+    assert [output["name"] for output in answer["outputs"]] == ["numbers", "words"]
     assert struct.unpack("<q", block) == (2**62 + 1,)
     assert answer["outputs"][1]["data"] == ["a", ""]
 
 
-def test_blocks_come_in_the_order_of_the_inputs(client: Client) -> None:
-    numbers, words = struct.pack("<2q", -5, 7), packed(b"x", b"yz")
+def test_blocks_follow_the_order_of_inputs_and_outputs(client: Client) -> None:
+    numbers, words = struct.pack("<2q", -5, 7), pack_elements(b"x", b"yz")
     body = {
         "inputs": [tensor("BYTES", [2], len(words), "words"), tensor("INT64", [2], len(numbers), "numbers")],
         "parameters": {"binary_data_output": True},
     }
-    _, blocks = opened(post(client, "echo-pair", body, words, numbers))
+    _, blocks = split_response(post(client, "echo-pair", body, words, numbers))
     assert blocks == [numbers, words], "outputs are in the order of the model"
 
 
-def test_nothing_in_every_block_is_json_alone(client: Client) -> None:
+def test_response_with_only_empty_outputs_is_plain_json(client: Client) -> None:
     body = {"inputs": [tensor("FP32", [0], 0)], "parameters": {"binary_data_output": True}}
     response = post(client, "half_plus_two", body)
     assert HEADER not in response.headers
@@ -188,46 +196,48 @@ def test_nothing_in_every_block_is_json_alone(client: Client) -> None:
 
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["file", "base64"])
-def test_images_as_files_and_as_text(client: Client, wrapped: bool) -> None:
-    block = packed(PICTURE.encode() if wrapped else encoded(rectangle()))
-    given = tensor("BYTES", [1], len(block), "image")
-    body = {"inputs": [given], "parameters": {"binary_data_output": True}}
-    answer, (block,) = opened(post(client, "detector", body, block))
-    assert [each["name"] for each in answer["outputs"]] == ["predictions"]
-    assert [each["label"] for each in json.loads(elements(block)[0])] == ["red"]
+def test_binary_image_can_be_file_bytes_or_base64(client: Client, wrapped: bool) -> None:
+    block = pack_elements(PICTURE.encode() if wrapped else encoded(rectangle()))
+    input_tensor = tensor("BYTES", [1], len(block), "image")
+    body = {"inputs": [input_tensor], "parameters": {"binary_data_output": True}}
+    answer, (block,) = split_response(post(client, "detector", body, block))
+    assert [output["name"] for output in answer["outputs"]] == ["predictions"]
+    assert [detection["label"] for detection in json.loads(block_elements(block)[0])] == ["red"]
 
 
-def test_pixels(client: Client) -> None:
+def test_binary_pixels_are_accepted(client: Client) -> None:
     pixels = np.stack([rectangle(), rectangle(colour=(0, 0, 255))])
     body = {
         "inputs": [tensor("UINT8", [*pixels.shape], pixels.nbytes, "image")],
         "outputs": [{"name": "labels", "parameters": {"binary_data": True}}, {"name": "boxes"}],
     }
-    answer, (block,) = opened(post(client, "detector", body, pixels.tobytes()))
-    assert elements(block) == [b"red", b"blue"]
+    answer, (block,) = split_response(post(client, "detector", body, pixels.tobytes()))
+    assert block_elements(block) == [b"red", b"blue"]
     assert answer["outputs"][1]["data"] == [10, 8, 30, 40] * 2
 
 
-def test_classification_as_bytes(client: Client) -> None:
-    wanted = [{"name": "scores", "parameters": {"classification": 1, "binary_data": True}}]
-    response = client.post("/v2/models/classifier/infer", json={"inputs": [image_input()], "outputs": wanted})
-    _, (block,) = opened(response)
-    assert elements(block) == [b"1.000000:0:red"]
+def test_classification_output_can_be_binary(client: Client) -> None:
+    requested_outputs = [{"name": "scores", "parameters": {"classification": 1, "binary_data": True}}]
+    response = client.post(
+        "/v2/models/classifier/infer", json={"inputs": [image_input()], "outputs": requested_outputs}
+    )
+    _, (block,) = split_response(response)
+    assert block_elements(block) == [b"1.000000:0:red"]
 
 
-def test_a_body_that_is_one_image(client: Client) -> None:
-    answer, (block,) = opened(raw(client, "detector", encoded(rectangle())))
+def test_raw_body_can_be_one_image(client: Client) -> None:
+    answer, (block,) = split_response(raw(client, "detector", encoded(rectangle())))
     assert "id" not in answer
-    assert [each["label"] for each in json.loads(elements(block)[0])] == ["red"]
+    assert [detection["label"] for detection in json.loads(block_elements(block)[0])] == ["red"]
 
 
-def test_a_body_that_is_one_tensor(client: Client) -> None:
-    assert struct.unpack("<2f", opened(raw(client, "half_plus_two", ONE_TWO))[1][0]) == (2.5, 3)
-    assert elements(opened(raw(client, "greeter", "Åsa".encode()))[1][0]) == ["Hello, Åsa!".encode()]
-    six = struct.pack("<6h", *range(6))
-    answer, blocks = opened(raw(client, "echo-fixed", six))
-    assert (answer["outputs"][0]["shape"], blocks) == ([1, 2, 3], [six])
-    assert opened(raw(client, "echo-scalar", struct.pack("<f", 1.5)))[0]["outputs"][0]["shape"] == []
+def test_raw_body_can_be_one_tensor(client: Client) -> None:
+    assert struct.unpack("<2f", split_response(raw(client, "half_plus_two", ONE_TWO))[1][0]) == (2.5, 3)
+    assert block_elements(split_response(raw(client, "greeter", "Åsa".encode()))[1][0]) == ["Hello, Åsa!".encode()]
+    array_bytes = struct.pack("<6h", *range(6))
+    answer, blocks = split_response(raw(client, "echo-fixed", array_bytes))
+    assert (answer["outputs"][0]["shape"], blocks) == ([1, 2, 3], [array_bytes])
+    assert split_response(raw(client, "echo-scalar", struct.pack("<f", 1.5)))[0]["outputs"][0]["shape"] == []
 
 
 @pytest.mark.parametrize(
@@ -246,5 +256,5 @@ def test_a_body_that_is_one_tensor(client: Client) -> None:
         ("detector", b"no image"),
     ],
 )
-def test_a_body_that_is_no_such_tensor(client: Client, model: str, body: bytes) -> None:
-    refused(raw(client, model, body))
+def test_raw_body_that_does_not_fit_the_input_is_rejected(client: Client, model: str, body: bytes) -> None:
+    error_message(raw(client, model, body))

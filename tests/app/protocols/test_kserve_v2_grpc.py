@@ -1,4 +1,4 @@
-"""The Open Inference Protocol over a real gRPC server."""
+"""Test the Open Inference Protocol over a real gRPC server."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,13 +13,13 @@ from app.engine.events import InferenceEvent
 from tests.support.grpc_server import MAX_REQUEST_BYTES, Peer, built, message, serving_grpc
 from tests.support.pictures import encoded, rectangle
 
-PICTURE = encoded(rectangle())
+IMAGE = encoded(rectangle())
 
 Code = grpc.StatusCode
 
 
 class Recorder:
-    """Keeps what observers are told."""
+    """Record the events that observers receive."""
 
     def __init__(self) -> None:
         self.events: list[InferenceEvent] = []
@@ -41,43 +41,43 @@ def peer(recorder: Recorder) -> Iterator[Peer]:
 
 
 @pytest.fixture(scope="module")
-def unready() -> Iterator[Peer]:
+def unready_peer() -> Iterator[Peer]:
     with serving_grpc(built(("detector",), loaded=False)) as peer:
         yield peer
 
 
-def asked(model: str, *, picture: bytes = PICTURE, count: int = 1, **fields: Any) -> Any:
-    tensor = {"name": "image", "datatype": "BYTES", "shape": [count], "contents": {"bytes_contents": [picture] * count}}
+def image_request(model: str, *, image: bytes = IMAGE, count: int = 1, **fields: Any) -> Any:
+    tensor = {"name": "image", "datatype": "BYTES", "shape": [count], "contents": {"bytes_contents": [image] * count}}
     return message("ModelInferRequest", **{"model_name": model, "inputs": [tensor], **fields})
 
 
-def numbers(values: Sequence[float], model: str = "echo-fp32", **fields: Any) -> Any:
+def number_request(values: Sequence[float], model: str = "echo-fp32", **fields: Any) -> Any:
     tensor = {"name": "x", "datatype": "FP32", "shape": [1, len(values)], "contents": {"fp32_contents": values}}
     return message("ModelInferRequest", model_name=model, inputs=[tensor], **fields)
 
 
-def elements(data: bytes) -> list[bytes]:
-    found: list[bytes] = []
+def raw_elements(data: bytes) -> list[bytes]:
+    parsed: list[bytes] = []
     while data:
         length = int.from_bytes(data[:4], "little")
-        found.append(data[4 : 4 + length])
+        parsed.append(data[4 : 4 + length])
         data = data[4 + length :]
-    return found
+    return parsed
 
 
 @pytest.mark.parametrize("raw", [True, False])
 def test_bytes_that_are_not_utf8_reach_a_python_model(peer: Peer, raw: bool) -> None:
-    given = [b"data:\xff", "å".encode()]
+    values = [b"data:\xff", "å".encode()]
     tensor: dict[str, Any] = {"name": "input", "datatype": "BYTES", "shape": [2]}
     if raw:
-        packed = b"".join(len(each).to_bytes(4, "little") + each for each in given)
+        packed = b"".join(len(value).to_bytes(4, "little") + value for value in values)
         request = message("ModelInferRequest", model_name="hexer", inputs=[tensor], raw_input_contents=[packed])
     else:
-        tensor["contents"] = {"bytes_contents": given}
+        tensor["contents"] = {"bytes_contents": values}
         request = message("ModelInferRequest", model_name="hexer", inputs=[tensor])
     answer = peer.call("ModelInfer", request)
-    found = list(answer.outputs[0].contents.bytes_contents) or elements(answer.raw_output_contents[0])
-    assert found == [b"bytes 646174613aff", b"str c3a5"]
+    result = list(answer.outputs[0].contents.bytes_contents) or raw_elements(answer.raw_output_contents[0])
+    assert result == [b"bytes 646174613aff", b"str c3a5"]
 
 
 @pytest.mark.parametrize(
@@ -85,50 +85,54 @@ def test_bytes_that_are_not_utf8_reach_a_python_model(peer: Peer, raw: bool) -> 
     [({"int64_param": 1}, Code.DEADLINE_EXCEEDED), ({"string_param": "1"}, Code.INVALID_ARGUMENT)],
 )
 def test_timeout_parameter_is_a_deadline(peer: Peer, timeout: dict[str, object], code: grpc.StatusCode) -> None:
-    assert peer.refused("ModelInfer", numbers([1], parameters={"timeout": timeout}))[0] is code
-    (item,) = peer.stream([numbers([1], parameters={"timeout": timeout})])
+    assert peer.refused("ModelInfer", number_request([1], parameters={"timeout": timeout}))[0] is code
+    (item,) = peer.stream([number_request([1], parameters={"timeout": timeout})])
     assert item.error_message
-    assert peer.call("ModelInfer", numbers([1], parameters={"timeout": {"uint64_param": 0}})).outputs
+    assert peer.call("ModelInfer", number_request([1], parameters={"timeout": {"uint64_param": 0}})).outputs
 
 
-def test_live_ready_and_metadata(peer: Peer) -> None:
+def test_live_ready_and_metadata_methods_answer(peer: Peer) -> None:
     assert peer.call("ServerLive").live
     assert peer.call("ServerReady").ready
-    about = peer.call("ServerMetadata")
-    assert (about.name, about.version) == ("charioteer", __version__)
-    assert "model_repository" in about.extensions
+    server_metadata = peer.call("ServerMetadata")
+    assert (server_metadata.name, server_metadata.version) == ("charioteer", __version__)
+    assert "model_repository" in server_metadata.extensions
     assert peer.call("ModelReady", message("ModelReadyRequest", name="detector")).ready
-    told = peer.call("ModelMetadata", message("ModelMetadataRequest", name="echo-fp32", version="1"))
-    assert (told.name, list(told.versions), told.platform) == ("echo-fp32", ["1"], "echo")
-    assert [(each.name, each.datatype, list(each.shape)) for each in told.inputs] == [("x", "FP32", [-1, -1])]
-    assert [each.name for each in told.outputs] == ["x"]
+    model_metadata = peer.call("ModelMetadata", message("ModelMetadataRequest", name="echo-fp32", version="1"))
+    assert (model_metadata.name, list(model_metadata.versions), model_metadata.platform) == ("echo-fp32", ["1"], "echo")
+    assert [(tensor.name, tensor.datatype, list(tensor.shape)) for tensor in model_metadata.inputs] == [
+        ("x", "FP32", [-1, -1])
+    ]
+    assert [tensor.name for tensor in model_metadata.outputs] == ["x"]
 
 
-def test_what_is_not_ready(unready: Peer) -> None:
-    assert unready.call("ServerLive").live
-    assert not unready.call("ServerReady").ready
-    assert not unready.call("ModelReady", message("ModelReadyRequest", name="detector")).ready
-    assert unready.refused("ModelMetadata", message("ModelMetadataRequest", name="detector"))[0] is Code.UNAVAILABLE
-    assert unready.refused("ModelInfer", asked("detector"))[0] is Code.UNAVAILABLE
+def test_unloaded_model_is_not_ready(unready_peer: Peer) -> None:
+    assert unready_peer.call("ServerLive").live
+    assert not unready_peer.call("ServerReady").ready
+    assert not unready_peer.call("ModelReady", message("ModelReadyRequest", name="detector")).ready
+    assert (
+        unready_peer.refused("ModelMetadata", message("ModelMetadataRequest", name="detector"))[0] is Code.UNAVAILABLE
+    )
+    assert unready_peer.refused("ModelInfer", image_request("detector"))[0] is Code.UNAVAILABLE
 
 
 @pytest.mark.parametrize("method", ["ModelReady", "ModelMetadata", "ModelStatistics"])
 @pytest.mark.parametrize("fields", [{"name": "nobody"}, {"name": "detector", "version": "9"}])
-def test_unknown_models_and_versions(peer: Peer, method: str, fields: dict[str, str]) -> None:
-    code, said = peer.refused(method, message(f"{method}Request", **fields))
+def test_unknown_model_or_version_is_not_found(peer: Peer, method: str, fields: dict[str, str]) -> None:
+    code, details = peer.refused(method, message(f"{method}Request", **fields))
     assert code is Code.NOT_FOUND
-    assert "detector" in said
+    assert "detector" in details
 
 
-def test_inference_of_unknown_models(peer: Peer) -> None:
-    assert peer.refused("ModelInfer", asked("nobody"))[0] is Code.NOT_FOUND
-    assert peer.refused("ModelInfer", asked(""))[0] is Code.NOT_FOUND
-    assert peer.refused("ModelInfer", asked("detector", model_version="9"))[0] is Code.NOT_FOUND
+def test_inference_of_unknown_model_or_version_is_not_found(peer: Peer) -> None:
+    assert peer.refused("ModelInfer", image_request("nobody"))[0] is Code.NOT_FOUND
+    assert peer.refused("ModelInfer", image_request(""))[0] is Code.NOT_FOUND
+    assert peer.refused("ModelInfer", image_request("detector", model_version="9"))[0] is Code.NOT_FOUND
 
 
-def test_a_picture_is_answered_with_records(peer: Peer, recorder: Recorder) -> None:
+def test_image_is_answered_with_records_and_ids(peer: Peer, recorder: Recorder) -> None:
     parameters = {"metadata": {"string_param": '[{"key":"a","type":"str","value":"b"}]'}}
-    request = asked("detector", id="mine")
+    request = image_request("detector", id="mine")
     request.inputs[0].parameters.get_or_create("metadata").string_param = parameters["metadata"]["string_param"]
     answer = peer.call("ModelInfer", request, metadata=[("x-request-id", "r-1"), ("chariot-inference-base-id", "b-1")])
     assert (answer.model_name, answer.model_version, answer.id) == ("detector", "1", "mine")
@@ -145,8 +149,8 @@ def test_a_picture_is_answered_with_records(peer: Peer, recorder: Recorder) -> N
     assert (event.caller.base_id, event.model_name, event.outcome) == ("b-1", "detector", None)
 
 
-def test_metadata_of_the_request_is_the_default_of_its_inputs(peer: Peer, recorder: Recorder) -> None:
-    request = asked("detector", parameters={"metadata": {"string_param": " of {all "}})
+def test_request_metadata_is_the_default_for_inputs(peer: Peer, recorder: Recorder) -> None:
+    request = image_request("detector", parameters={"metadata": {"string_param": " of {all "}})
     assert peer.call("ModelInfer", request).outputs[0].parameters["metadata"].string_param == " of {all "
     request.inputs.add().CopyFrom(request.inputs[0])
     request.inputs[0].parameters.get_or_create("metadata").string_param = "its own"
@@ -158,58 +162,60 @@ def test_metadata_of_the_request_is_the_default_of_its_inputs(peer: Peer, record
     assert len(recorder.events[-1].metadata) == 2
 
 
-def test_a_trace_context_is_passed_on(peer: Peer, recorder: Recorder) -> None:
+def test_trace_context_is_passed_to_observers(peer: Peer, recorder: Recorder) -> None:
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    peer.call("ModelInfer", numbers([1.0]), metadata=[("traceparent", parent)])
+    peer.call("ModelInfer", number_request([1.0]), metadata=[("traceparent", parent)])
     assert recorder.events[-1].caller.trace == {"traceparent": parent}
 
 
-def test_a_request_without_an_id_is_given_one_that_is_only_in_the_metadata(peer: Peer) -> None:
-    assert not peer.call("ModelInfer", numbers([1.0])).id
+def test_generated_request_id_is_only_in_trailing_metadata(peer: Peer) -> None:
+    assert not peer.call("ModelInfer", number_request([1.0])).id
     assert peer.trailing["x-request-id"]
-    peer.refused("ModelInfer", asked("nobody"), metadata=[("x-request-id", "r-2")])
+    peer.refused("ModelInfer", image_request("nobody"), metadata=[("x-request-id", "r-2")])
     assert peer.trailing["x-request-id"] == "r-2"
 
 
-def test_tensors_and_classification(peer: Peer) -> None:
-    wanted = [{"name": "scores", "parameters": {"classification": {"int64_param": 2}}}, {"name": "labels"}]
-    answer = peer.call("ModelInfer", asked("classifier", count=2, outputs=wanted))
+def test_classification_and_tensor_outputs_are_answered(peer: Peer) -> None:
+    requested_outputs = [{"name": "scores", "parameters": {"classification": {"int64_param": 2}}}, {"name": "labels"}]
+    answer = peer.call("ModelInfer", image_request("classifier", count=2, outputs=requested_outputs))
     scores, labels = answer.outputs
     assert (scores.name, scores.datatype, list(scores.shape)) == ("scores", "BYTES", [2, 2])
     assert labels.name == "labels"
     assert scores.contents.bytes_contents[0].startswith(b"1.000000:0")
     tensors = {"output_format": {"string_param": "tensors"}}
-    answer = peer.call("ModelInfer", asked("detector", parameters=tensors))
-    boxes = [each.name for each in answer.outputs].index("boxes")
+    answer = peer.call("ModelInfer", image_request("detector", parameters=tensors))
+    boxes = [output.name for output in answer.outputs].index("boxes")
     output = answer.outputs[boxes]
-    found = np.array(output.contents.fp32_contents).reshape(output.shape)
-    assert found[0, 0].tolist() == [10, 8, 30, 40]
+    coordinates = np.array(output.contents.fp32_contents).reshape(output.shape)
+    assert coordinates[0, 0].tolist() == [10, 8, 30, 40]
 
 
 @pytest.mark.parametrize(
-    ("request_", "code", "said"),
+    ("request_", "code", "error_text"),
     [
-        (asked("detector", picture=b"no picture"), Code.INVALID_ARGUMENT, "inputs[0]"),
-        (asked("detector", count=9), Code.INVALID_ARGUMENT, "8"),
-        (asked("detector", inputs=[]), Code.INVALID_ARGUMENT, "inputs"),
-        (numbers([1.0], model="echo-bytes"), Code.INVALID_ARGUMENT, "inputs[0].datatype"),
-        (numbers([1.0], model="echo-pair"), Code.INVALID_ARGUMENT, "inputs[0].name"),
-        (numbers([1.0], raw_input_contents=[b"", b""]), Code.INVALID_ARGUMENT, "raw_input_contents"),
+        (image_request("detector", image=b"no picture"), Code.INVALID_ARGUMENT, "inputs[0]"),
+        (image_request("detector", count=9), Code.INVALID_ARGUMENT, "8"),
+        (image_request("detector", inputs=[]), Code.INVALID_ARGUMENT, "inputs"),
+        (number_request([1.0], model="echo-bytes"), Code.INVALID_ARGUMENT, "inputs[0].datatype"),
+        (number_request([1.0], model="echo-pair"), Code.INVALID_ARGUMENT, "inputs[0].name"),
+        (number_request([1.0], raw_input_contents=[b"", b""]), Code.INVALID_ARGUMENT, "raw_input_contents"),
         (
-            numbers([1.0], outputs=[{"name": "x", "parameters": {"shared_memory_region": {"string_param": "out"}}}]),
+            number_request(
+                [1.0], outputs=[{"name": "x", "parameters": {"shared_memory_region": {"string_param": "out"}}}]
+            ),
             Code.INVALID_ARGUMENT,
             "outputs[0].parameters.shared_memory_region",
         ),
-        (asked("failing"), Code.INTERNAL, "a model that fails on 1"),
+        (image_request("failing"), Code.INTERNAL, "a model that fails on 1"),
     ],
 )
-def test_refusals(peer: Peer, request_: Any, code: grpc.StatusCode, said: str) -> None:
-    got, details = peer.refused("ModelInfer", request_)
-    assert got is code
-    assert said in details
+def test_bad_request_status_names_the_cause(peer: Peer, request_: Any, code: grpc.StatusCode, error_text: str) -> None:
+    actual_code, details = peer.refused("ModelInfer", request_)
+    assert actual_code is code
+    assert error_text in details
 
 
-def test_what_is_no_message_is_refused(peer: Peer) -> None:
+def test_invalid_protobuf_bytes_are_rejected(peer: Peer) -> None:
     for method in ("ModelInfer", "ModelMetadata", "RepositoryIndex"):
         with pytest.raises(grpc.RpcError) as caught:
             peer.bytes(f"/inference.GRPCInferenceService/{method}", b"\xff\xff\xff")
@@ -217,14 +223,14 @@ def test_what_is_no_message_is_refused(peer: Peer) -> None:
         assert error.code() is Code.INVALID_ARGUMENT
 
 
-def test_a_refusal_is_never_longer_than_clients_take(peer: Peer) -> None:
-    code, details = peer.refused("ModelInfer", asked("\N{GRINNING FACE}" * 5000))
+def test_long_error_details_are_truncated(peer: Peer) -> None:
+    code, details = peer.refused("ModelInfer", image_request("\N{GRINNING FACE}" * 5000))
     assert code is Code.NOT_FOUND
     assert len(details.encode()) < 2100
 
 
-def test_messages_beyond_the_limit_are_refused_also_compressed(peer: Peer) -> None:
-    large = asked("detector", picture=b"\0" * (MAX_REQUEST_BYTES + 1))
+def test_message_over_the_limit_is_rejected_even_if_compressed(peer: Peer) -> None:
+    large = image_request("detector", image=b"\0" * (MAX_REQUEST_BYTES + 1))
     assert peer.refused("ModelInfer", large)[0] is Code.RESOURCE_EXHAUSTED
     with pytest.raises(grpc.RpcError) as caught:
         peer.call("ModelInfer", large, compression=grpc.Compression.Gzip)
@@ -235,45 +241,50 @@ def test_messages_beyond_the_limit_are_refused_also_compressed(peer: Peer) -> No
 @pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
 def test_compressed_requests_are_read(peer: Peer, compression: grpc.Compression) -> None:
     values = [0.5] * 10_000
-    answer = peer.call("ModelInfer", numbers(values), compression=compression)
+    answer = peer.call("ModelInfer", number_request(values), compression=compression)
     assert list(answer.outputs[0].contents.fp32_contents) == values
 
 
-def test_statistics_count_by_model() -> None:
+def test_statistics_are_counted_per_model() -> None:
     with serving_grpc(built(("echo-fp32", "detector"))) as peer:
-        peer.call("ModelInfer", numbers([1.0]))
-        peer.call("ModelInfer", asked("detector", count=3))
-        peer.refused("ModelInfer", asked("detector", picture=b""))
-        (told,) = peer.call("ModelStatistics", message("ModelStatisticsRequest", name="detector")).model_stats
-        assert (told.name, told.version, told.inference_count, told.execution_count) == ("detector", "1", 3, 1)
-        assert (told.inference_stats.success.count, told.inference_stats.fail.count) == (1, 1)
-        assert told.inference_stats.success.ns > 0
-        assert [each.batch_size for each in told.batch_stats] == [3]
-        assert told.last_inference > 1_700_000_000_000
+        peer.call("ModelInfer", number_request([1.0]))
+        peer.call("ModelInfer", image_request("detector", count=3))
+        peer.refused("ModelInfer", image_request("detector", image=b""))
+        (statistics,) = peer.call("ModelStatistics", message("ModelStatisticsRequest", name="detector")).model_stats
+        assert (statistics.name, statistics.version, statistics.inference_count, statistics.execution_count) == (
+            "detector",
+            "1",
+            3,
+            1,
+        )
+        assert (statistics.inference_stats.success.count, statistics.inference_stats.fail.count) == (1, 1)
+        assert statistics.inference_stats.success.ns > 0
+        assert [batch.batch_size for batch in statistics.batch_stats] == [3]
+        assert statistics.last_inference > 1_700_000_000_000
         assert len(peer.call("ModelStatistics").model_stats) == 2
-        one = message("ModelStatisticsRequest", name="detector", version="1")
-        assert len(peer.call("ModelStatistics", one).model_stats) == 1
+        request = message("ModelStatisticsRequest", name="detector", version="1")
+        assert len(peer.call("ModelStatistics", request).model_stats) == 1
 
 
-def test_the_repository_is_listed_unloaded_and_loaded() -> None:
+def test_repository_lists_unloads_and_loads_models() -> None:
     with serving_grpc(built(("echo-fp32", "detector"))) as peer:
-        states = {each.name: (each.version, each.state) for each in peer.call("RepositoryIndex").models}
+        states = {model.name: (model.version, model.state) for model in peer.call("RepositoryIndex").models}
         assert states == {"detector": ("1", "READY"), "echo-fp32": ("1", "READY")}
-        named = message("RepositoryModelUnloadRequest", model_name="detector")
-        peer.call("RepositoryModelUnload", named)
-        assert peer.refused("ModelInfer", asked("detector"))[0] is Code.UNAVAILABLE
+        unload_request = message("RepositoryModelUnloadRequest", model_name="detector")
+        peer.call("RepositoryModelUnload", unload_request)
+        assert peer.refused("ModelInfer", image_request("detector"))[0] is Code.UNAVAILABLE
         assert peer.call("ServerReady").ready
         ready = peer.call("RepositoryIndex", message("RepositoryIndexRequest", ready=True))
-        assert [each.name for each in ready.models] == ["echo-fp32"]
+        assert [model.name for model in ready.models] == ["echo-fp32"]
         peer.call("RepositoryModelLoad", message("RepositoryModelLoadRequest", model_name="detector"))
-        assert peer.call("ModelInfer", asked("detector")).outputs
+        assert peer.call("ModelInfer", image_request("detector")).outputs
         for method in ("RepositoryModelLoad", "RepositoryModelUnload"):
             assert peer.refused(method, message(f"{method}Request", model_name="nobody"))[0] is Code.NOT_FOUND
-            other = message(f"{method}Request", model_name="detector", repository_name="other")
-            assert peer.refused(method, other)[0] is Code.UNIMPLEMENTED
+            other_repository = message(f"{method}Request", model_name="detector", repository_name="other")
+            assert peer.refused(method, other_repository)[0] is Code.UNIMPLEMENTED
         configured = {"config": {"string_param": "{}"}}
-        other = message("RepositoryModelLoadRequest", model_name="detector", parameters=configured)
-        assert peer.refused("RepositoryModelLoad", other)[0] is Code.UNIMPLEMENTED
+        load_with_config = message("RepositoryModelLoadRequest", model_name="detector", parameters=configured)
+        assert peer.refused("RepositoryModelLoad", load_with_config)[0] is Code.UNIMPLEMENTED
 
 
 def test_unknown_methods_are_unimplemented(peer: Peer) -> None:

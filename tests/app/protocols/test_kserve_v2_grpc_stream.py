@@ -1,4 +1,4 @@
-"""`ModelStreamInfer`: requests in their order, errors in band, answers told while they are made."""
+"""Test `ModelStreamInfer`: request order, in-band errors and streamed answers."""
 
 import queue
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import pytest
 from tests.support.grpc_server import Peer, built, message, serving_grpc
 from tests.support.pictures import encoded, rectangle
 
-PICTURE = encoded(rectangle(64, 48))
+IMAGE = encoded(rectangle(64, 48))
 
 
 @pytest.fixture(scope="module")
@@ -20,41 +20,43 @@ def peer() -> Iterator[Peer]:
         yield peer
 
 
-def numbers(request_id: str, *values: float, model: str = "echo-fp32") -> Any:
+def number_request(request_id: str, *values: float, model: str = "echo-fp32") -> Any:
     tensor = {"name": "x", "datatype": "FP32", "shape": [1, len(values)], "contents": {"fp32_contents": values}}
     return message("ModelInferRequest", model_name=model, id=request_id, inputs=[tensor])
 
 
-def picture(model: str, request_id: str, **parameters: str) -> Any:
-    tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [PICTURE]}}
-    sent = {name: {"string_param": value} for name, value in parameters.items()}
-    return message("ModelInferRequest", model_name=model, id=request_id, inputs=[tensor], parameters=sent)
+def image_request(model: str, request_id: str, **parameters: str) -> Any:
+    tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [IMAGE]}}
+    wire_parameters = {name: {"string_param": value} for name, value in parameters.items()}
+    return message("ModelInferRequest", model_name=model, id=request_id, inputs=[tensor], parameters=wire_parameters)
 
 
-def final(item: Any) -> bool:
+def is_final(item: Any) -> bool:
     return item.infer_response.parameters["triton_final_response"].bool_param
 
 
 def test_requests_are_answered_in_order(peer: Peer) -> None:
-    items = list(peer.stream([numbers(f"r{index}", index) for index in range(20)]))
-    assert [each.infer_response.id for each in items] == [f"r{index}" for index in range(20)]
-    assert all(final(each) and not each.error_message for each in items)
+    items = list(peer.stream([number_request(f"r{index}", index) for index in range(20)]))
+    assert [item.infer_response.id for item in items] == [f"r{index}" for index in range(20)]
+    assert all(is_final(item) and not item.error_message for item in items)
 
 
-def test_an_empty_stream_ends_well(peer: Peer) -> None:
+def test_empty_stream_ends_without_error(peer: Peer) -> None:
     assert list(peer.stream([])) == []
 
 
-def test_errors_are_told_in_band_and_the_stream_goes_on(peer: Peer) -> None:
-    items = list(peer.stream([numbers("a", 1, model="nobody"), picture("failing", "b"), numbers("c", 1)]))
-    assert [bool(each.error_message) for each in items] == [True, True, False]
+def test_errors_are_in_band_and_the_stream_continues(peer: Peer) -> None:
+    items = list(
+        peer.stream([number_request("a", 1, model="nobody"), image_request("failing", "b"), number_request("c", 1)])
+    )
+    assert [bool(item.error_message) for item in items] == [True, True, False]
     assert "nobody" in items[0].error_message
-    assert [each.infer_response.id for each in items] == ["a", "b", "c"]
+    assert [item.infer_response.id for item in items] == ["a", "b", "c"]
     assert not items[1].infer_response.outputs
 
 
-def test_errors_end_the_stream_where_the_sender_asks_for_that(peer: Peer) -> None:
-    requests = [numbers("a", 1), numbers("b", 1, model="nobody"), numbers("c", 1)]
+def test_error_ends_the_stream_if_triton_grpc_error_is_set(peer: Peer) -> None:
+    requests = [number_request("a", 1), number_request("b", 1, model="nobody"), number_request("c", 1)]
     items: list[Any] = []
     with pytest.raises(grpc.RpcError) as caught:
         items.extend(peer.stream(requests, metadata=[("triton_grpc_error", "true")]))
@@ -63,27 +65,27 @@ def test_errors_end_the_stream_where_the_sender_asks_for_that(peer: Peer) -> Non
     assert "nobody" in error.details()
 
 
-def test_a_text_is_told_in_pieces(peer: Peer) -> None:
-    items = list(peer.stream([picture("teller", "t", prompts='["a", "b"]'), numbers("n", 1)]))
-    pieces = items[:-1]
-    assert [each.infer_response.id for each in items] == ["t"] * len(pieces) + ["n"]
-    assert [final(each) for each in items] == [False] * (len(pieces) - 1) + [True, True]
+def test_text_is_streamed_in_chunks(peer: Peer) -> None:
+    items = list(peer.stream([image_request("teller", "t", prompts='["a", "b"]'), number_request("n", 1)]))
+    text_items = items[:-1]
+    assert [item.infer_response.id for item in items] == ["t"] * len(text_items) + ["n"]
+    assert [is_final(item) for item in items] == [False] * (len(text_items) - 1) + [True, True]
     texts = {0: "", 1: ""}
-    for each in pieces:
-        (output,) = each.infer_response.outputs
+    for item in text_items:
+        (output,) = item.infer_response.outputs
         assert (output.name, output.datatype, list(output.shape)) == ("text_output", "BYTES", [1])
         texts[output.parameters["prompt"].int64_param] += output.contents.bytes_contents[0].decode()
-        assert not each.infer_response.raw_output_contents
+        assert not item.infer_response.raw_output_contents
     assert texts == {0: "64x48", 1: "64x48"}
 
 
-def test_a_stream_is_answered_in_the_form_of_each_request(peer: Peer) -> None:
-    text, number = picture("teller", "t", prompts="a"), numbers("n", 1)
+def test_stream_response_form_follows_each_request(peer: Peer) -> None:
+    text, number = image_request("teller", "t", prompts="a"), number_request("n", 1)
     for request in (text, number):
         raw = message("ModelInferRequest")
         raw.CopyFrom(request)
         raw.inputs[0].ClearField("contents")
-        data = len(PICTURE).to_bytes(4, "little") + PICTURE if request is text else np.float32(1).tobytes()
+        data = len(IMAGE).to_bytes(4, "little") + IMAGE if request is text else np.float32(1).tobytes()
         raw.raw_input_contents.append(data)
         typed_items, raw_items = list(peer.stream([request])), list(peer.stream([raw]))
         assert typed_items
@@ -96,35 +98,35 @@ def test_a_stream_is_answered_in_the_form_of_each_request(peer: Peer) -> None:
             assert len(item.infer_response.raw_output_contents) == 1
 
 
-def test_a_text_is_told_whole_where_its_form_is_asked_for(peer: Peer) -> None:
-    (item,) = peer.stream([picture("teller", "t", prompts="a", output_format="records")])
+def test_text_is_sent_in_one_response_if_output_format_is_set(peer: Peer) -> None:
+    (item,) = peer.stream([image_request("teller", "t", prompts="a", output_format="records")])
     assert item.infer_response.outputs[0].name == "predictions"
-    assert final(item)
+    assert is_final(item)
 
 
-def test_a_text_that_cannot_be_begun_is_an_error_in_band(peer: Peer) -> None:
-    (item,) = peer.stream([picture("teller", "t", max_new_tokens="many")])
+def test_bad_parameter_of_a_text_request_is_an_in_band_error(peer: Peer) -> None:
+    (item,) = peer.stream([image_request("teller", "t", max_new_tokens="many")])
     assert "max_new_tokens" in item.error_message
 
 
-def test_each_request_is_answered_before_the_next_one_is_sent(peer: Peer) -> None:
-    waiting: queue.Queue[Any] = queue.Queue()
-    items = peer.stream(iter(waiting.get, None))
+def test_stream_answers_before_the_next_request_arrives(peer: Peer) -> None:
+    request_queue: queue.Queue[Any] = queue.Queue()
+    items = peer.stream(iter(request_queue.get, None))
     for index in range(3):
-        waiting.put(numbers(f"r{index}", index))
+        request_queue.put(number_request(f"r{index}", index))
         assert next(items).infer_response.id == f"r{index}"
-    waiting.put(None)
+    request_queue.put(None)
     assert list(items) == []
 
 
-def test_an_idle_stream_does_not_hold_up_the_end() -> None:
-    waiting: queue.Queue[Any] = queue.Queue()
+def test_idle_stream_does_not_delay_shutdown() -> None:
+    request_queue: queue.Queue[Any] = queue.Queue()
     with serving_grpc(built(("echo-fp32",)), drain_timeout=600) as peer:
-        items = peer.stream(iter(waiting.get, None))
-        waiting.put(numbers("a", 1))
+        items = peer.stream(iter(request_queue.get, None))
+        request_queue.put(number_request("a", 1))
         next(items)
     with pytest.raises(grpc.RpcError) as caught:
         next(items)
-    waiting.put(None)
+    request_queue.put(None)
     error: Any = caught.value
     assert error.code() is grpc.StatusCode.UNAVAILABLE

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol over REST: the server, its models, and models of vision tasks."""
+"""Test the Open Inference Protocol over REST: server, models and vision tasks."""
 
 import json
 from collections.abc import Iterator
@@ -24,29 +24,29 @@ def client() -> Iterator[TestClient[Litestar]]:
         yield client
 
 
-def ask(client: Client, model: str, body: dict[str, Any], version: str = "") -> dict[str, Any]:
-    """The answer to a V2 request."""
+def infer(client: Client, model: str, body: dict[str, Any], version: str = "") -> dict[str, Any]:
+    """Send a V2 request and return the response."""
     response = client.post(f"/v2/models/{model}{version}/infer", json=body)
     assert response.status_code == 200, response.text
     return response.json()
 
 
-def outputs(answer: dict[str, Any]) -> dict[str, tuple[str, list[int], list[Any]]]:
-    """By name: datatype, shape and data."""
-    return {each["name"]: (each["datatype"], each["shape"], each["data"]) for each in answer["outputs"]}
+def outputs_by_name(answer: dict[str, Any]) -> dict[str, tuple[str, list[int], list[Any]]]:
+    """Return datatype, shape and data of each output by name."""
+    return {output["name"]: (output["datatype"], output["shape"], output["data"]) for output in answer["outputs"]}
 
 
-def test_the_server_says_what_it_is(client: Client) -> None:
+def test_server_metadata_has_name_version_and_extensions(client: Client) -> None:
     for path in ("/v2", "/v2/"):
-        about = client.get(path).json()
-        assert about["name"] == "charioteer"
-        assert about["version"] == __version__
+        metadata = client.get(path).json()
+        assert metadata["name"] == "charioteer"
+        assert metadata["version"] == __version__
         assert {"binary_tensor_data", "classification", "model_repository", "parameters", "statistics"} <= {
-            *about["extensions"]
+            *metadata["extensions"]
         }
 
 
-def test_it_is_live_and_ready(client: Client) -> None:
+def test_server_is_live_and_ready_and_lists_models(client: Client) -> None:
     assert client.get("/v2/health/live").json() == {"live": True}
     assert client.get("/v2/health/ready").json() == {"ready": True}
     assert client.get("/v2/models").json() == {
@@ -54,7 +54,7 @@ def test_it_is_live_and_ready(client: Client) -> None:
     }
 
 
-def test_it_is_live_before_it_is_ready() -> None:
+def test_server_is_live_before_its_models_are_ready() -> None:
     with TestClient(build_app(("detector",), "chariot-v2-kserve", loaded=False)) as client:
         assert client.get("/v2/health/live").json() == {"live": True}
         ready = client.get("/v2/health/ready")
@@ -69,7 +69,7 @@ def test_it_is_live_before_it_is_ready() -> None:
 
 
 @pytest.mark.parametrize("version", ["", "/versions/1"])
-def test_metadata_of_a_tensor_model_is_that_of_its_graph(client: Client, version: str) -> None:
+def test_tensor_model_metadata_matches_its_graph(client: Client, version: str) -> None:
     assert client.get(f"/v2/models/half_plus_two{version}").json() == {
         "name": "half_plus_two",
         "versions": ["1"],
@@ -81,30 +81,32 @@ def test_metadata_of_a_tensor_model_is_that_of_its_graph(client: Client, version
 
 
 @pytest.mark.parametrize("model", ["classifier", "detector", "half_plus_two", "teller"])
-def test_metadata_is_true(client: Client, model: str) -> None:
-    about = client.get(f"/v2/models/{model}").json()
-    (given,) = about["inputs"]
-    data, shape = ([PICTURE], [1]) if given["datatype"] == "BYTES" else ([1.0], [1])
-    tensor = {"name": given["name"], "datatype": given["datatype"], "shape": shape, "data": data}
-    wanted = [{"name": each["name"]} for each in about["outputs"]]
-    answer = ask(client, model, {"inputs": [tensor], "outputs": wanted})
-    assert [each["name"] for each in answer["outputs"]] == [each["name"] for each in about["outputs"]]
-    for got, said in zip(answer["outputs"], about["outputs"], strict=True):
-        assert got["datatype"] == said["datatype"]
-        assert len(got["shape"]) == len(said["shape"])
-        assert all(size in (-1, real) for size, real in zip(said["shape"], got["shape"], strict=True))
+def test_metadata_matches_real_inputs_and_outputs(client: Client, model: str) -> None:
+    metadata = client.get(f"/v2/models/{model}").json()
+    (input_spec,) = metadata["inputs"]
+    data, shape = ([PICTURE], [1]) if input_spec["datatype"] == "BYTES" else ([1.0], [1])
+    tensor = {"name": input_spec["name"], "datatype": input_spec["datatype"], "shape": shape, "data": data}
+    requested_outputs = [{"name": output["name"]} for output in metadata["outputs"]]
+    answer = infer(client, model, {"inputs": [tensor], "outputs": requested_outputs})
+    assert [output["name"] for output in answer["outputs"]] == [output["name"] for output in metadata["outputs"]]
+    for actual, declared in zip(answer["outputs"], metadata["outputs"], strict=True):
+        assert actual["datatype"] == declared["datatype"]
+        assert len(actual["shape"]) == len(declared["shape"])
+        assert all(
+            size in (-1, actual_size) for size, actual_size in zip(declared["shape"], actual["shape"], strict=True)
+        )
 
 
 @pytest.mark.parametrize("method", ["GET /v2/models/{}", "GET /v2/models/{}/ready", "POST /v2/models/{}/infer"])
-@pytest.mark.parametrize("address", ["nobody", "detector/versions/2", "detector/versions/x", "%20", "..%2fetc"])
-def test_unknown_models_and_versions(client: Client, method: str, address: str) -> None:
+@pytest.mark.parametrize("target", ["nobody", "detector/versions/2", "detector/versions/x", "%20", "..%2fetc"])
+def test_unknown_model_or_version_returns_404(client: Client, method: str, target: str) -> None:
     verb, path = method.split(" ")
-    response = client.request(verb, path.format(address), json={"inputs": [image_input()]})
+    response = client.request(verb, path.format(target), json={"inputs": [image_input()]})
     assert response.status_code == 404
     assert list(response.json()) == ["error"]
 
 
-def test_wrong_methods_and_paths(client: Client) -> None:
+def test_wrong_method_returns_405_and_wrong_path_404(client: Client) -> None:
     assert client.post("/v2/health/live").status_code == 405
     assert client.get("/v2/models/detector/infer").status_code == 405
     unknown = client.get("/v2/models/detector/nothing")
@@ -112,64 +114,67 @@ def test_wrong_methods_and_paths(client: Client) -> None:
     assert list(unknown.json()) == ["error"]
 
 
-def test_an_id_is_given_back_only_when_there_was_one(client: Client) -> None:
+def test_id_is_returned_only_if_the_request_has_one(client: Client) -> None:
     tensor = {"name": "x", "datatype": "FP32", "shape": [2], "data": [1, 2]}
-    answer = ask(client, "half_plus_two", {"inputs": [tensor]})
+    answer = infer(client, "half_plus_two", {"inputs": [tensor]})
     assert answer == {
         "model_name": "half_plus_two",
         "model_version": "1",
         "outputs": [{"name": "y", "datatype": "FP32", "shape": [2], "data": [2.5, 3.0]}],
     }
-    assert ask(client, "half_plus_two", {"id": "7", "inputs": [tensor]}, "/versions/1") == {**answer, "id": "7"}
-    assert "id" not in ask(client, "half_plus_two", {"id": "", "inputs": [tensor]})
+    assert infer(client, "half_plus_two", {"id": "7", "inputs": [tensor]}, "/versions/1") == {**answer, "id": "7"}
+    assert "id" not in infer(client, "half_plus_two", {"id": "", "inputs": [tensor]})
 
 
-def test_a_task_answers_with_json_strings(client: Client) -> None:
-    answer = ask(client, "detector", {"inputs": [image_input([PICTURE, PICTURE], name="whatever")]})
+def test_vision_task_returns_json_strings(client: Client) -> None:
+    answer = infer(client, "detector", {"inputs": [image_input([PICTURE, PICTURE], name="whatever")]})
     (output,) = answer["outputs"]
     assert (output["name"], output["datatype"], output["shape"]) == ("predictions", "BYTES", [2])
-    assert [json.loads(each) for each in output["data"]] == [[RECORD], [RECORD]]
+    assert [json.loads(records) for records in output["data"]] == [[RECORD], [RECORD]]
 
 
 def test_several_inputs_are_one_batch(client: Client) -> None:
-    other = base64_text(encoded(rectangle(colour=(0, 255, 0))))
-    body = {"inputs": [image_input(name="a"), image_input(other, name="b")], "parameters": {"score_threshold": 0.5}}
-    ((_, shape, data),) = outputs(ask(client, "detector", body)).values()
+    green_image = base64_text(encoded(rectangle(colour=(0, 255, 0))))
+    body = {
+        "inputs": [image_input(name="a"), image_input(green_image, name="b")],
+        "parameters": {"score_threshold": 0.5},
+    }
+    ((_, shape, data),) = outputs_by_name(infer(client, "detector", body)).values()
     assert shape == [2]
-    assert [[each["label"] for each in json.loads(item)] for item in data] == [["red"], ["green"]]
+    assert [[detection["label"] for detection in json.loads(item)] for item in data] == [["red"], ["green"]]
 
 
-def test_a_task_answers_with_tensors_when_asked_to(client: Client) -> None:
+def test_vision_task_returns_tensors_if_requested(client: Client) -> None:
     body = {
         "inputs": [image_input(score_threshold=0.1), image_input(name="b")],
         "parameters": {"output_format": "tensors"},
     }
-    found = outputs(ask(client, "detector", body))
-    assert list(found) == ["num_detections", "labels", "scores", "boxes"]
-    assert found["num_detections"] == ("INT32", [2], [2, 1])
-    assert found["labels"] == ("BYTES", [2, 2], ["red", "border", "red", ""])
-    assert found["scores"][:2] == ("FP32", [2, 2])
-    assert found["scores"][2] == pytest.approx([0.9, 0.3, 0.9, 0])
-    assert found["boxes"][:2] == ("FP32", [2, 2, 4])
-    assert found["boxes"][2] == [10, 8, 30, 40, 0, 0, 5, 48, 10, 8, 30, 40, 0, 0, 0, 0]
+    outputs = outputs_by_name(infer(client, "detector", body))
+    assert list(outputs) == ["num_detections", "labels", "scores", "boxes"]
+    assert outputs["num_detections"] == ("INT32", [2], [2, 1])
+    assert outputs["labels"] == ("BYTES", [2, 2], ["red", "border", "red", ""])
+    assert outputs["scores"][:2] == ("FP32", [2, 2])
+    assert outputs["scores"][2] == pytest.approx([0.9, 0.3, 0.9, 0])
+    assert outputs["boxes"][:2] == ("FP32", [2, 2, 4])
+    assert outputs["boxes"][2] == [10, 8, 30, 40, 0, 0, 5, 48, 10, 8, 30, 40, 0, 0, 0, 0]
 
 
-def test_outputs_are_those_named_in_the_order_named(client: Client) -> None:
-    wanted = [{"name": "scores"}, {"name": "predictions"}, {"name": "labels"}]
-    found = outputs(ask(client, "detector", {"inputs": [image_input()], "outputs": wanted}))
-    assert list(found) == ["scores", "predictions", "labels"]
-    assert [json.loads(each) for each in found["predictions"][2]] == [[RECORD]]
-    assert found["labels"] == ("BYTES", [1, 1], ["red"])
+def test_requested_outputs_are_returned_in_the_requested_order(client: Client) -> None:
+    requested_outputs = [{"name": "scores"}, {"name": "predictions"}, {"name": "labels"}]
+    outputs = outputs_by_name(infer(client, "detector", {"inputs": [image_input()], "outputs": requested_outputs}))
+    assert list(outputs) == ["scores", "predictions", "labels"]
+    assert [json.loads(records) for records in outputs["predictions"][2]] == [[RECORD]]
+    assert outputs["labels"] == ("BYTES", [1, 1], ["red"])
 
 
-def test_nothing_found_is_empty_tensors(client: Client) -> None:
+def test_no_detections_are_empty_tensors(client: Client) -> None:
     body = {"inputs": [image_input(score_threshold=0.95)], "parameters": {"output_format": "tensors"}}
-    found = outputs(ask(client, "detector", body))
-    assert found["num_detections"] == ("INT32", [1], [0])
-    assert found["boxes"] == ("FP32", [1, 0, 4], [])
+    outputs = outputs_by_name(infer(client, "detector", body))
+    assert outputs["num_detections"] == ("INT32", [1], [0])
+    assert outputs["boxes"] == ("FP32", [1, 0, 4], [])
 
 
-UNWANTED: list[tuple[dict[str, Any], str]] = [
+BAD_REQUESTS: list[tuple[dict[str, Any], str]] = [
     ({"outputs": [{"name": "nothing"}]}, "outputs[0].name: Expected one of 'predictions', "),
     ({"outputs": [{"name": "labels"}, {"name": "labels"}]}, "outputs[1].name"),
     ({"outputs": [{}]}, "outputs[0]"),
@@ -185,56 +190,58 @@ UNWANTED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("extra", "said"), UNWANTED, ids=str)
-def test_what_cannot_be_wanted(client: Client, extra: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(("extra", "message"), BAD_REQUESTS, ids=str)
+def test_bad_output_request_is_rejected(client: Client, extra: dict[str, Any], message: str) -> None:
     response = client.post("/v2/models/detector/infer", json={"inputs": [image_input()], **extra})
     assert response.status_code == 400
-    assert said in response.json()["error"]
+    assert message in response.json()["error"]
 
 
-def test_classification_is_text(client: Client) -> None:
-    picture = base64_text(encoded(rectangle(colour=(51, 255, 0))))
+def test_classification_output_is_score_index_and_label(client: Client) -> None:
+    image_base64 = base64_text(encoded(rectangle(colour=(51, 255, 0))))
     body = {
-        "inputs": [image_input([picture, PICTURE])],
+        "inputs": [image_input([image_base64, PICTURE])],
         "outputs": [{"name": "scores", "parameters": {"classification": 2}}],
     }
-    # Red, class 0, has a fifth of green, class 1; blue has nothing.
+    # The first image has five times as much green (class 1) as red (class 0), and no blue.
     data = ["0.833333:1:green", "0.166667:0:red", "1.000000:0:red", "0.000000:1:green"]
-    assert outputs(ask(client, "classifier", body)) == {"scores": ("BYTES", [2, 2], data)}
+    assert outputs_by_name(infer(client, "classifier", body)) == {"scores": ("BYTES", [2, 2], data)}
 
 
-def test_more_classes_than_there_are(client: Client) -> None:
+def test_classification_count_above_the_number_of_classes_is_reduced(client: Client) -> None:
     body = {"inputs": [image_input()], "outputs": [{"name": "scores", "parameters": {"classification": 9}}]}
-    assert outputs(ask(client, "classifier", body))["scores"][1] == [1, 3]
+    assert outputs_by_name(infer(client, "classifier", body))["scores"][1] == [1, 3]
 
 
-def test_classification_of_nothing_and_of_numbers(client: Client) -> None:
-    wanted = [{"name": "scores", "parameters": {"classification": 3}}]
-    nothing = ask(client, "detector", {"inputs": [image_input(score_threshold=0.95)], "outputs": wanted})
-    assert outputs(nothing) == {"scores": ("BYTES", [1, 0], [])}
-    wanted = [{"name": "num_detections", "parameters": {"classification": 2}}]
-    counted = ask(client, "detector", {"inputs": [image_input([PICTURE] * 3)], "outputs": wanted})
-    assert outputs(counted) == {"num_detections": ("BYTES", [2], ["1:0", "1:1"])}
+def test_classification_of_empty_and_integer_outputs(client: Client) -> None:
+    requested_outputs = [{"name": "scores", "parameters": {"classification": 3}}]
+    no_detections = infer(
+        client, "detector", {"inputs": [image_input(score_threshold=0.95)], "outputs": requested_outputs}
+    )
+    assert outputs_by_name(no_detections) == {"scores": ("BYTES", [1, 0], [])}
+    requested_outputs = [{"name": "num_detections", "parameters": {"classification": 2}}]
+    counts = infer(client, "detector", {"inputs": [image_input([PICTURE] * 3)], "outputs": requested_outputs})
+    assert outputs_by_name(counts) == {"num_detections": ("BYTES", [2], ["1:0", "1:1"])}
 
 
-def test_parameters_reach_the_task(client: Client) -> None:
+def test_parameters_are_passed_to_the_task(client: Client) -> None:
     body = {"inputs": [image_input()], "parameters": {"score_threshold": 0.1, "labels": "border"}}
-    (data,) = ask(client, "detector", body)["outputs"][0]["data"]
+    (data,) = infer(client, "detector", body)["outputs"][0]["data"]
     assert json.loads(data) == [BORDER]
     prompts = {"inputs": [image_input(prompts=["what?"])]}
-    (data,) = ask(client, "teller", prompts)["outputs"][0]["data"]
+    (data,) = infer(client, "teller", prompts)["outputs"][0]["data"]
     assert json.loads(data) == [{"prompt": "what?", "answer": "64x48"}]
 
 
-def test_a_model_that_fails_is_a_server_error_with_a_sentence(client: Client) -> None:
+def test_failing_model_returns_500_with_an_error(client: Client) -> None:
     response = client.post("/v2/models/failing/infer", json={"inputs": [image_input()]})
     assert response.status_code == 500
     assert list(response.json()) == ["error"]
 
 
-def test_chariot_still_answers_on_the_same_path(client: Client) -> None:
+def test_chariot_model_id_selects_the_chariot_format(client: Client) -> None:
     body = {"inputs": [image_input()]}
     nested = client.post("/v2/models/m-detector/infer", json=body).json()
     assert nested["outputs"][0]["data"] == [[RECORD]]
-    plain = ask(client, "detector", body)
+    plain = infer(client, "detector", body)
     assert plain["outputs"][0]["data"] == [json.dumps([RECORD], separators=(",", ":"))]

@@ -1,4 +1,4 @@
-"""Bad input to the Open Inference Protocol over REST: each is refused with a sentence, and the server goes on."""
+"""Test that the Open Inference Protocol over REST rejects bad input and keeps serving."""
 
 import json
 import struct
@@ -27,68 +27,68 @@ def client() -> Iterator[TestClient[Litestar]]:
 
 
 def one_input(**fields: object) -> dict[str, Any]:
-    """A request of one tensor, some of whose fields are replaced."""
+    """Return a request with one tensor and replace the given fields."""
     return {"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1, 2], **fields}]}
 
 
-def without(field: str) -> dict[str, Any]:
-    """A request of one tensor that lacks a field."""
+def request_without(field: str) -> dict[str, Any]:
+    """Return a request with one tensor that lacks `field`."""
     return {"inputs": [{key: value for key, value in one_input()["inputs"][0].items() if key != field}]}
 
 
-def assert_refused(response: httpx.Response, said: str, status: int = 400) -> None:
+def assert_rejected(response: httpx.Response, message: str, status: int = 400) -> None:
     assert response.status_code == status, response.text
     assert list(response.json()) == ["error"]
-    assert said in response.json()["error"]
+    assert message in response.json()["error"]
 
 
-def assert_goes_on(client: Client) -> None:
+def assert_still_serving(client: Client) -> None:
     response = client.post("/v2/models/half_plus_two/infer", json=one_input())
     assert response.json()["outputs"][0]["data"] == [2.5, 3.0]
 
 
-JSON: list[tuple[str, object, str]] = [
+BAD_JSON: list[tuple[str, object, str]] = [
     ("empty body", b"", "empty body"),
     ("bad JSON", b'{"inputs": [', "JSON"),
     ("not an object", b"[]", "object"),
     ("not UTF-8", b'{"inputs": [{"name": "\xff"}]}', "UTF-8"),
-    ("deep", b'{"inputs":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "100 deep"),
-    ("deep data", json.dumps(one_input(data=7)).replace("7", DEEP).encode(), "deep"),
-    ("deep text", json.dumps(one_input(datatype="BYTES", data=7)).replace("7", DEEP).encode(), "deep"),
+    ("deeply nested", b'{"inputs":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "100 deep"),
+    ("deeply nested data", json.dumps(one_input(data=7)).replace("7", DEEP).encode(), "deep"),
+    ("deeply nested text", json.dumps(one_input(datatype="BYTES", data=7)).replace("7", DEEP).encode(), "deep"),
     ("NaN", json.dumps(one_input(data=[float("nan"), 1])).encode(), "inputs[0].data[0]"),
     ("infinity", json.dumps(one_input(data=[1, float("-inf")])).encode(), "inputs[0].data[1]"),
-    ("overflow", json.dumps(one_input()).replace("[1, 2]", "[1e999, 2]").encode(), "inputs[0].data"),
+    ("number overflow", json.dumps(one_input()).replace("[1, 2]", "[1e999, 2]").encode(), "inputs[0].data"),
     ("lone surrogate", b'{"inputs": [{"name": "\\ud800"}]}', "inputs[0].name"),
-    ("no inputs", {}, "inputs"),
+    ("missing inputs", {}, "inputs"),
     ("empty inputs", {"inputs": []}, "inputs"),
-    ("inputs of another type", {"inputs": "x"}, "inputs"),
-    ("id of another type", {**one_input(), "id": 5}, "id"),
-    *[(f"no {field}", without(field), field) for field in ("name", "shape", "datatype", "data")],
+    ("inputs of wrong type", {"inputs": "x"}, "inputs"),
+    ("id of wrong type", {**one_input(), "id": 5}, "id"),
+    *[(f"missing {field}", request_without(field), field) for field in ("name", "shape", "datatype", "data")],
     ("null data", one_input(data=None), "inputs[0].data"),
     ("bare number", one_input(data=1), "inputs[0].data"),
     ("text for numbers", one_input(data="12"), "inputs[0].data"),
     ("unknown input", one_input(name="z"), "inputs[0].name"),
     ("unknown datatype", one_input(datatype="FP8"), "inputs[0].datatype"),
     ("negative shape", one_input(shape=[-2]), "inputs[0].shape"),
-    ("free shape", one_input(shape=[-1]), "inputs[0].shape"),
+    ("free dimension", one_input(shape=[-1]), "inputs[0].shape"),
     ("overflowing shape", one_input(shape=[2**63]), "inputs[0].shape"),
-    ("product past counting", one_input(shape=[2**62, 2**62]), "inputs[0].shape"),
+    ("overflowing product of sizes", one_input(shape=[2**62, 2**62]), "inputs[0].shape"),
     ("fraction in shape", one_input(shape=[1.5]), "inputs[0].shape[0]"),
-    ("parameters of another type", one_input(parameters=[1]), "inputs[0].parameters"),
+    ("parameters of wrong type", one_input(parameters=[1]), "inputs[0].parameters"),
     ("data and bytes", one_input(parameters={"binary_data_size": 8}), "inputs[0]"),
     ("data twice", {"inputs": one_input()["inputs"] * 2}, "inputs[1].name"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "said"), [case[1:] for case in JSON], ids=[case[0] for case in JSON])
-def test_bad_json(client: Client, body: object, said: str) -> None:
+@pytest.mark.parametrize(("body", "message"), [case[1:] for case in BAD_JSON], ids=[case[0] for case in BAD_JSON])
+def test_bad_json_is_rejected(client: Client, body: object, message: str) -> None:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    assert_refused(client.post("/v2/models/half_plus_two/infer", content=content), said)
-    assert_goes_on(client)
+    assert_rejected(client.post("/v2/models/half_plus_two/infer", content=content), message)
+    assert_still_serving(client)
 
 
 def binary(size: object = 8, datatype: str = "FP32", shape: object = (2,), name: str = "x") -> dict[str, Any]:
-    """A request of one tensor whose data follow the JSON."""
+    """Return a request with one tensor whose data follows the JSON."""
     tensor = {"name": name, "datatype": datatype, "shape": shape, "parameters": {"binary_data_size": size}}
     return {"inputs": [tensor]}
 
@@ -99,88 +99,92 @@ BLOCK = struct.pack("<2f", 1, 2)
 @pytest.mark.parametrize(
     "length", [b"-1", b"1e3", b"abc", b"12.0", b"+5", b"0x10", b"\xd9\xa1", b"\xb2", b"9" * 20, b"9" * 5000]
 )
-def test_a_header_that_is_no_length_of_this_body(client: Client, length: bytes) -> None:
+def test_invalid_header_length_is_rejected(client: Client, length: bytes) -> None:
     content = json.dumps(binary()).encode() + BLOCK
     response = client.post("/v2/models/half_plus_two/infer", content=content, headers={HEADER.encode(): length})
-    assert_refused(response, "Inference-Header-Content-Length")
-    assert_goes_on(client)
+    assert_rejected(response, "Inference-Header-Content-Length")
+    assert_still_serving(client)
 
 
 @pytest.mark.parametrize("length", ["", " "])
-def test_a_header_that_is_empty(client: Client, length: str) -> None:
+def test_empty_header_length_is_rejected(client: Client, length: str) -> None:
     content = json.dumps(binary()).encode() + BLOCK
     response = client.post("/v2/models/half_plus_two/infer", content=content, headers={HEADER: length})
     assert response.status_code == 400
 
 
-def test_a_header_that_is_off_by_one(client: Client) -> None:
+def test_header_length_off_by_one_is_rejected(client: Client) -> None:
     head = json.dumps(binary()).encode()
-    for off in (-1, 1):
+    for offset in (-1, 1):
         response = client.post(
-            "/v2/models/half_plus_two/infer", content=head + BLOCK, headers={HEADER: str(len(head) + off)}
+            "/v2/models/half_plus_two/infer", content=head + BLOCK, headers={HEADER: str(len(head) + offset)}
         )
-        assert_refused(response, "")
+        assert_rejected(response, "")
 
 
-def test_bytes_without_the_header(client: Client) -> None:
-    assert_refused(client.post("/v2/models/half_plus_two/infer", content=json.dumps(binary()).encode() + BLOCK), "JSON")
-    assert_refused(client.post("/v2/models/half_plus_two/infer", json=binary()), "binary_data_size")
+def test_binary_data_without_the_header_is_rejected(client: Client) -> None:
+    assert_rejected(
+        client.post("/v2/models/half_plus_two/infer", content=json.dumps(binary()).encode() + BLOCK), "JSON"
+    )
+    assert_rejected(client.post("/v2/models/half_plus_two/infer", json=binary()), "binary_data_size")
 
 
-def test_two_headers_that_differ(client: Client) -> None:
+def test_conflicting_header_lengths_do_not_break_the_server(client: Client) -> None:
     head = json.dumps(binary()).encode()
     headers = [(HEADER, str(len(head))), (HEADER, "3")]
     response = client.post("/v2/models/half_plus_two/infer", content=head + BLOCK, headers=headers)
     assert response.status_code in (200, 400)
 
 
-BINARY: list[tuple[str, str, dict[str, Any], bytes, str]] = [
+BAD_BINARY: list[tuple[str, str, dict[str, Any], bytes, str]] = [
     ("too few bytes", "half_plus_two", binary(), BLOCK[:-1], "binary_data_size"),
-    ("no bytes", "half_plus_two", binary(), b"", "binary_data_size"),
-    ("left over", "half_plus_two", binary(), BLOCK + b"x", "9"),
+    ("missing bytes", "half_plus_two", binary(), b"", "binary_data_size"),
+    ("trailing bytes", "half_plus_two", binary(), BLOCK + b"x", "9"),
     ("negative size", "half_plus_two", binary(-8), BLOCK, "binary_data_size"),
     ("size as text", "half_plus_two", binary("8"), BLOCK, "binary_data_size"),
     ("size as bool", "half_plus_two", binary(True), BLOCK, "binary_data_size"),
     ("size as fraction", "half_plus_two", binary(8.5), BLOCK, "binary_data_size"),
     ("null size", "half_plus_two", binary(None), BLOCK, "binary_data_size"),
     ("huge size", "half_plus_two", binary(2**70), BLOCK, "binary_data_size"),
-    ("size of another shape", "half_plus_two", binary(shape=(3,)), BLOCK, "12 bytes"),
-    ("size of another datatype", "echo-fp64", binary(datatype="FP64", shape=(1, 2)), BLOCK, "16 bytes"),
+    ("size does not match shape", "half_plus_two", binary(shape=(3,)), BLOCK, "12 bytes"),
+    ("size does not match datatype", "echo-fp64", binary(datatype="FP64", shape=(1, 2)), BLOCK, "16 bytes"),
     ("negative shape", "half_plus_two", binary(shape=(-2,)), BLOCK, "shape"),
-    ("two negatives", "echo-fp32", binary(shape=(-1, -2)), BLOCK, "shape"),
+    ("two negative sizes", "echo-fp32", binary(shape=(-1, -2)), BLOCK, "shape"),
     ("overflowing shape", "half_plus_two", binary(shape=(2**64,)), BLOCK, "inputs[0]"),
-    ("product past counting", "echo-fp32", binary(shape=(2**62, 2**62)), BLOCK, "inputs[0]"),
-    ("nothing past counting", "echo-fp32", binary(0, shape=(0, 2**64)), b"", "inputs[0]"),
-    ("nothing times all there is", "echo-fp32", binary(0, shape=(2**62, 2**62, 0)), b"", "inputs[0]"),
+    ("overflowing product of sizes", "echo-fp32", binary(shape=(2**62, 2**62)), BLOCK, "inputs[0]"),
+    ("empty tensor with overflowing size", "echo-fp32", binary(0, shape=(0, 2**64)), b"", "inputs[0]"),
+    ("empty tensor with overflowing product", "echo-fp32", binary(0, shape=(2**62, 2**62, 0)), b"", "inputs[0]"),
     ("seventy dimensions", "echo-deep", binary(1, "INT8", (1,) * 70), b"x", "inputs[0]"),
     ("unknown datatype", "half_plus_two", binary(datatype="FP8"), BLOCK, "inputs[0].datatype"),
     ("BF16", "half_plus_two", binary(4, "BF16"), BLOCK[:4], "inputs[0]"),
     ("neither 0 nor 1", "echo-bool", binary(2, "BOOL", (1, 2)), b"\x01\x07", "inputs[0].data"),
     ("length past the end", "echo-bytes", binary(6, "BYTES", (1, 1)), b"\x03\0\0\0ab", "inputs[0].data"),
     ("huge length", "echo-bytes", binary(6, "BYTES", (1, 1)), b"\xff\xff\xff\xffab", "inputs[0].data"),
-    ("length cut short", "echo-bytes", binary(3, "BYTES", (1, 1)), b"\x01\0\0", "inputs[0].data"),
+    ("truncated length", "echo-bytes", binary(3, "BYTES", (1, 1)), b"\x01\0\0", "inputs[0].data"),
     ("too few elements", "echo-bytes", binary(5, "BYTES", (1, 2)), b"\x01\0\0\0a", "inputs[0].shape"),
     ("not UTF-8", "echo-bytes", binary(5, "BYTES", (1, 1)), b"\x01\0\0\0\xff", "UTF-8"),
     ("not UTF-8 for a graph", "greeter", binary(5, "BYTES", (1,), "text"), b"\x01\0\0\0\xff", "UTF-8"),
-    ("no image", "detector", binary(5, "BYTES", (1,)), b"\x01\0\0\0a", "inputs[0].data[0]"),
+    ("not an image", "detector", binary(5, "BYTES", (1,)), b"\x01\0\0\0a", "inputs[0].data[0]"),
     ("an empty image", "detector", binary(4, "BYTES", (1,)), b"\0\0\0\0", "inputs[0].data[0]"),
-    ("no pixels", "detector", binary(8, "FP32", (1, 2)), struct.pack("<2f", float("nan"), 1), "inputs[0]"),
+    ("NaN pixel", "detector", binary(8, "FP32", (1, 2)), struct.pack("<2f", float("nan"), 1), "inputs[0]"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("model", "body", "blocks", "said"), [case[1:] for case in BINARY], ids=[case[0] for case in BINARY]
+    ("model", "body", "blocks", "message"), [case[1:] for case in BAD_BINARY], ids=[case[0] for case in BAD_BINARY]
 )
-def test_bad_bytes(client: Client, model: str, body: dict[str, Any], blocks: bytes, said: str) -> None:
+def test_bad_binary_data_is_rejected(
+    client: Client, model: str, body: dict[str, Any], blocks: bytes, message: str
+) -> None:
     head = json.dumps(body).encode()
     response = client.post(f"/v2/models/{model}/infer", content=head + blocks, headers={HEADER: str(len(head))})
-    assert_refused(response, said)
-    assert_goes_on(client)
+    assert_rejected(response, message)
+    assert_still_serving(client)
 
 
 @given(data=st.binary(max_size=64), length=st.integers(min_value=0, max_value=70) | st.none())
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_bytes_at_all(client: Client, data: bytes, length: int | None) -> None:
+def test_any_body_is_answered_or_rejected(client: Client, data: bytes, length: int | None) -> None:
     headers = {} if length is None else {HEADER: str(length)}
     for model in ("half_plus_two", "greeter", "detector"):
         response = client.post(f"/v2/models/{model}/infer", content=data, headers=headers)
@@ -193,16 +197,18 @@ def test_any_bytes_at_all(client: Client, data: bytes, length: int | None) -> No
     datatype=st.sampled_from(["FP32", "BYTES", "INT64", "BOOL", "FP16"]),
 )
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_tensor_at_all(client: Client, block: bytes, shape: list[int], datatype: str) -> None:
+def test_any_binary_tensor_is_answered_or_rejected(
+    client: Client, block: bytes, shape: list[int], datatype: str
+) -> None:
     head = json.dumps(binary(len(block), datatype, shape)).encode()
     for model in (f"echo-{datatype.lower()}", "detector"):
         response = client.post(f"/v2/models/{model}/infer", content=head + block, headers={HEADER: str(len(head))})
         assert response.status_code in (200, 400, 413), response.text
 
 
-def test_amounts_over_the_limits(client: Client) -> None:
-    assert_refused(client.post("/v2/models/detector/infer", json={"inputs": [image_input()] * 1000}), "inputs", 413)
+def test_too_many_inputs_or_bytes_are_rejected(client: Client) -> None:
+    assert_rejected(client.post("/v2/models/detector/infer", json={"inputs": [image_input()] * 1000}), "inputs", 413)
     body = {"inputs": [image_input([PICTURE[:8]] * 1000)]}
-    assert_refused(client.post("/v2/models/detector/infer", json=body), "inputs", 413)
+    assert_rejected(client.post("/v2/models/detector/infer", json=body), "inputs", 413)
     response = client.post("/v2/models/detector/infer", content=b"x" * (MAX_REQUEST_BYTES + 1), headers={HEADER: "0"})
     assert response.status_code == 413

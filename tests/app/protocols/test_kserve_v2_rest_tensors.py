@@ -1,4 +1,4 @@
-"""Tensors of every datatype over REST, through models that give back what they got."""
+"""Test tensors of every datatype over REST, with models that return their inputs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from tasks.exchange.tensor import Datatype
 from tests.support.chariot import Client
 from tests.support.served import ECHOES, TENSOR_FIXTURES, build
 
-JSON_DATATYPES = [each for each in Datatype if each.has_json_form and each is not Datatype.BYTES]
+JSON_DATATYPES = [datatype for datatype in Datatype if datatype.has_json_form and datatype is not Datatype.BYTES]
 
 EXTREMES: dict[str, list[Any]] = {
     "BOOL": [True, False],
@@ -44,8 +44,8 @@ def post(client: Client, model: str, *inputs: dict[str, Any], **body: Any) -> tu
     return response.status_code, response.json()
 
 
-def echoed(client: Client, datatype: str, shape: list[int], data: object) -> Any:
-    """The data that come back, flat."""
+def echo_data(client: Client, datatype: str, shape: list[int], data: object) -> Any:
+    """Return the flat data that the model returns."""
     status, answer = post(client, f"echo-{datatype.lower()}", tensor(datatype, shape, data))
     assert status == 200, answer
     (output,) = answer["outputs"]
@@ -53,8 +53,8 @@ def echoed(client: Client, datatype: str, shape: list[int], data: object) -> Any
     return output["data"]
 
 
-def refused(client: Client, model: str, *inputs: dict[str, Any], **body: Any) -> str:
-    """The sentence with which a request is refused."""
+def error_message(client: Client, model: str, *inputs: dict[str, Any], **body: Any) -> str:
+    """Check that a request is rejected, and return the error message."""
     status, answer = post(client, model, *inputs, **body)
     assert status == 400, answer
     assert list(answer) == ["error"]
@@ -62,142 +62,148 @@ def refused(client: Client, model: str, *inputs: dict[str, Any], **body: Any) ->
 
 
 @pytest.mark.parametrize("datatype", EXTREMES)
-def test_nothing_is_lost(client: Client, datatype: str) -> None:
+def test_extreme_values_round_trip(client: Client, datatype: str) -> None:
     data = EXTREMES[datatype]
-    got = echoed(client, datatype, [1, 2], data)
-    assert got == data
-    assert [type(each) for each in got] == [type(each) for each in data]
-    assert echoed(client, datatype, [2, 1], [[each] for each in data]) == data, "nested rows"
-    assert echoed(client, datatype, [0, 2], []) == []
+    result = echo_data(client, datatype, [1, 2], data)
+    assert result == data
+    assert [type(value) for value in result] == [type(value) for value in data]
+    assert echo_data(client, datatype, [2, 1], [[value] for value in data]) == data, "nested rows"
+    assert echo_data(client, datatype, [0, 2], []) == []
 
 
 @pytest.mark.parametrize("datatype", ["FP32", "FP64"])
-def test_integers_are_numbers(client: Client, datatype: str) -> None:
-    assert echoed(client, datatype, [1, 3], [1, -2, 3.5]) == [1.0, -2.0, 3.5]
+def test_integers_are_accepted_as_floats(client: Client, datatype: str) -> None:
+    assert echo_data(client, datatype, [1, 3], [1, -2, 3.5]) == [1.0, -2.0, 3.5]
 
 
-def test_booleans_and_integers_stand_for_each_other(client: Client) -> None:
-    assert echoed(client, "INT32", [1, 2], [True, False]) == [1, 0]
-    assert echoed(client, "BOOL", [1, 2], [1, 0]) == [True, False]
+def test_booleans_and_integers_0_and_1_convert_both_ways(client: Client) -> None:
+    assert echo_data(client, "INT32", [1, 2], [True, False]) == [1, 0]
+    assert echo_data(client, "BOOL", [1, 2], [1, 0]) == [True, False]
 
 
-@pytest.mark.parametrize("datatype", [each for each in JSON_DATATYPES if each.kind in "ui"])
-def test_integers_out_of_range(client: Client, datatype: str) -> None:
+@pytest.mark.parametrize("datatype", [datatype for datatype in JSON_DATATYPES if datatype.kind in "ui"])
+def test_integers_out_of_range_are_rejected(client: Client, datatype: str) -> None:
     low, high = EXTREMES[datatype]
-    beyond = (high + 1, -1) if datatype.startswith("U") else (high + 1, low - 1)
-    for value in beyond:
-        assert "inputs[0].data" in refused(client, f"echo-{datatype.lower()}", tensor(datatype, [1, 1], [value]))
+    values_outside = (high + 1, -1) if datatype.startswith("U") else (high + 1, low - 1)
+    for value in values_outside:
+        assert "inputs[0].data" in error_message(client, f"echo-{datatype.lower()}", tensor(datatype, [1, 1], [value]))
 
 
-def test_other_numbers_out_of_range(client: Client) -> None:
-    assert "inputs[0].data" in refused(client, "echo-fp32", tensor("FP32", [1, 1], [1e39]))
-    assert "inputs[0].data" in refused(client, "echo-bool", tensor("BOOL", [1, 1], [2]))
+def test_floats_and_booleans_out_of_range_are_rejected(client: Client) -> None:
+    assert "inputs[0].data" in error_message(client, "echo-fp32", tensor("FP32", [1, 1], [1e39]))
+    assert "inputs[0].data" in error_message(client, "echo-bool", tensor("BOOL", [1, 1], [2]))
 
 
 @pytest.mark.parametrize("datatype", JSON_DATATYPES)
 @pytest.mark.parametrize("value", ["1", None, {"a": 1}], ids=["text", "null", "object"])
-def test_values_of_another_kind(client: Client, datatype: str, value: object) -> None:
+def test_values_of_wrong_type_are_rejected(client: Client, datatype: str, value: object) -> None:
     model = f"echo-{datatype.lower()}"
-    assert "inputs[0].data[1]" in refused(client, model, tensor(datatype, [1, 2], [1, value]))
-    assert "inputs[0].data[0][1]" in refused(client, model, tensor(datatype, [1, 2], [[1, value]]))
+    assert "inputs[0].data[1]" in error_message(client, model, tensor(datatype, [1, 2], [1, value]))
+    assert "inputs[0].data[0][1]" in error_message(client, model, tensor(datatype, [1, 2], [[1, value]]))
 
 
-@pytest.mark.parametrize("datatype", [each for each in JSON_DATATYPES if each.kind in "ui"])
-def test_fractions_in_an_integer_tensor(client: Client, datatype: str) -> None:
-    assert "inputs[0].data[0]" in refused(client, f"echo-{datatype.lower()}", tensor(datatype, [1, 1], [1.5]))
+@pytest.mark.parametrize("datatype", [datatype for datatype in JSON_DATATYPES if datatype.kind in "ui"])
+def test_fractions_in_an_integer_tensor_are_rejected(client: Client, datatype: str) -> None:
+    assert "inputs[0].data[0]" in error_message(client, f"echo-{datatype.lower()}", tensor(datatype, [1, 1], [1.5]))
 
 
-def test_nested_texts_of_several_depths(client: Client) -> None:
+def test_texts_of_mixed_depth_are_rejected(client: Client) -> None:
     for data in ([["a"], "b"], [["a"], ["b", 5]], [["a"], None], [["a", ["b"]]]):
-        assert "inputs[0].data" in refused(client, "echo-bytes", tensor("BYTES", [1, 2], data))
+        assert "inputs[0].data" in error_message(client, "echo-bytes", tensor("BYTES", [1, 2], data))
 
 
-def test_numbers_in_a_text_tensor(client: Client) -> None:
-    assert "inputs[0].data[1]" in refused(client, "echo-bytes", tensor("BYTES", [1, 2], ["a", 5]))
+def test_numbers_in_a_text_tensor_are_rejected(client: Client) -> None:
+    assert "inputs[0].data[1]" in error_message(client, "echo-bytes", tensor("BYTES", [1, 2], ["a", 5]))
 
 
 @pytest.mark.parametrize("shape", [[1, 3], [2], [1, 1, 2], [], [-1, 2], [1, -2], [0, 2], [2**62, 4], [2**64, 2**64]])
 @pytest.mark.parametrize("datatype", ["INT32", "FP64", "BYTES"])
-def test_shapes_that_do_not_fit(client: Client, datatype: str, shape: list[int]) -> None:
+def test_shape_that_does_not_match_the_data_is_rejected(client: Client, datatype: str, shape: list[int]) -> None:
     data = ["a", "b"] if datatype == "BYTES" else [1, 2]
-    assert "inputs[0].shape" in refused(client, f"echo-{datatype.lower()}", tensor(datatype, shape, data))
+    assert "inputs[0].shape" in error_message(client, f"echo-{datatype.lower()}", tensor(datatype, shape, data))
 
 
 @pytest.mark.parametrize("shape", [[0, 2**63 - 1], [0, 2**63], [2**70, 0]], ids=str)
 @pytest.mark.parametrize("datatype", ["INT32", "BYTES"])
-def test_shapes_past_counting(client: Client, datatype: str, shape: list[int]) -> None:
+def test_empty_tensor_with_overflowing_shape_is_answered_or_rejected(
+    client: Client, datatype: str, shape: list[int]
+) -> None:
     status, answer = post(client, f"echo-{datatype.lower()}", tensor(datatype, shape, []))
-    # As much as NumPy can count is an empty tensor like any other.
+    # A shape that NumPy can represent is a valid empty tensor.
     assert (status, answer.get("error", "inputs[0].shape")[:15]) in ((200, "inputs[0].shape"), (400, "inputs[0].shape"))
 
 
 @pytest.mark.parametrize("shape", [["2"], [1.5], "2", None, [None], [True]], ids=str)
-def test_shapes_of_another_type(client: Client, shape: Any) -> None:
-    assert "inputs[0].shape" in refused(client, "echo-int32", tensor("INT32", shape, [1]))
+def test_shape_of_wrong_type_is_rejected(client: Client, shape: Any) -> None:
+    assert "inputs[0].shape" in error_message(client, "echo-int32", tensor("INT32", shape, [1]))
 
 
 @pytest.mark.parametrize("datatype", ["STRING", "fp32", "", "FP8", "INT"])
-def test_unknown_datatypes(client: Client, datatype: str) -> None:
-    assert "inputs[0].datatype: Expected one of BOOL" in refused(client, "echo-fp32", tensor(datatype, [1, 1], [1]))
+def test_unknown_datatype_error_lists_the_known_ones(client: Client, datatype: str) -> None:
+    assert "inputs[0].datatype: Expected one of BOOL" in error_message(
+        client, "echo-fp32", tensor(datatype, [1, 1], [1])
+    )
 
 
-def test_bf16_has_no_form_in_json(client: Client) -> None:
-    said = refused(client, "echo-bf16", tensor("BF16", [1, 1], [1]))
-    assert "inputs[0].datatype: BF16 has no form in JSON" in said
+def test_bf16_in_json_is_rejected(client: Client) -> None:
+    message = error_message(client, "echo-bf16", tensor("BF16", [1, 1], [1]))
+    assert "inputs[0].datatype: BF16 has no form in JSON" in message
 
 
-def test_fp16_has_no_form_in_json(client: Client) -> None:
-    assert "binary" in refused(client, "echo-fp16", tensor("FP16", [1, 1], [1]))
+def test_fp16_in_json_is_rejected(client: Client) -> None:
+    assert "binary" in error_message(client, "echo-fp16", tensor("FP16", [1, 1], [1]))
 
 
-def test_a_datatype_that_is_not_the_models(client: Client) -> None:
-    said = refused(client, "half_plus_two", tensor("FP64", [1], [1]))
-    assert said == "inputs[0].datatype: Expected FP32 for 'x', got FP64"
-    assert "inputs[0].datatype" in refused(client, "greeter", tensor("INT8", [1], [1], "text"))
+def test_datatype_other_than_the_models_is_rejected(client: Client) -> None:
+    message = error_message(client, "half_plus_two", tensor("FP64", [1], [1]))
+    assert message == "inputs[0].datatype: Expected FP32 for 'x', got FP64"
+    assert "inputs[0].datatype" in error_message(client, "greeter", tensor("INT8", [1], [1], "text"))
 
 
-def test_inputs_by_name(client: Client) -> None:
+def test_inputs_and_outputs_are_matched_by_name(client: Client) -> None:
     numbers = tensor("INT64", [2], [1, 2], "numbers")
     words = tensor("BYTES", [1], ["a"], "words")
     status, answer = post(client, "echo-pair", words, numbers)
     assert status == 200
-    assert [each["name"] for each in answer["outputs"]] == ["numbers", "words"]
+    assert [output["name"] for output in answer["outputs"]] == ["numbers", "words"]
     status, answer = post(client, "echo-pair", words, numbers, outputs=[{"name": "words"}])
-    assert [(each["name"], each["data"]) for each in answer["outputs"]] == [("words", ["a"])]
-    assert "'words'" in refused(client, "echo-pair", numbers)
-    assert "inputs[1].name" in refused(client, "echo-pair", numbers, numbers)
-    assert "inputs[2].name" in refused(client, "echo-pair", numbers, words, tensor("INT8", [1], [1], "other"))
-    assert "inputs" in refused(client, "echo-pair")
+    assert [(output["name"], output["data"]) for output in answer["outputs"]] == [("words", ["a"])]
+    assert "'words'" in error_message(client, "echo-pair", numbers)
+    assert "inputs[1].name" in error_message(client, "echo-pair", numbers, numbers)
+    assert "inputs[2].name" in error_message(client, "echo-pair", numbers, words, tensor("INT8", [1], [1], "other"))
+    assert "inputs" in error_message(client, "echo-pair")
 
 
 def test_fixed_sizes_are_checked(client: Client) -> None:
     status, answer = post(client, "echo-fixed", tensor("INT16", [1, 2, 3], [[[1, 2, 3], [4, 5, 6]]]))
     assert (status, answer["outputs"][0]["data"]) == (200, [1, 2, 3, 4, 5, 6])
-    assert "[-1, 2, 3]" in refused(client, "echo-fixed", tensor("INT16", [1, 3, 2], [1, 2, 3, 4, 5, 6]))
+    assert "[-1, 2, 3]" in error_message(client, "echo-fixed", tensor("INT16", [1, 3, 2], [1, 2, 3, 4, 5, 6]))
 
 
-def test_rows_that_are_ragged(client: Client) -> None:
-    assert "inputs[0]" in refused(client, "echo-int32", tensor("INT32", [2, 2], [[1, 2], [3]]))
-    assert "inputs[0].data" in refused(client, "echo-int32", tensor("INT32", [1, 2], [1, [2]]))
+def test_ragged_rows_are_rejected(client: Client) -> None:
+    assert "inputs[0]" in error_message(client, "echo-int32", tensor("INT32", [2, 2], [[1, 2], [3]]))
+    assert "inputs[0].data" in error_message(client, "echo-int32", tensor("INT32", [1, 2], [1, [2]]))
 
 
-def test_a_scalar(client: Client) -> None:
+def test_scalar_round_trips(client: Client) -> None:
     status, answer = post(client, "echo-scalar", tensor("FP32", [], [2.5]))
     assert (status, answer["outputs"][0]["shape"], answer["outputs"][0]["data"]) == (200, [], [2.5])
 
 
-def test_more_dimensions_than_there_can_be(client: Client) -> None:
-    assert "inputs[0].shape" in refused(client, "echo-deep", tensor("INT8", [1] * 70, [1]))
+def test_too_many_dimensions_are_rejected(client: Client) -> None:
+    assert "inputs[0].shape" in error_message(client, "echo-deep", tensor("INT8", [1] * 70, [1]))
 
 
-def test_the_fixtures_answer(client: Client) -> None:
+def test_fixture_models_predict(client: Client) -> None:
     assert post(client, "half_plus_two", tensor("FP32", [2], [1, 2]))[1]["outputs"][0]["data"] == [2.5, 3.0]
     assert post(client, "half_plus_three", tensor("FP32", [2], [1, 2]))[1]["outputs"][0]["data"] == [3.5, 4.0]
     status, answer = post(client, "greeter", tensor("BYTES", [2], ["Åsa", ""], "text"))
     assert (status, answer["outputs"][0]["data"]) == (200, ["Hello, Åsa!", "Hello, !"])
 
 
-def test_extra_fields_and_parameters_are_tolerated(client: Client) -> None:
-    given = {**tensor("FP32", [1], [1]), "parameters": {"content_type": "np", "n": 1.5}, "extra": 1}
-    status, _ = post(client, "half_plus_two", given, model_name="half_plus_two", parameters={"priority": 1, "x": True})
+def test_extra_fields_and_parameters_are_ignored(client: Client) -> None:
+    input_tensor = {**tensor("FP32", [1], [1]), "parameters": {"content_type": "np", "n": 1.5}, "extra": 1}
+    status, _ = post(
+        client, "half_plus_two", input_tensor, model_name="half_plus_two", parameters={"priority": 1, "x": True}
+    )
     assert status == 200
