@@ -1,4 +1,4 @@
-"""GRPS's messages in JSON: there and back, and what is no such message refused with its field."""
+"""Test GRPS messages in JSON: round trips, and errors that name the field."""
 
 import json
 import math
@@ -21,8 +21,8 @@ from tasks.exchange.limits import Limits
 
 NAMES = st.text(max_size=8)
 FLOATS = st.floats(width=32)
-# protobuf refuses the greatest numbers as it writes them itself, rounded; in tensors they are read here all the same.
-SMALLER = FLOATS.filter(lambda number: not math.isfinite(number) or abs(number) < 1e38)
+# protobuf rounds the largest floats when it writes them, and then cannot read them. This server can, in tensors.
+FLOATS_FOR_PROTOBUF = FLOATS.filter(lambda number: not math.isfinite(number) or abs(number) < 1e38)
 ELEMENTS: dict[str, st.SearchStrategy[Any]] = {
     "u": st.integers(0, 2**32 - 1),
     "i": st.integers(-(2**31), 2**31 - 1),
@@ -50,7 +50,7 @@ GMAPS = st.fixed_dictionaries(
         "s_b": maps(st.binary(max_size=8)),
         "s_i32": maps(ELEMENTS["i"]),
         "s_i64": maps(st.integers(-(2**63), 2**63 - 1)),
-        "s_f": maps(SMALLER),
+        "s_f": maps(FLOATS_FOR_PROTOBUF),
         "s_d": maps(st.floats()),
     },
 )
@@ -69,41 +69,43 @@ MESSAGES = st.one_of(
 )
 
 
-def same(one: Any, other: Any) -> None:
-    """Whether messages are equal, not-a-number included."""
-    assert MessageToDict(one) == MessageToDict(other)
+def assert_equal_messages(actual: Any, expected: Any) -> None:
+    """Assert that two messages are equal, where NaN equals NaN."""
+    assert MessageToDict(actual) == MessageToDict(expected)
 
 
 @given(MESSAGES)
-def test_a_message_comes_back_from_json_and_from_bytes(message: Any) -> None:
+def test_message_round_trips_through_json_and_bytes(message: Any) -> None:
     data = message.SerializeToString()
-    same(read_message(data, Limits()), message)
-    found, ndarray = read_json_message(written_json(read_message(data, Limits())))
+    assert_equal_messages(read_message(data, Limits()), message)
+    parsed, ndarray = read_json_message(written_json(read_message(data, Limits())))
     assert not ndarray
-    same(found, message)
+    assert_equal_messages(parsed, message)
 
 
 @given(MESSAGES)
-def test_protobuf_reads_what_is_written_and_the_other_way_round(message: Any) -> None:
+def test_json_is_compatible_with_protobuf_in_both_directions(message: Any) -> None:
     copy = read_message(message.SerializeToString(), Limits())
-    same(Parse(written_json(copy), GrpsMessage()), message)
+    assert_equal_messages(Parse(written_json(copy), GrpsMessage()), message)
     text = MessageToJson(message, preserving_proto_field_name=True)
-    same(read_json_message(text.encode())[0], message)
+    assert_equal_messages(read_json_message(text.encode())[0], message)
 
 
-def test_the_greatest_numbers_are_read_as_protobuf_writes_them() -> None:
-    greatest = float(np.finfo(np.float32).max)
-    message = GrpsMessage(gtensors={"tensors": [{"flat_float32": [greatest, -greatest, math.nan]}]})
-    same(read_json_message(MessageToJson(message, preserving_proto_field_name=True).encode())[0], message)
+def test_largest_floats_are_read_as_protobuf_writes_them() -> None:
+    largest = float(np.finfo(np.float32).max)
+    message = GrpsMessage(gtensors={"tensors": [{"flat_float32": [largest, -largest, math.nan]}]})
+    assert_equal_messages(
+        read_json_message(MessageToJson(message, preserving_proto_field_name=True).encode())[0], message
+    )
 
 
-def test_a_part_of_a_stream_is_indented_by_two() -> None:
+def test_stream_message_is_indented_by_two_spaces() -> None:
     message = succeeded(GrpsMessage(str_data="å"))
     expected = {"status": {"code": 200, "msg": "OK", "status": "SUCCESS"}, "str_data": "å"}
     assert written_part(message).decode() == json.dumps(expected, indent=2, ensure_ascii=False)
 
 
-def refusal(body: object) -> InferenceError:
+def error_for(body: object) -> InferenceError:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     with pytest.raises(InferenceError) as caught:
         read_json_message(content)
@@ -174,12 +176,12 @@ def tensor(**fields: object) -> dict[str, Any]:
         ({"ndarray": [1], "foo": 1}, "foo"),
     ],
 )
-def test_what_is_no_message_is_refused(body: object, path: str) -> None:
-    error = refusal(body)
+def test_invalid_message_error_names_its_field(body: object, path: str) -> None:
+    error = error_for(body)
     assert error.path == path
 
 
-def test_a_long_text_among_integers_takes_no_more_memory_than_it_is_long() -> None:
+def test_long_text_among_integers_does_not_multiply_memory() -> None:
     values = ["1"] * 100_000 + ["1" * 1_000_000]
     body = {"gtensors": {"tensors": [{"dtype": 5, "shape": [100_001], "flat_int64": values}]}}
     tracemalloc.start()
@@ -193,7 +195,7 @@ def test_a_long_text_among_integers_takes_no_more_memory_than_it_is_long() -> No
     assert len(str(caught.value)) < 300
 
 
-def test_null_is_absence() -> None:
+def test_null_fields_are_absent() -> None:
     message, _ = read_json_message(b'{"str_data": null, "gmap": {"s_b": null}, "ndarray": null, "model": null}')
     assert (message.WhichOneof("data_oneof"), message.model) == ("gmap", "")
     message, _ = read_json_message(b'{"gtensors": {"tensors": null}}')
@@ -201,12 +203,12 @@ def test_null_is_absence() -> None:
 
 
 @given(st.integers(0, 3).flatmap(lambda rank: st.tuples(*[st.integers(1, 3)] * rank)), st.data())
-def test_nested_numbers_are_an_array_of_their_shape(shape: tuple[int, ...], data: st.DataObject) -> None:
+def test_nested_numbers_become_an_array_of_the_same_shape(shape: tuple[int, ...], data: st.DataObject) -> None:
     size = math.prod(shape)
     array = np.array(data.draw(st.lists(FLOATS.filter(np.isfinite), min_size=size, max_size=size)), np.float32)
-    found = nested_numbers(array.reshape(shape).tolist(), "ndarray")
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, array.reshape(shape))
+    array_read = nested_numbers(array.reshape(shape).tolist(), "ndarray")
+    assert array_read.dtype == np.float32
+    np.testing.assert_array_equal(array_read, array.reshape(shape))
 
 
 @pytest.mark.parametrize(
@@ -226,13 +228,13 @@ def test_nested_numbers_are_an_array_of_their_shape(shape: tuple[int, ...], data
         ([10**400], "ndarray"),
     ],
 )
-def test_what_is_no_array_is_refused(value: object, path: str) -> None:
+def test_invalid_array_error_names_the_element(value: object, path: str) -> None:
     with pytest.raises(InferenceError) as caught:
         nested_numbers(value, "ndarray")
     assert caught.value.path == path
 
 
-def test_nesting_has_an_end() -> None:
+def test_more_than_32_array_dimensions_are_rejected() -> None:
     value: object = 1
     for _ in range(40):
         value = [value]

@@ -1,4 +1,4 @@
-"""GRPS over REST beside the golden cases: parts sent as they are made, the operator's flag, and refusals."""
+"""Test GRPS over REST beyond the golden cases: streams, the online flag and errors."""
 
 import asyncio
 import gzip
@@ -28,13 +28,13 @@ from tests.support.served import load_any, source
 from tests.support.speaker import Gate, Seen, Speaker, speaking
 
 PREDICT = "/grps/v1/infer/predict"
-PICTURE = encoded(rectangle())
+IMAGE = encoded(rectangle())
 BINARY = {"content-type": "application/octet-stream"}
 
 Client = TestClient[Litestar]
 
 
-def app_over(engine: Engine) -> Litestar:
+def build_app(engine: Engine) -> Litestar:
     return create_app(engine, [KServeV2(), Grps()], CollectorRegistry(), 2_000_000)
 
 
@@ -45,90 +45,92 @@ def seen() -> Seen:
 
 @pytest.fixture(scope="module")
 def client(seen: Seen) -> Iterator[Client]:
-    with TestClient(app_over(built(("detector", "failing", "teller", "echo-fp32"), observers=[seen]))) as client:
+    with TestClient(build_app(built(("detector", "failing", "teller", "echo-fp32"), observers=[seen]))) as client:
         yield client
 
 
-def messages(text: str) -> list[dict[str, Any]]:
-    """JSON messages with nothing between them."""
-    found: list[dict[str, Any]] = []
+def parse_messages(text: str) -> list[dict[str, Any]]:
+    """Parse JSON messages that follow each other without a separator."""
+    parsed: list[dict[str, Any]] = []
     while text:
         message, end = json.JSONDecoder().raw_decode(text)
-        found.append(message)
+        parsed.append(message)
         text = text[end:]
-    return found
+    return parsed
 
 
-def test_readiness_says_why_in_the_message() -> None:
-    with TestClient(app_over(built(("detector",)))) as client:
+def test_readiness_follows_online_and_offline_and_gives_a_reason() -> None:
+    with TestClient(build_app(built(("detector",)))) as client:
         for method in ("GET", "POST"):
-            for verb, status, said in (("offline", 503, "FAILURE"), ("online", 200, "SUCCESS")):
+            for verb, status, state in (("offline", 503, "FAILURE"), ("online", 200, "SUCCESS")):
                 assert client.request(method, f"/grps/v1/health/{verb}").json()["status"]["status"] == "SUCCESS"
-                answer = client.request(method, "/grps/v1/health/ready")
-                told = answer.json()["status"]
-                assert (answer.status_code, told["code"], told["status"]) == (status, status, said)
-                assert told["msg"] == ("OK" if status == 200 else "The server was taken offline by its operator")
+                response = client.request(method, "/grps/v1/health/ready")
+                status_fields = response.json()["status"]
+                assert (response.status_code, status_fields["code"], status_fields["status"]) == (status, status, state)
+                assert status_fields["msg"] == (
+                    "OK" if status == 200 else "The server was taken offline by its operator"
+                )
 
 
-def test_online_does_not_make_up_for_models_that_are_missing() -> None:
-    with TestClient(app_over(built(("detector",), loaded=False))) as client:
+def test_online_server_without_loaded_models_is_not_ready() -> None:
+    with TestClient(build_app(built(("detector",), loaded=False))) as client:
         assert client.get("/grps/v1/health/online").status_code == 200
-        refused = client.get("/grps/v1/health/ready")
-        assert refused.status_code == refused.json()["status"]["code"] == 503
-        assert "not loaded" in refused.json()["status"]["msg"]
-        assert client.post(PREDICT, content=PICTURE, headers=BINARY).json()["status"]["code"] == 503
-        told = client.post("/grps/v1/metadata/model", json={"str_data": "detector"}).json()
-        assert yaml.safe_load(told["str_data"])["state"] == "LOADING"
+        response = client.get("/grps/v1/health/ready")
+        assert response.status_code == response.json()["status"]["code"] == 503
+        assert "not loaded" in response.json()["status"]["msg"]
+        assert client.post(PREDICT, content=IMAGE, headers=BINARY).json()["status"]["code"] == 503
+        metadata = client.post("/grps/v1/metadata/model", json={"str_data": "detector"}).json()
+        assert yaml.safe_load(metadata["str_data"])["state"] == "LOADING"
 
 
-def test_metadata_is_yaml_of_the_server_and_its_models(client: Client) -> None:
-    told = yaml.safe_load(client.get("/grps/v1/metadata/server").json()["str_data"])
-    assert told["server"] == {"name": "charioteer", "version": __version__, "online": True}
-    assert told["default_model"] is None
-    assert told["limits"]["max_inputs"] == 8
-    assert [each["name"] for each in told["models"]] == ["detector", "echo-fp32", "failing", "teller"]
-    model = client.post("/grps/v1/metadata/model", json={"str_data": "detector"}).json()["str_data"]
-    assert yaml.safe_load(model) == told["models"][0]
-    assert told["models"][0]["task_type"] == "OBJECT_DETECTION"
-    assert told["models"][0]["outputs"][3] == {"name": "boxes", "dtype": "DT_FLOAT32", "shape": [-1, -1, 4]}
+def test_metadata_describes_server_and_models_as_yaml(client: Client) -> None:
+    metadata = yaml.safe_load(client.get("/grps/v1/metadata/server").json()["str_data"])
+    assert metadata["server"] == {"name": "charioteer", "version": __version__, "online": True}
+    assert metadata["default_model"] is None
+    assert metadata["limits"]["max_inputs"] == 8
+    assert [model["name"] for model in metadata["models"]] == ["detector", "echo-fp32", "failing", "teller"]
+    model_yaml = client.post("/grps/v1/metadata/model", json={"str_data": "detector"}).json()["str_data"]
+    assert yaml.safe_load(model_yaml) == metadata["models"][0]
+    assert metadata["models"][0]["task_type"] == "OBJECT_DETECTION"
+    assert metadata["models"][0]["outputs"][3] == {"name": "boxes", "dtype": "DT_FLOAT32", "shape": [-1, -1, 4]}
 
 
-def test_descriptions_are_not_written_in_the_event_loop() -> None:
-    class Watched(Registry):
-        watching = False
-        looked = 0
+def test_metadata_is_built_outside_the_event_loop() -> None:
+    class ObservedRegistry(Registry):
+        observed = False
+        reads = 0
 
         @property
         def registrations(self) -> Sequence[Registration]:
-            if self.watching:
+            if self.observed:
                 with pytest.raises(RuntimeError):
                     asyncio.get_running_loop()
-                self.looked += 1
+                self.reads += 1
             return super().registrations
 
     sources = [source("detector")]
-    registry = Watched(sources)
+    registry = ObservedRegistry(sources)
     registry.load(sources[0], load_any)
     engine = Engine(Repository(registry, lambda: sources, load_any), [], Limits(), workers=1)
-    with TestClient(app_over(engine)) as client, serving_grpc(engine) as peer:
-        registry.watching = True
+    with TestClient(build_app(engine)) as client, serving_grpc(engine) as peer:
+        registry.observed = True
         assert client.get("/grps/v1/metadata/server").status_code == 200
         assert client.post("/grps/v1/metadata/model", json={"str_data": "nobody"}).status_code == 404
         for method in ("ServerMetadata", "ModelMetadata"):
             data = GrpsMessage(str_data="nobody").SerializeToString()
-            told = GrpsMessage.FromString(peer.bytes(f"/grps.protos.v1.GrpsService/{method}", data))
-            assert told.status.code == (200 if method == "ServerMetadata" else 404)
-        registry.watching = False
-    assert registry.looked >= 4
+            reply = GrpsMessage.FromString(peer.bytes(f"/grps.protos.v1.GrpsService/{method}", data))
+            assert reply.status.code == (200 if method == "ServerMetadata" else 404)
+        registry.observed = False
+    assert registry.reads >= 4
 
 
 @pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "Application/JSON"])
-def test_content_types_are_read_leniently(client: Client, content_type: str) -> None:
+def test_content_type_with_charset_or_capitals_is_accepted(client: Client, content_type: str) -> None:
     body = json.dumps({"model": "echo-fp32", "ndarray": [[1]]})
     assert client.post(PREDICT, content=body, headers={"content-type": content_type}).status_code == 200
 
 
-def test_refusals_are_observed_with_the_model_that_was_asked(client: Client, seen: Seen) -> None:
+def test_errors_are_observed_with_the_requested_model(client: Client, seen: Seen) -> None:
     client.post(f"{PREDICT}?model=detector", content=b"x", headers={"content-type": "text/plain", "x-request-id": "r"})
     event = seen.events[-1]
     assert (event.model_name, event.outcome, event.caller.protocol) == ("detector", ErrorKind.INVALID_REQUEST, "grps")
@@ -137,102 +139,104 @@ def test_refusals_are_observed_with_the_model_that_was_asked(client: Client, see
     assert (seen.events[-1].model_name, seen.events[-1].outcome) == ("detector", ErrorKind.INVALID_REQUEST)
 
 
-def test_a_compressed_body_is_read(client: Client) -> None:
-    body = gzip.compress(json.dumps({"model": "detector", "str_data": base64_text(PICTURE)}).encode())
+def test_gzip_body_is_read_and_truncated_gzip_is_rejected(client: Client) -> None:
+    body = gzip.compress(json.dumps({"model": "detector", "str_data": base64_text(IMAGE)}).encode())
     headers = {"content-type": "application/json", "content-encoding": "gzip"}
     assert client.post(PREDICT, content=body, headers=headers).status_code == 200
     assert client.post(PREDICT, content=body[:20], headers=headers).json()["status"]["code"] == 400
 
 
-def test_everything_under_the_prefix_is_refused_in_its_shape(client: Client) -> None:
+def test_errors_below_the_prefix_have_the_grps_format(client: Client) -> None:
     for method, path, code in (
         ("GET", "/grps/v1", 404),
         ("GET", "/grps/v1/nothing", 404),
         ("GET", PREDICT, 405),
         ("DELETE", "/grps/v1/health/live", 405),
     ):
-        told = client.request(method, path)
-        assert told.status_code == told.json()["status"]["code"] == code
-        assert told.headers["content-type"] == "application/json"
-    large = client.post(f"{PREDICT}?model=detector", content=b"x" * 2_000_001, headers=BINARY)
-    assert large.status_code == large.json()["status"]["code"] == 413
+        response = client.request(method, path)
+        assert response.status_code == response.json()["status"]["code"] == code
+        assert response.headers["content-type"] == "application/json"
+    too_large = client.post(f"{PREDICT}?model=detector", content=b"x" * 2_000_001, headers=BINARY)
+    assert too_large.status_code == too_large.json()["status"]["code"] == 413
     assert "error" in client.get("/grps/v10").json()
 
 
-def test_more_images_than_may_be_are_refused(client: Client) -> None:
-    images = {str(number): base64_text(PICTURE) for number in range(9)}
-    refused = client.post(PREDICT, json={"model": "detector", "gmap": {"s_b": images}})
-    assert refused.json()["status"]["code"] == 413
-    assert refused.json()["status"]["msg"].startswith("gmap.s_b: Expected at most 8")
+def test_too_many_images_are_rejected(client: Client) -> None:
+    images = {str(number): base64_text(IMAGE) for number in range(9)}
+    response = client.post(PREDICT, json={"model": "detector", "gmap": {"s_b": images}})
+    assert response.json()["status"]["code"] == 413
+    assert response.json()["status"]["msg"].startswith("gmap.s_b: Expected at most 8")
 
 
-def test_a_stream_is_not_held_back_by_compression(client: Client) -> None:
-    answer = client.post(
-        f"{PREDICT}?model=teller&streaming=true", content=PICTURE, headers={**BINARY, "accept-encoding": "gzip"}
+def test_stream_is_not_compressed(client: Client) -> None:
+    response = client.post(
+        f"{PREDICT}?model=teller&streaming=true", content=IMAGE, headers={**BINARY, "accept-encoding": "gzip"}
     )
-    assert "content-encoding" not in answer.headers
-    assert answer.headers["content-type"] == "application/octet-stream"
-    assert [each["str_data"] for each in messages(answer.text)] == ["64x48"]
+    assert "content-encoding" not in response.headers
+    assert response.headers["content-type"] == "application/octet-stream"
+    assert [message["str_data"] for message in parse_messages(response.text)] == ["64x48"]
 
 
-def test_pieces_of_text_joined_are_the_answer() -> None:
-    with TestClient(app_over(speaking(Speaker("a", "", " circle", " on", " grey")))) as client:
+def test_streamed_text_chunks_join_to_the_complete_answer() -> None:
+    with TestClient(build_app(speaking(Speaker("a", "", " circle", " on", " grey")))) as client:
         path = f"{PREDICT}?model=speaker-7&prompts=x&prompts=y"
-        whole = client.post(path, content=PICTURE, headers=BINARY).json()["str_data"]
-        parts = messages(client.post(f"{path}&streaming=true", content=PICTURE, headers=BINARY).text)
-        assert len(parts) == 8
-        assert all(each["status"] == {"code": 200, "msg": "OK", "status": "SUCCESS"} for each in parts)
-        joined = "".join(each["str_data"] for each in parts)
-        assert joined.split("\n") == [each["answer"] for each in json.loads(whole)] == ["a circle on grey"] * 2
+        complete = client.post(path, content=IMAGE, headers=BINARY).json()["str_data"]
+        stream_messages = parse_messages(client.post(f"{path}&streaming=true", content=IMAGE, headers=BINARY).text)
+        assert len(stream_messages) == 8
+        assert all(message["status"] == {"code": 200, "msg": "OK", "status": "SUCCESS"} for message in stream_messages)
+        joined = "".join(message["str_data"] for message in stream_messages)
+        assert joined.split("\n") == [result["answer"] for result in json.loads(complete)] == ["a circle on grey"] * 2
 
 
-def test_an_answer_of_nothing_is_one_message() -> None:
-    with TestClient(app_over(speaking(Speaker("", "")))) as client:
-        answer = client.post(f"{PREDICT}?model=speaker&streaming=true", content=PICTURE, headers=BINARY)
-        assert messages(answer.text) == [{"status": {"code": 200, "msg": "OK", "status": "SUCCESS"}, "str_data": ""}]
+def test_empty_answer_is_one_message() -> None:
+    with TestClient(build_app(speaking(Speaker("", "")))) as client:
+        response = client.post(f"{PREDICT}?model=speaker&streaming=true", content=IMAGE, headers=BINARY)
+        assert parse_messages(response.text) == [
+            {"status": {"code": 200, "msg": "OK", "status": "SUCCESS"}, "str_data": ""}
+        ]
 
 
-def test_pieces_as_tensors_tell_image_and_prompt() -> None:
-    with TestClient(app_over(speaking(Speaker("a", "b")))) as client:
-        picture = {"dtype": "DT_STRING", "shape": [1], "flat_string": [base64_text(PICTURE)]}
+def test_streamed_tensors_contain_image_and_prompt_indexes() -> None:
+    with TestClient(build_app(speaking(Speaker("a", "b")))) as client:
+        image_tensor = {"dtype": "DT_STRING", "shape": [1], "flat_string": [base64_text(IMAGE)]}
         prompts = {"name": "prompts", "dtype": "DT_STRING", "shape": [2], "flat_string": ["x", "y"]}
-        body = {"model": "speaker", "gtensors": {"tensors": [picture, picture, prompts]}}
-        parts = messages(client.post(f"{PREDICT}?streaming=true", json=body).text)
-    told: list[tuple[int, ...]] = []
+        body = {"model": "speaker", "gtensors": {"tensors": [image_tensor, image_tensor, prompts]}}
+        stream_messages = parse_messages(client.post(f"{PREDICT}?streaming=true", json=body).text)
+    indexes: list[tuple[int, ...]] = []
     texts: list[str] = []
-    for each in parts:
-        image, prompt, final, text = each["gtensors"]["tensors"]
-        assert [one["name"] for one in (image, prompt, final, text)] == ["image", "prompt", "final", "text"]
-        told.append((image["flat_int32"][0], prompt["flat_int32"][0], final["flat_uint8"][0]))
+    for message in stream_messages:
+        image, prompt, final, text = message["gtensors"]["tensors"]
+        assert [tensor["name"] for tensor in (image, prompt, final, text)] == ["image", "prompt", "final", "text"]
+        indexes.append((image["flat_int32"][0], prompt["flat_int32"][0], final["flat_uint8"][0]))
         texts.append(text["flat_string"][0])
-    assert told == [(image, prompt, final) for image in (0, 1) for prompt in (0, 1) for final in (0, 0, 1)]
+    assert indexes == [(image, prompt, final) for image in (0, 1) for prompt in (0, 1) for final in (0, 0, 1)]
     assert texts == ["a", "b", ""] * 4
 
 
-def test_a_failure_on_the_way_is_the_last_message() -> None:
-    with TestClient(app_over(speaking(Speaker("a", RuntimeError("no more"), "b")))) as client:
-        answer = client.post(f"{PREDICT}?model=speaker&streaming=true", content=PICTURE, headers=BINARY)
-    assert answer.status_code == 200
-    first, last = messages(answer.text)
+def test_failure_during_a_stream_is_the_last_message() -> None:
+    with TestClient(build_app(speaking(Speaker("a", RuntimeError("no more"), "b")))) as client:
+        response = client.post(f"{PREDICT}?model=speaker&streaming=true", content=IMAGE, headers=BINARY)
+    assert response.status_code == 200
+    first, last = parse_messages(response.text)
     assert first["str_data"] == "a"
     assert last == {"status": {"code": 500, "msg": "The model failed: no more", "status": "FAILURE"}}
 
 
 class Connection:
-    """One streamed request put to the application directly, so that what is sent can be seen when it is sent."""
+    """Send one streamed request to the application directly, to see each message when it is sent."""
 
     def __init__(self, app: Litestar, model: str) -> None:
         self._app = app
         self._model = model
         self._received = False
-        self.gone = asyncio.Event()
+        self.disconnected = asyncio.Event()
         self.sent: asyncio.Queue[Any] = asyncio.Queue()
 
     async def receive(self) -> Any:
         if not self._received:
             self._received = True
-            return {"type": "http.request", "body": PICTURE, "more_body": False}
-        await self.gone.wait()
+            return {"type": "http.request", "body": IMAGE, "more_body": False}
+        await self.disconnected.wait()
         return {"type": "http.disconnect"}
 
     async def run(self) -> None:
@@ -246,7 +250,7 @@ class Connection:
             "raw_path": PREDICT.encode(),
             "query_string": f"streaming=true&model={self._model}".encode(),
             "root_path": "",
-            "headers": [(b"content-type", b"application/octet-stream"), (b"content-length", b"%d" % len(PICTURE))],
+            "headers": [(b"content-type", b"application/octet-stream"), (b"content-length", b"%d" % len(IMAGE))],
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 80),
             "state": {},
@@ -256,18 +260,18 @@ class Connection:
     async def send(self, message: Any) -> None:
         await self.sent.put(message)
         if message["type"] == "http.response.body" and not message["more_body"]:
-            self.gone.set()
+            self.disconnected.set()
 
     async def text(self) -> str:
-        """The text of the next message."""
-        part = await self.sent.get()
-        assert part["more_body"]
-        return json.loads(part["body"])["str_data"]
+        """Return the text of the next message."""
+        message = await self.sent.get()
+        assert message["more_body"]
+        return json.loads(message["body"])["str_data"]
 
 
-def test_a_message_is_sent_before_the_next_is_made() -> None:
+def test_message_is_sent_before_the_next_is_generated() -> None:
     gate = Gate()
-    app = app_over(speaking(Speaker("a", "b", "c", gate=gate)))
+    app = build_app(speaking(Speaker("a", "b", "c", gate=gate)))
 
     async def run() -> None:
         connection = Connection(app, "speaker")
@@ -283,11 +287,11 @@ def test_a_message_is_sent_before_the_next_is_made() -> None:
     asyncio.run(run())
 
 
-def test_a_client_that_goes_away_frees_the_worker() -> None:
+def test_disconnect_during_a_stream_frees_the_worker() -> None:
     seen, gate = Seen(), Gate(opened=1)
     speaker = Speaker(*"abcdef", gate=gate)
     engine = speaking(speaker, seen, workers=1)
-    app = app_over(engine)
+    app = build_app(engine)
 
     async def run() -> None:
         connection = Connection(app, "speaker")
@@ -296,7 +300,7 @@ def test_a_client_that_goes_away_frees_the_worker() -> None:
         assert await connection.text() == "a"
         for _ in "ab":
             await asyncio.to_thread(gate.await_step)
-        connection.gone.set()
+        connection.disconnected.set()
         await running
         gate.open()
         assert await asyncio.to_thread(speaker.closed.wait, 60)

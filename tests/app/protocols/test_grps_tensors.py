@@ -1,4 +1,4 @@
-"""Tensors of GRPS: every datatype both ways, and nothing changed on the way that was not asked to be."""
+"""Test GRPS tensors: every datatype in both directions, without silent changes of values."""
 
 from typing import Any
 
@@ -14,8 +14,14 @@ from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.tensor import BytesTensor, Datatype, Tensor, TensorSpec
 
 TENSOR: Any = message_class("grps.protos.v1.GenericTensor")
-NUMERIC = [each for each in Datatype if each is not Datatype.BYTES]
-CARRIED = {"BOOL": "DT_UINT8", "UINT16": "DT_INT32", "UINT32": "DT_INT64", "UINT64": "DT_INT64", "BF16": "DT_FLOAT32"}
+NUMERIC = [datatype for datatype in Datatype if datatype is not Datatype.BYTES]
+WIRE_NAMES = {
+    "BOOL": "DT_UINT8",
+    "UINT16": "DT_INT32",
+    "UINT32": "DT_INT64",
+    "UINT64": "DT_INT64",
+    "BF16": "DT_FLOAT32",
+}
 
 
 def generic(dtype: int = 7, shape: tuple[int, ...] = (1,), **fields: Any) -> Any:
@@ -26,7 +32,7 @@ def spec(datatype: Datatype) -> TensorSpec:
     return TensorSpec(name="x", datatype=datatype, shape=(-1,))
 
 
-def refusal(message: Any, declared: Datatype | None = None) -> InferenceError:
+def error_for(message: Any, declared: Datatype | None = None) -> InferenceError:
     with pytest.raises(InferenceError) as caught:
         read_tensor(message, None if declared is None else spec(declared), "t")
     assert caught.value.kind is ErrorKind.INVALID_REQUEST
@@ -34,73 +40,79 @@ def refusal(message: Any, declared: Datatype | None = None) -> InferenceError:
 
 
 def arrays(datatype: Datatype) -> st.SearchStrategy[NDArray[Any]]:
-    """Any numbers of a datatype that GRPS can carry, as arrays of up to two dimensions."""
+    """Generate arrays of any numbers of `datatype` that GRPS can carry."""
     bits = np.dtype(f"u{datatype.dtype.itemsize}")
-    most = np.iinfo(np.int64).max if datatype is Datatype.UINT64 else np.iinfo(bits).max
-    number = st.booleans() if datatype is Datatype.BOOL else st.integers(0, most)
+    max_value = np.iinfo(np.int64).max if datatype is Datatype.UINT64 else np.iinfo(bits).max
+    number = st.booleans() if datatype is Datatype.BOOL else st.integers(0, max_value)
     flat = st.lists(number, min_size=6, max_size=6).map(lambda values: np.array(values, bits).view(datatype.dtype))
     shapes = st.sampled_from([(6,), (2, 3), (6, 1), (1, 2, 3)])
-    return st.builds(_reshaped, flat, shapes)
+    return st.builds(_reshape, flat, shapes)
 
 
-def _reshaped(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+def _reshape(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     return array.reshape(shape)
 
 
-def test_every_datatype_has_a_type_on_the_wire() -> None:
-    for each in Datatype:
-        wire = wire_type(each)
+def test_every_datatype_has_a_wire_type() -> None:
+    for datatype in Datatype:
+        wire = wire_type(datatype)
         assert FLAT_FIELDS[wire.field] is wire
-        if each in CARRIED:
-            assert wire.name == CARRIED[each]
+        if datatype in WIRE_NAMES:
+            assert wire.name == WIRE_NAMES[datatype]
         else:
-            assert wire.datatype is each
+            assert wire.datatype is datatype
 
 
 @pytest.mark.parametrize("datatype", NUMERIC)
 @given(data=st.data())
-def test_numbers_come_back_as_they_were(datatype: Datatype, data: st.DataObject) -> None:
+def test_numbers_round_trip(datatype: Datatype, data: st.DataObject) -> None:
     array = data.draw(arrays(datatype))
     message = generic(dtype=0, shape=())
     message.name = ""
     write_tensor(Tensor(name="x", datatype=datatype, data=array), message)
-    found = read_tensor(TENSOR.FromString(message.SerializeToString()), spec(datatype), "t")
-    assert isinstance(found, Tensor)
-    assert (found.name, found.datatype, found.shape) == ("x", datatype, array.shape)
+    tensor = read_tensor(TENSOR.FromString(message.SerializeToString()), spec(datatype), "t")
+    assert isinstance(tensor, Tensor)
+    assert (tensor.name, tensor.datatype, tensor.shape) == ("x", datatype, array.shape)
     if datatype is Datatype.BF16:
-        wide = [each.astype(np.uint32) << 16 for each in (found.data, array)]
+        wide = [bits.astype(np.uint32) << 16 for bits in (tensor.data, array)]
         np.testing.assert_array_equal(wide[0].view(np.float32), wide[1].view(np.float32))
     else:
-        np.testing.assert_array_equal(found.data, array)
+        np.testing.assert_array_equal(tensor.data, array)
 
 
-def test_texts_come_back_as_they_were() -> None:
+def test_texts_round_trip() -> None:
     data = np.empty((1, 2), object)
     data[:] = ["Åsa".encode(), b""]
     message = generic(dtype=0, shape=())
     write_tensor(Tensor(name="words", datatype=Datatype.BYTES, data=data), message)
-    found = read_tensor(message, None, "t")
-    assert isinstance(found, BytesTensor)
-    assert (found.name, found.shape, [each.text() for each in found.elements]) == ("words", (1, 2), ["Åsa", ""])
+    tensor = read_tensor(message, None, "t")
+    assert isinstance(tensor, BytesTensor)
+    assert (tensor.name, tensor.shape, [element.text() for element in tensor.elements]) == (
+        "words",
+        (1, 2),
+        ["Åsa", ""],
+    )
 
 
 @pytest.mark.parametrize(
-    ("sent", "wide", "rounded"),
+    ("datatype_name", "values", "rounded"),
     [
         ("FP16", [0.1, 65504.0, -0.0], np.array([0.1, 65504, -0.0], np.float16).view(np.uint16)),
         # 1 + 2^-8 lies between two BF16 numbers: ties go to the even one.
         ("BF16", [1.00390625, 1.01171875, 3.14159], np.array([0x3F80, 0x3F82, 0x4049], np.uint16)),
     ],
 )
-def test_what_has_fewer_digits_is_rounded_to_the_nearest(sent: str, wide: list[float], rounded: Any) -> None:
-    field, dtype = ("flat_float16", 6) if sent == "FP16" else ("flat_float32", 7)
-    found = read_tensor(generic(dtype, (3,), **{field: wide}), spec(Datatype(sent)), "t")
-    assert isinstance(found, Tensor)
-    np.testing.assert_array_equal(found.data.view(np.uint16), rounded)
+def test_half_precision_numbers_are_rounded_to_the_nearest(
+    datatype_name: str, values: list[float], rounded: Any
+) -> None:
+    field, dtype = ("flat_float16", 6) if datatype_name == "FP16" else ("flat_float32", 7)
+    tensor = read_tensor(generic(dtype, (3,), **{field: values}), spec(Datatype(datatype_name)), "t")
+    assert isinstance(tensor, Tensor)
+    np.testing.assert_array_equal(tensor.data.view(np.uint16), rounded)
 
 
 @pytest.mark.parametrize(
-    ("dtype", "field", "values", "declared", "wrong"),
+    ("dtype", "field", "values", "declared", "bad_index"),
     [
         (1, "flat_uint8", [0, 256], None, 1),
         (1, "flat_uint8", [0, 200], Datatype.INT8, 1),
@@ -122,11 +134,11 @@ def test_what_has_fewer_digits_is_rounded_to_the_nearest(sent: str, wide: list[f
         (8, "flat_float64", [1e300], Datatype.FP32, 0),
     ],
 )
-def test_a_number_that_would_be_changed_is_refused(
-    dtype: int, field: str, values: list[Any], declared: Datatype | None, wrong: int
+def test_number_that_the_datatype_cannot_hold_is_rejected(
+    dtype: int, field: str, values: list[Any], declared: Datatype | None, bad_index: int
 ) -> None:
-    error = refusal(generic(dtype, (len(values),), **{field: values}), declared)
-    assert error.path == f"t.{field}[{wrong}]"
+    error = error_for(generic(dtype, (len(values),), **{field: values}), declared)
+    assert error.path == f"t.{field}[{bad_index}]"
 
 
 @pytest.mark.parametrize(
@@ -141,17 +153,19 @@ def test_a_number_that_would_be_changed_is_refused(
         (8, "flat_float64", [0.5, float("-inf")], Datatype.FP32),
     ],
 )
-def test_numbers_come_to_what_the_model_declares(dtype: int, field: str, values: list[Any], declared: Datatype) -> None:
-    found = read_tensor(generic(dtype, (len(values),), **{field: values}), spec(declared), "t")
-    assert isinstance(found, Tensor)
-    assert found.datatype is declared
-    assert found.data.dtype == declared.dtype
+def test_numbers_convert_to_the_declared_datatype(
+    dtype: int, field: str, values: list[Any], declared: Datatype
+) -> None:
+    tensor = read_tensor(generic(dtype, (len(values),), **{field: values}), spec(declared), "t")
+    assert isinstance(tensor, Tensor)
+    assert tensor.datatype is declared
+    assert tensor.data.dtype == declared.dtype
     np.testing.assert_array_equal(
-        found.data.astype(np.float64), np.array(values, FLAT_FIELDS[field].held).astype(np.float64)
+        tensor.data.astype(np.float64), np.array(values, FLAT_FIELDS[field].held).astype(np.float64)
     )
 
 
-def test_texts_for_a_model_of_numbers_are_left_to_the_model() -> None:
+def test_texts_for_a_numeric_input_are_not_converted() -> None:
     assert isinstance(read_tensor(generic(9, (1,), flat_string=["1"]), spec(Datatype.FP32), "t"), BytesTensor)
 
 
@@ -168,19 +182,19 @@ def test_texts_for_a_model_of_numbers_are_left_to_the_model() -> None:
         (generic(9, (2,), flat_string=["a"]), "t.flat_string"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(message: Any, path: str) -> None:
-    assert refusal(message).path == path
+def test_inconsistent_tensor_error_names_its_field(message: Any, path: str) -> None:
+    assert error_for(message).path == path
 
 
-def test_sizes_that_cannot_be_counted_are_refused() -> None:
+def test_overflowing_shape_is_rejected() -> None:
     huge = (0, *(4294967295,) * 4)
-    assert refusal(generic(7, huge)).path == "t.shape"
+    assert error_for(generic(7, huge)).path == "t.shape"
 
 
 @pytest.mark.parametrize(
     ("datatype", "values"), [(Datatype.UINT64, [1, 2**63]), (Datatype.BYTES, [b"ok", b"\xff\xfe"])]
 )
-def test_an_answer_that_has_no_form_is_refused_by_name(datatype: Datatype, values: list[Any]) -> None:
+def test_output_without_a_wire_form_error_names_the_tensor(datatype: Datatype, values: list[Any]) -> None:
     data = np.array(values, datatype.dtype)
     with pytest.raises(InferenceError, match="'odd' holds") as caught:
         write_tensor(Tensor(name="odd", datatype=datatype, data=data), generic(0, ()))
