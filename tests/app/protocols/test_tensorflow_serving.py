@@ -1,4 +1,4 @@
-"""What the listener does beside the golden exchanges: states, labels, CORS, metrics, bodies of every kind."""
+"""Test the TensorFlow Serving listener beyond the golden exchanges: states, labels, CORS, metrics and bodies."""
 
 import gzip
 import json
@@ -34,8 +34,8 @@ HALF_PLUS_TWO = FIXTURE_MODELS / "half_plus_two"
 LABELS = {"stable": "1", "canary": "3", "broken": "4"}
 
 
-class Heard:
-    """An observer that remembers."""
+class EventRecorder:
+    """Record the observed events."""
 
     def __init__(self) -> None:
         self.events: list[InferenceEvent] = []
@@ -56,121 +56,123 @@ def load(source: ModelSource) -> Servable:
     return load_any(source)
 
 
-def listening(engine: Engine, *, cors: bool = False, loading_status: Literal[404, 503] = 404) -> Client:
+def listener_client(engine: Engine, *, cors: bool = False, loading_status: Literal[404, 503] = 404) -> Client:
     protocol = TensorFlowServing(cors=cors, loading_status=loading_status)
     return TestClient(create_listener_app(engine, protocol, MAX_REQUEST_BYTES))
 
 
 @pytest.fixture
-def heard() -> Heard:
-    return Heard()
+def recorder() -> EventRecorder:
+    return EventRecorder()
 
 
 @pytest.fixture
-def engine(heard: Heard) -> Engine:
+def engine(recorder: EventRecorder) -> Engine:
     names = ("classifier", "detector", "failing", "half_plus_two", "echo-pair", "greeter")
     versions = [source("versioned", version, version_labels=LABELS) for version in ("1", "2", "3", "4", "1.5")]
     others = [ModelSource(name=name, version="1", folder=FIXTURE_MODELS / name) for name in names]
-    return over([*versions, *others], load, observers=[heard])
+    return over([*versions, *others], load, observers=[recorder])
 
 
 @pytest.fixture
 def client(engine: Engine) -> Iterator[Client]:
-    with listening(engine) as client:
+    with listener_client(engine) as client:
         yield client
 
 
-def states(client: Client, path: str = "/v1/models/versioned") -> list[tuple[str, str, str, str]]:
+def version_states(client: Client, path: str = "/v1/models/versioned") -> list[tuple[str, str, str, str]]:
     answer = client.get(path)
     assert answer.status_code == 200, answer.text
     return [
-        (each["version"], each["state"], each["status"]["error_code"], each["status"]["error_message"])
-        for each in answer.json()["model_version_status"]
+        (status["version"], status["state"], status["status"]["error_code"], status["status"]["error_message"])
+        for status in answer.json()["model_version_status"]
     ]
 
 
-def refused(client: Client, path: str, body: object, status: int) -> str:
+def error_message(client: Client, path: str, body: object, status: int) -> str:
     content = body if isinstance(body, bytes) else json.dumps(body)
     answer = client.post(path, content=content)
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/json"
-    found = answer.json()
-    assert list(found) == ["error"]
-    return found["error"]
+    reply = answer.json()
+    assert list(reply) == ["error"]
+    return reply["error"]
 
 
-def test_every_version_tells_its_state_the_latest_first(client: Client) -> None:
-    assert states(client) == [
+def test_status_lists_every_version_with_the_latest_first(client: Client) -> None:
+    assert version_states(client) == [
         ("4", "END", "UNKNOWN", "its file is empty"),
         ("3", "AVAILABLE", "OK", ""),
         ("2", "AVAILABLE", "OK", ""),
         ("1.5", "AVAILABLE", "OK", ""),
         ("1", "AVAILABLE", "OK", ""),
     ]
-    assert states(client, "/v1/models/versioned/labels/stable") == states(client)
-    assert states(client, "/v1/models/versioned/versions/4") == states(client)[:1]
+    assert version_states(client, "/v1/models/versioned/labels/stable") == version_states(client)
+    assert version_states(client, "/v1/models/versioned/versions/4") == version_states(client)[:1]
 
 
-def test_what_loads_is_loading_and_what_was_unloaded_has_ended(engine: Engine, client: Client) -> None:
-    def put(state: ModelState, *, wanted: bool) -> None:
+def test_loading_version_is_loading_and_unloaded_version_is_end(engine: Engine, client: Client) -> None:
+    def set_state(state: ModelState, *, wanted: bool) -> None:
         registration = Registration(source=source("other"), state=state, reason="not loaded yet", wanted=wanted)
         engine.registry.replace("other", [registration])
 
-    put(ModelState.LOADING, wanted=True)
-    assert states(client, "/v1/models/other") == [("1", "LOADING", "OK", "")]
+    set_state(ModelState.LOADING, wanted=True)
+    assert version_states(client, "/v1/models/other") == [("1", "LOADING", "OK", "")]
     body = {"instances": [1]}
-    assert refused(client, "/v1/models/other:predict", body, 404) == "Servable not found for request: Latest(other)"
+    assert (
+        error_message(client, "/v1/models/other:predict", body, 404) == "Servable not found for request: Latest(other)"
+    )
     metadata = client.get("/v1/models/other/metadata")
     assert (metadata.status_code, metadata.json()["error"]) == (404, "Servable not found for request: Latest(other)")
-    put(ModelState.UNAVAILABLE, wanted=False)
-    assert states(client, "/v1/models/other") == [("1", "END", "OK", "")]
+    set_state(ModelState.UNAVAILABLE, wanted=False)
+    assert version_states(client, "/v1/models/other") == [("1", "END", "OK", "")]
 
 
-def test_loading_status_503_is_the_status_while_no_version_is_ready(engine: Engine) -> None:
+def test_loading_status_503_is_returned_while_no_version_is_ready(engine: Engine) -> None:
     loading = Registration(source=source("other"), state=ModelState.LOADING, reason="not loaded yet")
     failed = Registration(source=source("other", "2"), state=ModelState.UNAVAILABLE, reason="its file is empty")
     engine.registry.replace("other", [loading, failed])
     path, body = "/v1/models/other", {"instances": [1]}
-    with listening(engine, loading_status=503) as client:
+    with listener_client(engine, loading_status=503) as client:
         message = "Servable not found for request: Latest(other)"
-        assert refused(client, f"{path}:predict", body, 503) == message
-        assert refused(client, f"{path}:classify", {"examples": [{"x": 1}]}, 503) == message
+        assert error_message(client, f"{path}:predict", body, 503) == message
+        assert error_message(client, f"{path}:classify", {"examples": [{"x": 1}]}, 503) == message
         assert client.get(f"{path}/metadata").status_code == 503
-        assert states(client, path)[1] == ("1", "LOADING", "OK", "")
-        # A version that failed does not come back by itself.
-        refused(client, f"{path}/versions/2:predict", body, 404)
-        refused(client, "/v1/models/unknown:predict", body, 404)
+        assert version_states(client, path)[1] == ("1", "LOADING", "OK", "")
+        # A failed version is not loading, so it stays 404.
+        error_message(client, f"{path}/versions/2:predict", body, 404)
+        error_message(client, "/v1/models/unknown:predict", body, 404)
 
 
-def test_the_latest_version_that_is_ready_answers(client: Client) -> None:
+def test_latest_ready_version_is_the_default(client: Client) -> None:
     assert client.get("/v1/models/versioned/metadata").json()["model_spec"]["version"] == "3"
     assert client.get("/v1/models/versioned/versions/2/metadata").json()["model_spec"]["version"] == "2"
     assert client.get("/v1/models/versioned/versions/002/metadata").json()["model_spec"]["version"] == "2"
-    message = refused(client, "/v1/models/versioned/versions/4:predict", {"instances": [[1]]}, 404)
+    message = error_message(client, "/v1/models/versioned/versions/4:predict", {"instances": [[1]]}, 404)
     assert message == "Servable not found for request: Specific(versioned, 4)"
 
 
 @pytest.mark.parametrize(("label", "version"), [("stable", "1"), ("canary", "3"), ("c%61nary", "3")])
-def test_a_label_is_a_version(client: Client, label: str, version: str) -> None:
+def test_label_selects_a_version(client: Client, label: str, version: str) -> None:
     path = f"/v1/models/versioned/labels/{label}"
     assert client.get(f"{path}/metadata").json()["model_spec"]["version"] == version
     answer = client.post(f"{path}:predict", json={"instances": [[7]]})
     assert (answer.status_code, answer.json()) == (200, {"predictions": [[7]]})
 
 
-def test_a_label_of_a_version_that_is_not_ready(client: Client) -> None:
-    message = refused(client, "/v1/models/versioned/labels/broken:predict", {"instances": [[1]]}, 404)
+def test_label_of_a_version_that_is_not_ready_is_not_found(client: Client) -> None:
+    message = error_message(client, "/v1/models/versioned/labels/broken:predict", {"instances": [[1]]}, 404)
     assert message == "Servable not found for request: Specific(versioned, 4)"
 
 
-def test_a_label_of_an_unknown_model_is_an_unknown_label(client: Client) -> None:
-    message = refused(client, "/v1/models/nobody/labels/stable:predict", {"instances": [1]}, 400)
+def test_label_of_an_unknown_model_is_rejected(client: Client) -> None:
+    message = error_message(client, "/v1/models/nobody/labels/stable:predict", {"instances": [1]}, 400)
     assert message == "Unrecognized servable version label: stable"
 
 
 @pytest.mark.parametrize("path", ["/", "/v1", "/v2/models/m", "/metrics", "/schema", "/monitoring/prometheus"])
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
-def test_what_is_not_below_v1_is_not_there(client: Client, method: str, path: str) -> None:
+def test_path_outside_v1_returns_an_html_404(client: Client, method: str, path: str) -> None:
     answer = client.request(method, path)
     assert answer.status_code == 404
     assert answer.headers["content-type"].startswith("text/html")
@@ -178,51 +180,51 @@ def test_what_is_not_below_v1_is_not_there(client: Client, method: str, path: st
 
 
 @pytest.mark.parametrize("cors", [False, True])
-def test_cors_only_where_it_is_wanted(engine: Engine, cors: bool) -> None:
-    wanted = {
+def test_cors_headers_are_sent_only_if_enabled(engine: Engine, cors: bool) -> None:
+    expected_headers = {
         "access-control-allow-origin": "*",
         "access-control-allow-methods": "POST, GET",
         "access-control-allow-headers": "Content-Type",
     }
     path = "/v1/models/half_plus_two"
-    with listening(engine, cors=cors) as client:
+    with listener_client(engine, cors=cors) as client:
         answers = [
             client.get(path),
             client.post(f"{path}:predict", content=b"{"),
             client.options(f"{path}:predict", headers={"Origin": "https://example.org"}),
             client.options(f"{path}:predict"),
         ]
-    assert [each.status_code for each in answers] == [200, 400, 200, 400]
+    assert [answer.status_code for answer in answers] == [200, 400, 200, 400]
     for answer in answers:
-        found = {name: value for name, value in answer.headers.items() if name.startswith("access-control")}
-        assert found == (wanted if cors else {})
+        cors_headers = {name: value for name, value in answer.headers.items() if name.startswith("access-control")}
+        assert cors_headers == (expected_headers if cors else {})
 
 
 @pytest.mark.parametrize(
     ("origin", "status"),
     [("http://a.example", 200), ("https://a.example:8443", 200), ("null", 400), ("", 400), ("ftp://a.example", 400)],
 )
-def test_options_are_answered_to_an_origin(client: Client, origin: str, status: int) -> None:
+def test_options_request_needs_a_valid_origin(client: Client, origin: str, status: int) -> None:
     answer = client.options("/v1/anything", headers={"Origin": origin})
     assert (answer.status_code, answer.content) == (status, b"")
 
 
-@pytest.mark.parametrize("wanted", [False, True])
+@pytest.mark.parametrize("enabled", [False, True])
 @pytest.mark.parametrize("cors", [False, True])
-def test_the_listener_is_there_if_wanted(wanted: bool, cors: bool) -> None:
-    settings = ServerSettings(grpc=False, page=False, tensorflow_serving=wanted, tensorflow_serving_cors=cors)
+def test_listener_exists_only_if_enabled(enabled: bool, cors: bool) -> None:
+    settings = ServerSettings(grpc=False, page=False, tensorflow_serving=enabled, tensorflow_serving_cors=cors)
     service = Service(settings, lambda: [ModelSource(name="half_plus_two", version="1", folder=HALF_PLUS_TWO)])
-    assert [(each.name, each.port) for each in service.beside] == [("TensorFlow Serving", 8501)] * wanted
-    for each in service.beside:
-        with TestClient(each.app) as client:
+    assert [(listener.name, listener.port) for listener in service.beside] == [("TensorFlow Serving", 8501)] * enabled
+    for listener in service.beside:
+        with TestClient(listener.app) as client:
             answer = client.get("/v1/models/half_plus_two")
             assert ("access-control-allow-origin" in answer.headers) is cors
-            # The application that listens beside it loads the models, and has not been started.
+            # The main application loads the models, and it is not started here.
             assert answer.json()["model_version_status"][0]["state"] == "LOADING"
 
 
 @pytest.mark.parametrize("status", [404, 503])
-def test_the_service_takes_the_loading_status_from_its_settings(status: Literal[404, 503]) -> None:
+def test_loading_status_comes_from_the_settings(status: Literal[404, 503]) -> None:
     settings = ServerSettings(grpc=False, page=False, loading_status=status)
     service = Service(settings, lambda: [ModelSource(name="half_plus_two", version="1", folder=HALF_PLUS_TWO)])
     with TestClient(service.beside[0].app) as client:
@@ -230,7 +232,7 @@ def test_the_service_takes_the_loading_status_from_its_settings(status: Literal[
 
 
 @pytest.mark.parametrize("kind", ErrorKind)
-def test_every_kind_of_error_has_a_code_and_its_status(kind: ErrorKind) -> None:
+def test_error_kind_has_a_code_and_the_matching_status(kind: ErrorKind) -> None:
     statuses = {"INVALID_ARGUMENT": 400, "UNIMPLEMENTED": 501, "RESOURCE_EXHAUSTED": 429, "UNAVAILABLE": 503}
     statuses |= {"NOT_FOUND": 404, "UNAUTHENTICATED": 401, "DEADLINE_EXCEEDED": 504, "INTERNAL": 500, "CANCELLED": 499}
     statuses |= {"PERMISSION_DENIED": 403}
@@ -238,25 +240,29 @@ def test_every_kind_of_error_has_a_code_and_its_status(kind: ErrorKind) -> None:
     assert http_status(kind) in (protocols_status(kind), 501)
 
 
-def test_the_service_tells_of_it() -> None:
+def test_openapi_schema_describes_the_listener() -> None:
     app = create_app(over([], load), [], CollectorRegistry(), MAX_REQUEST_BYTES, listeners=[TensorFlowServing()])
     with TestClient(app) as client:
         schema = client.get("/schema").json()
-    paths = {path: told for path, told in schema["paths"].items() if path.startswith("/v1/")}
-    assert [each["name"] for each in schema["tags"]] == ["tensorflow-serving"]
+    paths = {path: operations for path, operations in schema["paths"].items() if path.startswith("/v1/")}
+    assert [tag["name"] for tag in schema["tags"]] == ["tensorflow-serving"]
     assert "a port of its own" in schema["tags"][0]["description"]
-    model = "/v1/models/{target}"
-    whose = [model, f"{model}/versions/{{version}}", f"{model}/labels/{{label}}"]
-    asked = [*whose, *(f"{each}/metadata" for each in whose)]
-    told = [f"{each}:{verb}" for each in whose for verb in ("predict", "classify", "regress")]
+    model_path = "/v1/models/{target}"
+    model_paths = [model_path, f"{model_path}/versions/{{version}}", f"{model_path}/labels/{{label}}"]
+    get_paths = [*model_paths, *(f"{path}/metadata" for path in model_paths)]
+    post_paths = [f"{path}:{verb}" for path in model_paths for verb in ("predict", "classify", "regress")]
     assert {path: set(operations) for path, operations in paths.items()} == {
-        **dict.fromkeys(asked, frozenset({"get"})),
-        **dict.fromkeys(told, frozenset({"post"})),
+        **dict.fromkeys(get_paths, frozenset({"get"})),
+        **dict.fromkeys(post_paths, frozenset({"post"})),
     }
-    assert all(operation["tags"] == ["tensorflow-serving"] for each in paths.values() for operation in each.values())
+    assert all(
+        operation["tags"] == ["tensorflow-serving"]
+        for operations in paths.values()
+        for operation in operations.values()
+    )
 
 
-def test_head_is_malformed(client: Client) -> None:
+def test_head_request_is_rejected(client: Client) -> None:
     assert client.head("/v1/models/half_plus_two").status_code == 400
 
 
@@ -278,33 +284,34 @@ def test_metrics_count_the_requests_of_this_listener(client: Client) -> None:
     client.post("/v1/models/failing:predict", json={"instances": [{"b64": base64_text(encoded(rectangle()))}]})
     client.get("/v1/models/half_plus_two")
     client.get("/v1/foo")
-    found = metrics(client)
+    samples = metrics(client)
     count = ":tensorflow:serving:request_count"
-    assert {name: value for name, value in found.items() if name.startswith(f"{count}{{")} == {
+    assert {name: value for name, value in samples.items() if name.startswith(f"{count}{{")} == {
         f'{count}{{model_name="half_plus_two",status="OK"}}': 5,
         f'{count}{{model_name="half_plus_two",status="INVALID_ARGUMENT"}}': 1,
-        # Names that senders make up are not kept.
+        # Unknown model names do not become metric labels.
         f'{count}{{model_name="",status="NOT_FOUND"}}': 1,
         f'{count}{{model_name="",status="INVALID_ARGUMENT"}}': 1,
         f'{count}{{model_name="failing",status="INTERNAL"}}': 1,
     }
     latency = ":tensorflow:serving:request_latency_count"
-    assert {name: value for name, value in found.items() if name.startswith(latency)} == {
+    assert {name: value for name, value in samples.items() if name.startswith(latency)} == {
         f'{latency}{{API="predict",entrypoint="REST",model_name="half_plus_two"}}': 3,
         f'{latency}{{API="regress",entrypoint="REST",model_name="half_plus_two"}}': 1,
         f'{latency}{{API="",entrypoint="REST",model_name="half_plus_two"}}': 1,
     }
     runtime = ":tensorflow:serving:runtime_latency_count"
-    assert {name: value for name, value in found.items() if name.startswith(runtime)} == {
+    assert {name: value for name, value in samples.items() if name.startswith(runtime)} == {
         f'{runtime}{{API="Predict",model_name="half_plus_two",runtime="onnx"}}': 3,
         f'{runtime}{{API="Regress",model_name="half_plus_two",runtime="onnx"}}': 1,
     }
     assert (
-        found[':tensorflow:serving:request_latency_sum{API="predict",entrypoint="REST",model_name="half_plus_two"}'] > 1
+        samples[':tensorflow:serving:request_latency_sum{API="predict",entrypoint="REST",model_name="half_plus_two"}']
+        > 1
     )
 
 
-def test_metrics_have_one_address(client: Client) -> None:
+def test_metrics_path_with_a_query_is_rejected(client: Client) -> None:
     answer = client.get("/monitoring/prometheus/metrics?x=1")
     assert answer.status_code == 400
     assert answer.text == (
@@ -312,20 +319,20 @@ def test_metrics_have_one_address(client: Client) -> None:
     )
 
 
-def test_observers_hear_of_answers_and_refusals(client: Client, heard: Heard) -> None:
+def test_observers_receive_successful_and_failed_requests(client: Client, recorder: EventRecorder) -> None:
     client.post("/v1/models/half_plus_two:predict", json={"instances": [1.0]}, headers={"X-Request-ID": "seven"})
     client.post("/v1/models/nobody:predict", json={"instances": [1.0]})
     client.post("/v1/models/half_plus_two:predict", content=b"")
-    assert [(each.model_name, each.outcome) for each in heard.events] == [
+    assert [(event.model_name, event.outcome) for event in recorder.events] == [
         ("half_plus_two", None),
         ("nobody", ErrorKind.MODEL_NOT_FOUND),
         ("half_plus_two", ErrorKind.INVALID_REQUEST),
     ]
-    assert heard.events[0].caller.request_id == "seven"
-    assert {each.caller.protocol for each in heard.events} == {"tensorflow-serving"}
+    assert recorder.events[0].caller.request_id == "seven"
+    assert {event.caller.protocol for event in recorder.events} == {"tensorflow-serving"}
 
 
-def test_a_compressed_body_is_unfolded(client: Client) -> None:
+def test_compressed_body_is_read_and_bad_compression_is_rejected(client: Client) -> None:
     body = gzip.compress(b'{"instances": [1.0]}')
     path = "/v1/models/half_plus_two:predict"
     answer = client.post(path, content=body, headers={"Content-Encoding": "gzip"})
@@ -336,6 +343,6 @@ def test_a_compressed_body_is_unfolded(client: Client) -> None:
         assert answer.json()["error"].startswith("Content-Encoding: ")
 
 
-def test_a_body_over_the_limit_is_refused(client: Client) -> None:
+def test_body_over_the_limit_is_rejected(client: Client) -> None:
     answer = client.post("/v1/models/half_plus_two:predict", content=b" " * (MAX_REQUEST_BYTES + 1))
     assert (answer.status_code, list(answer.json())) == (413, ["error"])

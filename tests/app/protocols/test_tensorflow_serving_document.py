@@ -1,4 +1,4 @@
-"""JSON as RapidJSON reads it, and values as it writes them into messages."""
+"""Test that JSON is read like in RapidJSON, and that messages quote values like RapidJSON."""
 
 import json
 import math
@@ -19,19 +19,19 @@ VALUES: Any = st.recursive(
 
 
 @given(st.dictionaries(st.text(), VALUES, max_size=4))
-def test_what_the_standard_library_writes_is_read(document: dict[str, object]) -> None:
+def test_json_of_the_standard_library_is_read(document: dict[str, object]) -> None:
     assert read_object(json.dumps(document).encode()) == document
 
 
-def test_what_is_not_json_but_javascript_is_read() -> None:
-    found: Any = read_object(b'{"a": [NaN, Infinity, -Infinity]}')["a"]
-    assert math.isnan(found[0])
-    assert found[1:] == [math.inf, -math.inf]
+def test_nan_and_infinity_are_read() -> None:
+    numbers: Any = read_object(b'{"a": [NaN, Infinity, -Infinity]}')["a"]
+    assert math.isnan(numbers[0])
+    assert numbers[1:] == [math.inf, -math.inf]
 
 
-@pytest.mark.parametrize("behind", [b"", b"X", b"}", b"\n{}", b" \xff"])
-def test_what_follows_the_first_value_is_left_alone(behind: bytes) -> None:
-    assert read_object(b'{"a": 1}' + behind) == {"a": 1}
+@pytest.mark.parametrize("trailing", [b"", b"X", b"}", b"\n{}", b" \xff"])
+def test_data_after_the_first_value_is_ignored(trailing: bytes) -> None:
+    assert read_object(b'{"a": 1}' + trailing) == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_what_follows_the_first_value_is_left_alone(behind: bytes) -> None:
         (b"null", "JSON Value: null Is not object"),
     ],
 )
-def test_what_is_no_request_is_told_as_the_real_server_tells_it(body: bytes, message: str) -> None:
-    with pytest.raises(InferenceError) as refused:
+def test_parse_errors_match_tensorflow_serving(body: bytes, message: str) -> None:
+    with pytest.raises(InferenceError) as caught:
         read_object(body)
-    assert str(refused.value) == message
+    assert str(caught.value) == message
 
 
 @given(VALUES)
-def test_a_quoted_value_is_short_and_the_value_itself(value: object) -> None:
+def test_quoted_value_is_its_json_cut_to_256_characters(value: object) -> None:
     text = debug_text(value)
     assert len(text) <= 256
     if len(text) < 256:
@@ -91,15 +91,15 @@ def test_a_quoted_value_is_short_and_the_value_itself(value: object) -> None:
         ([[0] * 1000], "[[" + ("0, " * 1000)[:254]),
     ],
 )
-def test_objects_are_quoted_on_several_lines_and_arrays_on_one(value: object, text: str) -> None:
+def test_objects_are_quoted_on_several_lines_and_arrays_on_one_line(value: object, text: str) -> None:
     assert debug_text(value) == text
 
 
-def test_a_deep_value_is_quoted_without_going_to_its_end() -> None:
-    deep: list[Any] = []
+def test_deeply_nested_value_is_quoted_only_in_part() -> None:
+    nested: list[Any] = []
     for _ in range(100_000):
-        deep = [deep]
-    assert debug_text(deep) == "[" * 256
+        nested = [nested]
+    assert debug_text(nested) == "[" * 256
 
 
 @pytest.mark.parametrize(
@@ -115,5 +115,5 @@ def test_a_deep_value_is_quoted_without_going_to_its_end() -> None:
         ({}, "Object"),
     ],
 )
-def test_types_have_rapidjsons_names(value: object, name: str) -> None:
+def test_type_names_match_rapidjson(value: object, name: str) -> None:
     assert type_name(value) == name

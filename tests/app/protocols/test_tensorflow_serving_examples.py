@@ -1,4 +1,4 @@
-"""Which models classify and regress, how features become tensors, and answers pairs and numbers."""
+"""Test classify and regress: signatures, features as tensors, and results as pairs and numbers."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -33,9 +33,11 @@ def spec(name: str, *shape: int, datatype: Datatype = Datatype.FP32) -> TensorSp
 
 
 def servable(inputs: Sequence[TensorSpec], output: TensorSpec, compute: Compute, *labels: str) -> Servable:
-    def model(given: Sequence[TensorsInput]) -> Sequence[Tensors]:
-        found = [compute(**each.tensors) for each in given]
-        return [Tensors([Tensor(name=output.name, datatype=output.datatype, data=each)]) for each in found]
+    def model(batch: Sequence[TensorsInput]) -> Sequence[Tensors]:
+        outputs = [compute(**item.tensors) for item in batch]
+        return [
+            Tensors([Tensor(name=output.name, datatype=output.datatype, data=output_data)]) for output_data in outputs
+        ]
 
     description = ModelDescription(
         task_type=TaskType.TENSOR, platform="made", layout="none", labels=labels, inputs=(), outputs=(), facts=()
@@ -43,17 +45,17 @@ def servable(inputs: Sequence[TensorSpec], output: TensorSpec, compute: Compute,
     return BoundServable(TensorInference(inputs, [output]), model, description, {})
 
 
-def asked(made: Servable, verb: str, *examples: dict[str, Any], **body: Any) -> tuple[int, Any]:
-    """The status, and the results or the error."""
+def post_examples(fake_model: Servable, verb: str, *examples: dict[str, Any], **body: Any) -> tuple[int, Any]:
+    """Send examples, and return the status and the results or the error."""
 
     def load(_: ModelSource) -> Servable:
-        return made
+        return fake_model
 
     app: Litestar = create_listener_app(over([source("made")], load), TensorFlowServing(), MAX_REQUEST_BYTES)
     with TestClient(app) as client:
         answer = client.post(f"/v1/models/made:{verb}", content=json.dumps({"examples": examples, **body}))
-    (found,) = answer.json().values()
-    return answer.status_code, found
+    (result,) = answer.json().values()
+    return answer.status_code, result
 
 
 def zeros(*shape: int) -> Compute:
@@ -64,14 +66,14 @@ def zeros(*shape: int) -> Compute:
 
 
 @pytest.mark.parametrize(
-    ("inputs", "output", "found"),
+    ("inputs", "output", "expected"),
     [
         ([spec("x", -1)], spec("y", -1), {REGRESS, CLASSIFY}),
         ([spec("x", -1, 3)], spec("y", -1, 1), {REGRESS, CLASSIFY}),
         ([spec("x", -1, 3)], spec("y", -1, 5), {CLASSIFY}),
         ([spec("x", -1, -1)], spec("y", -1, -1), {CLASSIFY}),
         ([spec("a", -1), spec("b", -1, 2, datatype=Datatype.INT64)], spec("y", -1), {REGRESS, CLASSIFY}),
-        # No row for each example, or no FP32.
+        # The model has no row for each example, or no FP32.
         ([spec("x", 1, 3)], spec("y", -1), set[str]()),
         ([spec("x")], spec("y", -1), set[str]()),
         ([spec("x", -1, -1, -1)], spec("y", -1), set[str]()),
@@ -82,13 +84,13 @@ def zeros(*shape: int) -> Compute:
         ([spec("x", -1)], spec("y", -1, datatype=Datatype.BYTES), set[str]()),
     ],
 )
-def test_a_model_that_gives_numbers_for_each_example_has_signatures_for_them(
-    inputs: Sequence[TensorSpec], output: TensorSpec, found: set[str]
+def test_model_with_fp32_rows_per_example_has_example_signatures(
+    inputs: Sequence[TensorSpec], output: TensorSpec, expected: set[str]
 ) -> None:
-    assert set(signatures(servable(inputs, output, zeros()))) == {"serving_default", *found}
+    assert set(signatures(servable(inputs, output, zeros()))) == {"serving_default", *expected}
 
 
-def test_features_are_rows_of_the_inputs_called_like_them() -> None:
+def test_features_become_rows_of_inputs_with_the_same_name() -> None:
     inputs = [
         spec("weights", -1, 2, 2),
         spec("count", -1, datatype=Datatype.INT32),
@@ -100,46 +102,49 @@ def test_features_are_rows_of_the_inputs_called_like_them() -> None:
         weights: NDArray[Any], count: NDArray[Any], on: NDArray[Any], word: NDArray[Any]
     ) -> NDArray[np.float32]:
         assert (weights.shape[1:], weights.dtype, count.dtype, on.dtype) == ((2, 2), np.float32, np.int32, np.bool_)
-        lengths = np.array([len(each) for each in word.ravel()])
+        lengths = np.array([len(text) for text in word.ravel()])
         return (weights.sum(axis=(1, 2)) + 10 * count + 100 * on + 1000 * lengths).astype(np.float32)
 
-    made = servable(inputs, spec("y", -1), compute)
+    fake_model = servable(inputs, spec("y", -1), compute)
     first = {"weights": [1, 1, 1, 1], "count": 2, "on": True, "word": "abc", "other": []}
     second = {"weights": [0.5, 0.25, 0.125, 0.125], "word": {"b64": "YWI="}}
-    status, found = asked(made, "regress", first, second, context={"count": [3], "on": False})
-    assert (status, found) == (200, [3124.0, 2031.0])
+    status, results = post_examples(fake_model, "regress", first, second, context={"count": [3], "on": False})
+    assert (status, results) == (200, [3124.0, 2031.0])
 
 
-def test_one_size_may_be_any_if_all_examples_agree_on_it() -> None:
+def test_free_dimension_must_be_equal_in_all_examples() -> None:
     def total(x: NDArray[Any]) -> NDArray[Any]:
         return x.sum(axis=(1, 2))
 
-    made = servable([spec("x", -1, -1, 2)], spec("y", -1), total)
-    assert asked(made, "regress", {"x": [1.0, 2.0, 3.0, 4.0]}, {"x": [0.0, 0.0, 0.0, 1.0]}) == (200, [10.0, 1.0])
-    status, error = asked(made, "regress", {"x": [1.0, 2.0]}, {"x": [1.0, 2.0, 3.0, 4.0]})
+    fake_model = servable([spec("x", -1, -1, 2)], spec("y", -1), total)
+    assert post_examples(fake_model, "regress", {"x": [1.0, 2.0, 3.0, 4.0]}, {"x": [0.0, 0.0, 0.0, 1.0]}) == (
+        200,
+        [10.0, 1.0],
+    )
+    status, error = post_examples(fake_model, "regress", {"x": [1.0, 2.0]}, {"x": [1.0, 2.0, 3.0, 4.0]})
     assert (status, error) == (400, "examples[1].x: Expected 2 values of feature x, got 4")
-    status, error = asked(made, "regress", {"x": [1.0, 2.0, 3.0]})
+    status, error = post_examples(fake_model, "regress", {"x": [1.0, 2.0, 3.0]})
     assert (status, error) == (400, "examples[0].x: Expected a multiple of 2 values of feature x, got 3")
 
 
-def test_a_column_of_one_is_a_number_for_each_example() -> None:
+def test_single_output_column_is_one_number_per_example() -> None:
     def mean(x: NDArray[Any]) -> NDArray[Any]:
         return x.mean(axis=1, keepdims=True)
 
-    made = servable([spec("x", -1, 2)], spec("y", -1, 1), mean)
-    assert asked(made, "regress", {"x": [1.0, 2.0]}) == (200, [1.5])
-    assert asked(made, "classify", {"x": [1.0, 2.0]}) == (200, [[["", 1.5]]])
+    fake_model = servable([spec("x", -1, 2)], spec("y", -1, 1), mean)
+    assert post_examples(fake_model, "regress", {"x": [1.0, 2.0]}) == (200, [1.5])
+    assert post_examples(fake_model, "classify", {"x": [1.0, 2.0]}) == (200, [[["", 1.5]]])
 
 
-def test_labels_are_those_of_the_settings_if_there_are_as_many_as_scores() -> None:
-    def same(x: NDArray[Any]) -> NDArray[Any]:
+def test_labels_are_used_only_if_there_is_one_for_each_score() -> None:
+    def identity(x: NDArray[Any]) -> NDArray[Any]:
         return x
 
     example = {"x": [0.25, 0.75]}
-    made = servable([spec("x", -1, 2)], spec("y", -1, 2), same, "cat", "dog")
-    assert asked(made, "classify", example) == (200, [[["cat", 0.25], ["dog", 0.75]]])
-    made = servable([spec("x", -1, 2)], spec("y", -1, 2), same, "cat")
-    assert asked(made, "classify", example) == (200, [[["", 0.25], ["", 0.75]]])
+    fake_model = servable([spec("x", -1, 2)], spec("y", -1, 2), identity, "cat", "dog")
+    assert post_examples(fake_model, "classify", example) == (200, [[["cat", 0.25], ["dog", 0.75]]])
+    fake_model = servable([spec("x", -1, 2)], spec("y", -1, 2), identity, "cat")
+    assert post_examples(fake_model, "classify", example) == (200, [[["", 0.25], ["", 0.75]]])
 
 
 @pytest.mark.parametrize(
@@ -151,9 +156,9 @@ def test_labels_are_those_of_the_settings_if_there_are_as_many_as_scores() -> No
         ((1, 1, 1), "classify", "y: Expected Tensor shape: [batch_size num_classes] but got [1,1,1]"),
     ],
 )
-def test_a_model_that_gave_no_row_for_each_example_is_told_of(sizes: tuple[int, ...], verb: str, message: str) -> None:
-    made = servable([spec("x", -1)], spec("y", -1), zeros(*sizes))
-    assert asked(made, verb, {"x": 1.0}) == (400, message)
+def test_output_without_one_row_per_example_is_rejected(sizes: tuple[int, ...], verb: str, message: str) -> None:
+    fake_model = servable([spec("x", -1)], spec("y", -1), zeros(*sizes))
+    assert post_examples(fake_model, verb, {"x": 1.0}) == (400, message)
 
 
 @pytest.mark.parametrize(
@@ -173,6 +178,6 @@ def test_a_model_that_gave_no_row_for_each_example_is_told_of(sizes: tuple[int, 
         ),
     ],
 )
-def test_a_feature_of_another_kind_is_told_of(datatype: Datatype, value: object, status: int, message: str) -> None:
-    made = servable([spec("x", -1, datatype=datatype)], spec("y", -1), zeros(1))
-    assert asked(made, "regress", {"x": value}) == (status, message)
+def test_feature_of_wrong_type_is_rejected(datatype: Datatype, value: object, status: int, message: str) -> None:
+    fake_model = servable([spec("x", -1, datatype=datatype)], spec("y", -1), zeros(1))
+    assert post_examples(fake_model, "regress", {"x": value}) == (status, message)

@@ -1,4 +1,4 @@
-"""The session of TensorFlow Serving's own documentation, and this repository's page, against a real server process."""
+"""Run the session of TensorFlow Serving's documentation and our page against a real server process."""
 
 import base64
 import json
@@ -22,16 +22,16 @@ pytestmark = [
 
 
 def address_of(server: ServerProcess) -> str:
-    """Where it listens for this protocol; the line of it stands behind the one that is waited for."""
+    """Return the address of this listener, which the server prints after the line that `serving` waits for."""
     urllib.request.urlopen(f"{server.address}/ready").close()
-    found = re.search(r"^  TensorFlow Serving +(http://\S+)$", "".join(server.log), re.MULTILINE)
-    assert found, "".join(server.log)
-    return found[1]
+    match = re.search(r"^  TensorFlow Serving +(http://\S+)$", "".join(server.log), re.MULTILINE)
+    assert match, "".join(server.log)
+    return match[1]
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server of the documentation's model, half_plus_three as version 123, and of a detector."""
+    """Serve half_plus_three as version 123, as the documentation does, and a detector."""
     repository = tmp_path_factory.mktemp("models")
     models = ROOT / "fixtures" / "models"
     shutil.copytree(models / "half_plus_three", repository / "saved_model_half_plus_three" / "123")
@@ -44,20 +44,20 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def run(script: str, address: str) -> str:
     script = script.replace("http://localhost:8501", address)
-    done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout
+    completed = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    return completed.stdout
 
 
-def test_the_page_has_the_session() -> None:
+def test_page_contains_the_session() -> None:
     assert len(SESSION) == 4
 
 
-@pytest.mark.parametrize(("script", "shown"), SESSION, ids=["status", "predict", "regress", "unknown model"])
-def test_the_session_is_reproduced_byte_for_byte(address: str, script: str, shown: str) -> None:
-    assert run(script, address).rstrip("\n") == shown.rstrip("\n")
+@pytest.mark.parametrize(("script", "expected_output"), SESSION, ids=["status", "predict", "regress", "unknown model"])
+def test_session_output_matches_byte_for_byte(address: str, script: str, expected_output: str) -> None:
+    assert run(script, address).rstrip("\n") == expected_output.rstrip("\n")
 
 
-def test_errors_have_a_status_and_a_type(address: str) -> None:
+def test_error_has_status_headers_and_json_body(address: str) -> None:
     answer = run(
         "curl -si -d '{\"instances\": [1.0,5.0]}' -X POST http://localhost:8501/v1/models/half:predict", address
     )
@@ -70,20 +70,20 @@ def test_errors_have_a_status_and_a_type(address: str) -> None:
     assert json.loads(body) == {"error": "Servable not found for request: Latest(half)"}
 
 
-def test_paths_are_read_as_they_are_sent(address: str) -> None:
+def test_percent_encoded_path_is_decoded(address: str) -> None:
     encoded = "http://localhost:8501/V1/models/saved%5Fmodel%5Fhalf_plus_three/labels/st%61ble:predict"
     assert json.loads(run(f"curl -s -d '{{\"inputs\": [1]}}' {encoded}", address)) == {"outputs": [3.5]}
     query = run("curl -s -d '{}' 'http://localhost:8501/v1/models/m:predict?x=%31'", address)
     assert json.loads(query) == {"error": "Malformed request: POST /v1/models/m:predict?x=%31"}
 
 
-def test_a_picture_is_answered_as_the_page_asks(address: str) -> None:
+def test_image_example_of_the_page_is_answered_in_rows_and_columns(address: str) -> None:
     (script,) = re.findall(r"```sh\n(printf .*?)```", PAGE, re.DOTALL)
     (row,) = json.loads(run(script, address))["predictions"]
     assert list(row) == ["num_detections", "labels", "scores", "boxes"]
     assert row["num_detections"] == len(row["labels"]) == len(row["boxes"]) > 0
-    picture = base64.b64encode((ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()).decode()
-    body = json.dumps({"inputs": {"image_bytes": [{"b64": picture}]}}).encode()
+    image_base64 = base64.b64encode((ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()).decode()
+    body = json.dumps({"inputs": {"image_bytes": [{"b64": image_base64}]}}).encode()
     with urllib.request.urlopen(f"{address}/v1/models/detector:predict", body) as answer:
         columns = json.loads(answer.read())["outputs"]
     assert {name: data[0] for name, data in columns.items()} == row

@@ -1,4 +1,4 @@
-"""Which paths TensorFlow Serving answers, as its own tests have them and beyond."""
+"""Test which paths are accepted: the cases of TensorFlow Serving's own tests, and more."""
 
 import pytest
 
@@ -17,7 +17,7 @@ from tasks.exchange.error import InferenceError
         ("GET", "/v1/models/m/versions/7/metadata", Address(model="m", version=7, verb="metadata")),
         ("GET", "/v1/models/metadata", Address(model="metadata", verb="status")),
         ("GET", "/v1/models/versions", Address(model="versions", verb="status")),
-        # The pattern takes letters of either case, what is compared later does not.
+        # The path pattern ignores case, but the comparison with `metadata` does not.
         ("GET", "/V1/MODELS/m/METADATA", Address(model="m", verb="status")),
         ("GET", "/v1/models/m?x=1", Address(model="m?x=1", verb="status")),
         ("POST", "/v1/models/m:predict", Address(model="m", verb="predict")),
@@ -37,7 +37,7 @@ from tasks.exchange.error import InferenceError
         ),
     ],
 )
-def test_an_address_is_read(method: str, path: str, expected: Address) -> None:
+def test_valid_path_is_parsed(method: str, path: str, expected: Address) -> None:
     assert read_address(method, path) == expected
 
 
@@ -70,20 +70,20 @@ def test_an_address_is_read(method: str, path: str, expected: Address) -> None:
         ("PATCH", "/v1/models/m:predict"),
     ],
 )
-def test_any_other_is_malformed(method: str, path: str) -> None:
-    with pytest.raises(InferenceError) as refused:
+def test_invalid_path_is_malformed(method: str, path: str) -> None:
+    with pytest.raises(InferenceError) as caught:
         read_address(method, path)
-    assert str(refused.value) == f"Malformed request: {method} {path}"
+    assert str(caught.value) == f"Malformed request: {method} {path}"
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/versions/1", "/v1/models/labels/x/metadata"])
-def test_a_model_is_asked_for(path: str) -> None:
+def test_path_without_a_model_is_rejected(path: str) -> None:
     with pytest.raises(InferenceError, match=r"^Missing model name in request\.$"):
         read_address("GET", path)
 
 
 @pytest.mark.parametrize("digits", ["9223372036854775808", "18446744073709551615", "9" * 5000])
-def test_a_version_has_64_bits(digits: str) -> None:
+def test_version_over_64_bits_is_rejected(digits: str) -> None:
     with pytest.raises(InferenceError, match=f"^Failed to convert version: {digits[:1000]}"):
         read_address("POST", f"/v1/models/m/versions/{digits}:PREDICT")
 
@@ -92,5 +92,5 @@ def test_a_version_has_64_bits(digits: str) -> None:
     ("path", "served"),
     [("/v1/models", True), ("/V1/x", True), ("/v1/", True), ("/v1", False), ("/", False), ("/v2/models", False)],
 )
-def test_the_api_is_below_v1(path: str, served: bool) -> None:
+def test_only_paths_below_v1_belong_to_the_api(path: str, served: bool) -> None:
     assert is_of_the_api(path) is served

@@ -1,4 +1,4 @@
-"""Nested values as tensors: the quick reading and the walk that explains agree, and so do rows and columns."""
+"""Test nested values as tensors: fast reading and the error check agree, and so do rows and columns."""
 
 import base64
 import contextlib
@@ -22,7 +22,7 @@ from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor, Te
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
 
-READABLE = [each for each in Datatype if each not in (Datatype.FP16, Datatype.BF16, Datatype.UINT16)]
+READABLE = [datatype for datatype in Datatype if datatype not in (Datatype.FP16, Datatype.BF16, Datatype.UINT16)]
 
 LEAVES: Any = st.one_of(
     st.none(),
@@ -38,8 +38,8 @@ LEAVES: Any = st.one_of(
 NESTED: Any = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3), max_leaves=8)
 
 
-def never(inputs: Sequence[TensorsInput]) -> Sequence[Tensors]:
-    raise AssertionError("only the signature is asked for")
+def fail_if_called(inputs: Sequence[TensorsInput]) -> Sequence[Tensors]:
+    raise AssertionError("only the signature is used")
 
 
 def signature(**inputs: Datatype) -> Signature:
@@ -47,16 +47,16 @@ def signature(**inputs: Datatype) -> Signature:
     description = ModelDescription(
         task_type=TaskType.TENSOR, platform="none", layout="none", labels=(), inputs=(), outputs=(), facts=()
     )
-    return predict_signature(BoundServable(TensorInference(specs, specs), never, description, {}), "")
+    return predict_signature(BoundServable(TensorInference(specs, specs), fail_if_called, description, {}), "")
 
 
-def plain(tensor: InputTensor) -> Any:
+def values_of(tensor: InputTensor) -> Any:
     if isinstance(tensor, Tensor):
         return tensor.data.tolist()
-    return np.array([each.binary() for each in tensor.elements], object).reshape(tensor.shape).tolist()
+    return np.array([element.binary() for element in tensor.elements], object).reshape(tensor.shape).tolist()
 
 
-def refusal(work: Callable[[], object]) -> str | None:
+def error_of(work: Callable[[], object]) -> str | None:
     try:
         work()
     except InferenceError as error:
@@ -65,62 +65,64 @@ def refusal(work: Callable[[], object]) -> str | None:
 
 
 @given(st.sampled_from(READABLE), NESTED)
-def test_what_is_not_read_is_explained_and_nothing_else(datatype: Datatype, value: object) -> None:
+def test_value_is_either_read_or_explained_by_an_error(datatype: Datatype, value: object) -> None:
     tensor = read_tensor("x", datatype, value)
-    said = refusal(lambda: check(value, datatype, shape_of(value)))
-    assert (tensor is None) == (said is not None)
+    error = error_of(lambda: check(value, datatype, shape_of(value)))
+    assert (tensor is None) == (error is not None)
     if tensor is not None:
         assert tensor.shape == shape_of(value)
 
 
 @given(arrays(np.int64, array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=3), elements=st.integers(-99, 99)))
-def test_rows_and_columns_of_one_tensor_agree(data: Any) -> None:
+def test_rows_and_columns_of_one_input_agree(data: Any) -> None:
     nested = data.tolist()
-    asked = signature(x=Datatype.INT64)
+    model_signature = signature(x=Datatype.INT64)
     bodies: list[dict[str, Any]] = [
         {"instances": nested},
         {"instances": [{"x": row} for row in nested]},
         {"inputs": nested},
         {"inputs": {"x": nested}},
     ]
-    found = [read_tensors(body, asked) for body in bodies]
-    assert [form for _, form in found] == [Form.ROW, Form.ROW, Form.COLUMN, Form.COLUMN]
-    for tensors, _ in found:
+    results = [read_tensors(body, model_signature) for body in bodies]
+    assert [form for _, form in results] == [Form.ROW, Form.ROW, Form.COLUMN, Form.COLUMN]
+    for tensors, _ in results:
         assert tensors["x"].shape == data.shape
-        assert plain(tensors["x"]) == nested
+        assert values_of(tensors["x"]) == nested
 
 
 @given(st.lists(st.tuples(st.integers(-99, 99), st.binary(max_size=5)), min_size=1, max_size=5))
-def test_several_inputs_agree_too(rows: list[tuple[int, bytes]]) -> None:
+def test_rows_and_columns_of_several_inputs_agree(rows: list[tuple[int, bytes]]) -> None:
     def b64(data: bytes) -> dict[str, str]:
         return {"b64": base64.b64encode(data).decode()}
 
-    asked = signature(number=Datatype.INT32, data=Datatype.BYTES)
-    in_rows, _ = read_tensors({"instances": [{"data": b64(data), "number": number} for number, data in rows]}, asked)
+    model_signature = signature(number=Datatype.INT32, data=Datatype.BYTES)
+    from_rows, _ = read_tensors(
+        {"instances": [{"data": b64(data), "number": number} for number, data in rows]}, model_signature
+    )
     columns = {"number": [number for number, _ in rows], "data": [b64(data) for _, data in rows]}
-    in_columns, _ = read_tensors({"inputs": columns}, asked)
-    for tensors in (in_rows, in_columns):
-        assert {name: plain(tensor) for name, tensor in tensors.items()} == {
+    from_columns, _ = read_tensors({"inputs": columns}, model_signature)
+    for tensors in (from_rows, from_columns):
+        assert {name: values_of(tensor) for name, tensor in tensors.items()} == {
             "number": columns["number"],
             "data": [data for _, data in rows],
         }
 
 
 @given(st.lists(NESTED, min_size=1, max_size=4))
-def test_plain_rows_are_read_or_refused(instances: list[object]) -> None:
+def test_plain_rows_are_read_or_rejected(instances: list[object]) -> None:
     with contextlib.suppress(InferenceError):
         tensors, _ = read_tensors({"instances": instances}, signature(x=Datatype.FP32))
         assert tensors["x"].shape[0] == len(instances)
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["x", "y", "z"]), NESTED), min_size=1, max_size=4))
-def test_named_rows_are_read_or_refused(instances: list[object]) -> None:
+def test_named_rows_are_read_or_rejected(instances: list[object]) -> None:
     with contextlib.suppress(InferenceError):
         tensors, _ = read_tensors({"instances": instances}, signature(x=Datatype.FP32, y=Datatype.BYTES))
         assert set(tensors) == {"x", "y"}
 
 
-REFUSED: list[tuple[list[object], str]] = [
+BAD_ROWS: list[tuple[list[object], str]] = [
     (
         [{"b64": "YQ=="}],
         "input size does not match signature: 1!=2 len({y}) != len({x,y}). Sent extra: {}. Missing but required: {x}.",
@@ -136,33 +138,33 @@ REFUSED: list[tuple[list[object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("instances", "message"), REFUSED)
-def test_rows_of_several_inputs_are_refused_in_the_real_servers_words(instances: list[object], message: str) -> None:
-    asked = signature(y=Datatype.BYTES, x=Datatype.FP32)
-    assert refusal(lambda: read_tensors({"instances": instances}, asked)) == message
+@pytest.mark.parametrize(("instances", "message"), BAD_ROWS)
+def test_bad_row_errors_match_tensorflow_serving(instances: list[object], message: str) -> None:
+    model_signature = signature(y=Datatype.BYTES, x=Datatype.FP32)
+    assert error_of(lambda: read_tensors({"instances": instances}, model_signature)) == message
 
 
-def test_a_model_without_inputs_is_told_as_such() -> None:
-    said = refusal(lambda: read_tensors({"instances": [1]}, signature()))
-    assert said == "Failed to get input map for signature: serving_default"
+def test_model_without_inputs_is_rejected() -> None:
+    error = error_of(lambda: read_tensors({"instances": [1]}, signature()))
+    assert error == "Failed to get input map for signature: serving_default"
 
 
-def test_more_dimensions_than_there_can_be_are_refused() -> None:
+def test_more_than_64_dimensions_are_rejected() -> None:
     value: Any = 1.0
     for _ in range(65):
         value = [value]
     for body in ({"instances": value}, {"inputs": value}):
-        said = refusal(lambda body=body: read_tensors(body, signature(x=Datatype.FP32)))
-        assert said is not None
-        assert "Expected a tensor of at most 64 dimensions, got 65" in said
+        error = error_of(lambda body=body: read_tensors(body, signature(x=Datatype.FP32)))
+        assert error is not None
+        assert "Expected a tensor of at most 64 dimensions, got 65" in error
 
 
-def test_an_integer_beyond_double_is_refused() -> None:
-    said = refusal(lambda: read_tensors({"inputs": [10**400]}, signature(x=Datatype.FP32)))
-    assert said == "JSON Parse error: Number too big to be stored in double."
+def test_integer_too_large_for_a_double_is_rejected() -> None:
+    error = error_of(lambda: read_tensors({"inputs": [10**400]}, signature(x=Datatype.FP32)))
+    assert error == "JSON Parse error: Number too big to be stored in double."
 
 
-def test_a_large_tensor_is_read_at_once() -> None:
+def test_large_tensor_is_read() -> None:
     values = np.arange(1_000_000, dtype=np.float32).reshape(100, 100, 100)
     document = json.loads(json.dumps({"inputs": values.tolist()}))
     tensors, _ = read_tensors(document, signature(x=Datatype.FP32))
@@ -173,4 +175,4 @@ def test_a_large_tensor_is_read_at_once() -> None:
 def test_a_string_is_text_and_base64_is_bytes() -> None:
     tensor = read_tensor("x", Datatype.BYTES, ["YWJj", {"b64": "YWJj"}])
     assert isinstance(tensor, BytesTensor)
-    assert [each.text() for each in tensor.elements] == ["YWJj", "abc"]
+    assert [element.text() for element in tensor.elements] == ["YWJj", "abc"]

@@ -1,4 +1,4 @@
-"""Numbers and tensors as text."""
+"""Test numbers and tensors as JSON text."""
 
 import json
 import math
@@ -31,7 +31,7 @@ def tensor(data: Any, datatype: Datatype = Datatype.FP32, name: str = "y") -> Te
 @pytest.mark.parametrize(
     ("number", "text"),
     [
-        # The first six are those of the real server's own test.
+        # The first six cases are those of TensorFlow Serving's own test.
         (9000000, "9e+06"),
         (999999, "999999.0"),
         (0.5, "0.5"),
@@ -52,44 +52,44 @@ def tensor(data: Any, datatype: Datatype = Datatype.FP32, name: str = "y") -> Te
         (-math.inf, "-Infinity"),
     ],
 )
-def test_a_float_has_six_digits_or_all(number: float, text: str) -> None:
+def test_float_is_written_with_six_or_all_digits(number: float, text: str) -> None:
     assert decimals(np.array([number], np.float32)) == [text]
 
 
-def test_a_double_has_up_to_seventeen() -> None:
+def test_double_is_written_with_up_to_17_digits() -> None:
     assert decimals(np.array([1 / 3, 0.1, 1e22, 123456789.0])) == ["0.33333333333333331", "0.1", "1e+22", "123456789.0"]
 
 
 @given(arrays(np.float32, st.integers(0, 20), elements=st.floats(width=32)))
-def test_every_float_reads_back_as_itself(values: Any) -> None:
+def test_floats_round_trip(values: Any) -> None:
     texts = decimals(values)
     assert np.array_equal(np.array([float(text) for text in texts], np.float32), values, equal_nan=True)
     assert all(re.fullmatch(r"-?\d+(\.\d+)?(e[+-]\d+)?|NaN|-?Infinity", text) for text in texts)
-    # A consumer tells floating-point numbers from integers by their looks.
+    # Clients distinguish floats from integers by their format.
     assert all("." in text or "e" in text or "n" in text.lower() for text in texts)
 
 
 @given(arrays(np.float64, st.integers(0, 20), elements=st.floats()))
-def test_every_double_reads_back_as_itself(values: Any) -> None:
+def test_doubles_round_trip(values: Any) -> None:
     assert np.array_equal(np.array([float(text) for text in decimals(values)]), values, equal_nan=True)
 
 
 @given(arrays(np.int64, array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3)))
-def test_nesting_is_the_shape(data: Any) -> None:
-    (whole,) = tensor_texts(tensor(data, Datatype.INT64), rows=False)
-    assert json.loads(whole) == data.tolist()
+def test_nesting_matches_the_shape(data: Any) -> None:
+    (complete,) = tensor_texts(tensor(data, Datatype.INT64), rows=False)
+    assert json.loads(complete) == data.tolist()
     if data.ndim:
         rows = tensor_texts(tensor(data, Datatype.INT64), rows=True)
         assert [json.loads(row) for row in rows] == data.tolist()
 
 
-def test_objects_stand_on_several_lines_and_arrays_on_one() -> None:
-    both = response(tensor([[1, 2], [3, 4]]), tensor([True, False], Datatype.BOOL, name="z"))
-    assert encode(both, Form.ROW).decode() == (
+def test_objects_are_written_on_several_lines_and_arrays_on_one_line() -> None:
+    two_outputs = response(tensor([[1, 2], [3, 4]]), tensor([True, False], Datatype.BOOL, name="z"))
+    assert encode(two_outputs, Form.ROW).decode() == (
         '{\n    "predictions": [\n        {\n            "y": [1.0, 2.0],\n            "z": true\n        },\n'
         '        {\n            "y": [3.0, 4.0],\n            "z": false\n        }\n    ]\n}'
     )
-    assert encode(both, Form.COLUMN).decode() == (
+    assert encode(two_outputs, Form.COLUMN).decode() == (
         '{\n    "outputs": {\n        "y": [[1.0, 2.0], [3.0, 4.0]],\n        "z": [true, false]\n    }\n}'
     )
 
@@ -101,18 +101,18 @@ def test_no_rows_are_an_empty_list() -> None:
     assert json.loads(encode(response(tensor(empty)), Form.COLUMN)) == {"outputs": []}
 
 
-def test_a_scalar_has_no_rows() -> None:
-    with pytest.raises(InferenceError) as refused:
+def test_scalar_in_row_format_is_rejected() -> None:
+    with pytest.raises(InferenceError) as caught:
         encode(response(tensor(1.0)), Form.ROW)
-    assert str(refused.value) == "Tensor name: y has no shape information "
+    assert str(caught.value) == "Tensor name: y has no shape information "
     assert json.loads(encode(response(tensor(1.0)), Form.COLUMN)) == {"outputs": 1.0}
 
 
-def test_rows_need_one_batch_size() -> None:
+def test_rows_of_different_batch_sizes_are_rejected() -> None:
     uneven = response(tensor([1, 2]), tensor([1, 2, 3], name="z"))
-    with pytest.raises(InferenceError) as refused:
+    with pytest.raises(InferenceError) as caught:
         encode(uneven, Form.ROW)
-    assert str(refused.value) == "Tensor name: z has inconsistent batch size: 3 expecting: 2"
+    assert str(caught.value) == "Tensor name: z has inconsistent batch size: 3 expecting: 2"
     assert json.loads(encode(uneven, Form.COLUMN)) == {"outputs": {"y": [1.0, 2.0], "z": [1.0, 2.0, 3.0]}}
 
 
@@ -120,23 +120,23 @@ def test_rows_need_one_batch_size() -> None:
     ("datatype", "name"), [(Datatype.FP16, "half"), (Datatype.BF16, "bfloat16"), (Datatype.UINT16, "uint16")]
 )
 @pytest.mark.parametrize("form", Form)
-def test_some_datatypes_cannot_be_written(datatype: Datatype, name: str, form: Form) -> None:
+def test_half_precision_and_uint16_cannot_be_written(datatype: Datatype, name: str, form: Form) -> None:
     with pytest.raises(InferenceError, match=f"^Failed to write JSON value for tensor type: {name}$"):
         encode(response(tensor([1], datatype)), form)
 
 
-def test_bytes_are_written_as_the_name_says() -> None:
+def test_only_output_names_ending_in_bytes_are_written_as_base64() -> None:
     data = np.empty(2, object)
     data[:] = [b"\xff\x00", 'é"\n'.encode()]
-    (written,) = tensor_texts(tensor(data, Datatype.BYTES, name="image_bytes"), rows=False)
-    assert json.loads(written) == [{"b64": "/wA="}, {"b64": "w6kiCg=="}]
+    (bytes_text,) = tensor_texts(tensor(data, Datatype.BYTES, name="image_bytes"), rows=False)
+    assert json.loads(bytes_text) == [{"b64": "/wA="}, {"b64": "w6kiCg=="}]
     with pytest.raises(InferenceError, match=r"^Failed to write JSON value for tensor type: string$"):
         tensor_texts(tensor(data, Datatype.BYTES, name="bytes_of_image"), rows=False)
     (text,) = tensor_texts(tensor(data[1:], Datatype.BYTES, name="text"), rows=False)
     assert json.loads(text) == ['é"\n']
 
 
-def test_a_name_is_escaped() -> None:
+def test_output_name_is_escaped() -> None:
     names = {'a"b': [1], "é": [2]}
-    found = encode(response(*(tensor(data, name=name) for name, data in names.items())), Form.COLUMN)
-    assert cast("dict[str, Any]", json.loads(found))["outputs"] == names
+    encoded = encode(response(*(tensor(data, name=name) for name, data in names.items())), Form.COLUMN)
+    assert cast("dict[str, Any]", json.loads(encoded))["outputs"] == names
