@@ -1,4 +1,4 @@
-"""BF16: bits and numbers."""
+"""Test conversion between BF16 bits and numbers."""
 
 import numpy as np
 import pytest
@@ -9,19 +9,19 @@ from app.protocols.bfloat16 import bits_of, numbers_of
 
 
 @given(st.integers(0, 2**16 - 1).filter(lambda bits: bits & 0x7F80 != 0x7F80 or bits & 0x7F == 0))
-def test_numbers_that_are_bf16_come_back_as_they_went(bits: int) -> None:
+def test_bf16_bits_round_trip(bits: int) -> None:
     assert bits_of(numbers_of(np.array([bits], np.uint16))).tolist() == [bits]
 
 
 @given(st.floats(-(2.0**127), 2.0**127, width=32).filter(lambda value: abs(value) >= 2.0**-126))
-def test_the_nearest_is_within_half_of_the_last_bit(value: float) -> None:
-    (near,) = numbers_of(bits_of(np.array([value], np.float32))).tolist()
-    assert abs(near - value) <= abs(value) * 2**-8
+def test_rounding_error_is_at_most_half_a_unit_in_the_last_place(value: float) -> None:
+    (rounded,) = numbers_of(bits_of(np.array([value], np.float32))).tolist()
+    assert abs(rounded - value) <= abs(value) * 2**-8
 
 
 @pytest.mark.parametrize(
     ("value", "bits"),
     [(1.00390625, 0x3F80), (1.01171875, 0x3F82), (3.4e38, 0x7F80), (-np.inf, 0xFF80), (np.nan, 0x7FC0)],
 )
-def test_ties_go_to_even_and_what_is_too_large_is_infinite(value: float, bits: int) -> None:
+def test_ties_round_to_even_and_overflow_is_infinite(value: float, bits: int) -> None:
     assert bits_of(np.array([value], np.float32)).tolist() == [bits]

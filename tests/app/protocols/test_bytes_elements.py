@@ -1,4 +1,4 @@
-"""Strings that are base64 when the task wants bytes, and text when it wants text."""
+"""Test that strings decode as base64 if the task wants bytes and as text if it wants text."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ from tasks.exchange.error import InferenceError
 LONG = bytes(range(256)) * 4
 
 
-def spellings(data: bytes) -> dict[str, str]:
+def base64_variants(data: bytes) -> dict[str, str]:
     plain = base64.b64encode(data).decode()
     return {
         "plain": plain,
@@ -30,18 +30,18 @@ def spellings(data: bytes) -> dict[str, str]:
     }
 
 
-def elements(value: object) -> list[bytes]:
+def decode_elements(value: object) -> list[bytes]:
     raw = msgspec.Raw(json.dumps(value).encode())
     return [element.binary() for element in string_elements(raw, "data")]
 
 
 @given(st.binary(max_size=300) | st.just(LONG))
-def test_every_spelling_of_base64_is_the_same_bytes(data: bytes) -> None:
-    for name, text in spellings(data).items():
+def test_all_base64_variants_decode_to_the_same_bytes(data: bytes) -> None:
+    for name, text in base64_variants(data).items():
         assert StringElement(text).binary() == data, name
-        assert elements([text]) == [data], name
-        assert elements(text) == [data], name
-        assert elements([text, text]) == [data, data], name
+        assert decode_elements([text]) == [data], name
+        assert decode_elements(text) == [data], name
+        assert decode_elements([text, text]) == [data, data], name
 
 
 @pytest.mark.parametrize(
@@ -50,33 +50,33 @@ def test_every_spelling_of_base64_is_the_same_bytes(data: bytes) -> None:
      "data:image/png;base64", "data:image/png;BASE63,AAAA", "<svg/>", "A" * 5001, "*" + "A" * 5000],
     ids=lambda text: text[:12],
 )  # fmt: skip
-def test_what_is_not_base64_is_refused(text: str) -> None:
-    for read in (StringElement(text).binary, lambda: elements([text])):
+def test_invalid_base64_is_rejected(text: str) -> None:
+    for read in (StringElement(text).binary, lambda: decode_elements([text])):
         with pytest.raises(InferenceError, match=r"Expected (base64|a data URI)") as caught:
             read()
         assert len(caught.value.message) < 120, "a long text is not sent back"
 
 
 @given(st.text(max_size=400) | st.just("AAAA" * 100))
-def test_text_stays_the_text_it_is(text: str) -> None:
+def test_text_is_returned_unchanged(text: str) -> None:
     for value in ([text], text):
         (element,) = string_elements(msgspec.Raw(json.dumps(value).encode()), "data")
         assert element.text() == text
 
 
 @pytest.mark.parametrize("count", [1, 300])
-def test_text_that_happens_to_be_base64_can_be_read_both_ways(count: int) -> None:
+def test_valid_base64_text_can_be_read_as_text_or_bytes(count: int) -> None:
     (element,) = string_elements(msgspec.Raw(json.dumps(["what" * count]).encode()), "data")
     assert element.text() == "what" * count
     assert element.binary() == base64.b64decode("what" * count)
 
 
 def test_elements_keep_their_order() -> None:
-    assert elements([base64.b64encode(bytes([i])).decode() for i in range(5)]) == [bytes([i]) for i in range(5)]
-    assert elements([]) == []
+    assert decode_elements([base64.b64encode(bytes([i])).decode() for i in range(5)]) == [bytes([i]) for i in range(5)]
+    assert decode_elements([]) == []
 
 
-def test_an_escaped_slash_is_a_slash() -> None:
+def test_escaped_slash_in_base64_is_unescaped() -> None:
     data = b"\xff\xff\xff" * 100
     raw = msgspec.Raw(json.dumps([base64.b64encode(data).decode()]).replace("/", "\\/").encode())
     assert [element.binary() for element in string_elements(raw, "data")] == [data]
@@ -89,15 +89,15 @@ def test_an_escaped_slash_is_a_slash() -> None:
         (b'["AAAA", null]', "inputs[0].data[1]"), (b'[["AAAA"]]', "inputs[0].data[0]"), (b"[", "inputs[0].data"),
         (b'["' + b"A" * 400 + b'", 5]', "inputs[0].data[1]"), (b'["' + b"A" * 400 + b'",5,""]', "inputs[0].data[1]"),
     ],
-    ids=lambda each: str(each)[:16],
+    ids=lambda value: str(value)[:16],
 )  # fmt: skip
-def test_what_is_not_a_list_of_strings_names_the_element(raw: bytes, path: str) -> None:
+def test_non_string_element_error_names_its_path(raw: bytes, path: str) -> None:
     with pytest.raises(InferenceError) as caught:
         string_elements(msgspec.Raw(raw), "inputs[0].data")
     assert caught.value.path == path
 
 
-def test_bytes_are_bytes_and_text_only_when_they_are_utf_8() -> None:
+def test_binary_element_is_text_only_if_valid_utf8() -> None:
     assert BinaryElement(b"\xff").binary() == b"\xff"
     assert BinaryElement("é".encode()).text() == "é"
     with pytest.raises(InferenceError, match="UTF-8"):

@@ -1,4 +1,4 @@
-"""What is read from a call over gRPC, whatever its service."""
+"""Test how request information is read from a gRPC call of any service."""
 
 import asyncio
 from typing import Any, NoReturn, cast
@@ -10,8 +10,8 @@ from app.protocols.grpc_protocol import Call, call_ended, caller_of_call
 from tasks.exchange.error import invalid
 
 
-class Context:
-    """A call with nothing but a deadline and a timeout in its metadata."""
+class FakeCall:
+    """Fake a call that has only a deadline and a timeout in its metadata."""
 
     def __init__(self, remaining: float | None, milliseconds: str | None = None) -> None:
         self._remaining = remaining
@@ -36,7 +36,7 @@ class Context:
         (None, None, None),
         (1.5, None, 1.5),
         (-0.1, None, -0.1),
-        # Many libraries send a deadline of years for clients that set none; the longest that travels is 27000 h.
+        # Many libraries send a deadline of years if the client sets none; gRPC can encode at most 27000 h.
         (3e6, None, 2_592_000),
         (97_199_999.9, None, 2_592_000),
         (None, "250", 0.25),
@@ -48,19 +48,19 @@ class Context:
 def test_timeout_is_the_earlier_of_deadline_and_metadata(
     remaining: float | None, milliseconds: str | None, expected: float | None
 ) -> None:
-    timeout = caller_of_call(cast("Call", Context(remaining, milliseconds)), "test").timeout
+    timeout = caller_of_call(cast("Call", FakeCall(remaining, milliseconds)), "test").timeout
     assert timeout == (None if expected is None else pytest.approx(expected))
 
 
-class Left(Context):
-    """A call whose sender is gone when it is told of an error."""
+class DisconnectedCall(FakeCall):
+    """Fake a call whose client disconnects before the error is sent."""
 
     async def abort(self, code: grpc.StatusCode, details: str) -> NoReturn:
         raise grpc.aio.InternalError(f"Failed to send {code}: {details}")
 
 
-def test_a_sender_who_leaves_at_the_last_moment_is_no_fault_of_the_method() -> None:
-    """gRPC logs whatever a method raises with a traceback, but no call that was cancelled."""
-    context = cast("Call", Left(None))
+def test_disconnect_while_an_error_is_sent_is_a_cancellation() -> None:
+    """Raise `CancelledError`, because gRPC logs a traceback for every other exception."""
+    context = cast("Call", DisconnectedCall(None))
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(call_ended(context, caller_of_call(context, "test"), invalid("no")))

@@ -1,4 +1,4 @@
-"""JSON bodies: read, or refused with the place and the reason."""
+"""Test JSON bodies: parsing, and errors with path and reason."""
 
 import json
 from typing import Any
@@ -20,33 +20,33 @@ JSON_VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-INPUTS: dict[str, st.SearchStrategy[Any]] = {
+INPUT_FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "name": st.text() | JSON_VALUES,
     "datatype": st.sampled_from(["BYTES", "UINT8", "FP16", "FP32", "BOOL", "INT64"]) | JSON_VALUES,
     "shape": st.lists(st.integers(-2, 4), max_size=4) | JSON_VALUES,
     "data": st.lists(st.integers(-1, 300), max_size=8) | JSON_VALUES,
 }
-MORE: dict[str, st.SearchStrategy[Any]] = {"parameters": JSON_VALUES}
+OPTIONAL_FIELDS: dict[str, st.SearchStrategy[Any]] = {"parameters": JSON_VALUES}
 
 
-def refusal(body: bytes, kind: Any = WireRequest, path: str = "") -> InferenceError | None:
-    """The refusal of `body`, which is the only exception there may be."""
+def error_for(body: bytes, target: Any = WireRequest, path: str = "") -> InferenceError | None:
+    """Return the `InferenceError` for `body`, or None. Any other exception fails the test."""
     try:
-        read_json(body, kind, path)
+        read_json(body, target, path)
     except InferenceError as error:
         return error
     return None
 
 
-@pytest.mark.parametrize("kind", [WireRequest, object, list[str], dict[str, msgspec.Raw], str])
+@pytest.mark.parametrize("target", [WireRequest, object, list[str], dict[str, msgspec.Raw], str])
 @given(body=st.binary(max_size=60) | st.text(max_size=40).map(str.encode) | JSON_VALUES.map(json.dumps).map(str.encode))
-def test_any_bytes_are_read_or_refused(kind: Any, body: bytes) -> None:
-    error = refusal(body, kind)
+def test_any_bytes_are_read_or_rejected(target: Any, body: bytes) -> None:
+    error = error_for(body, target)
     assert error is None or error.kind is ErrorKind.INVALID_REQUEST
 
 
-@given(st.fixed_dictionaries(INPUTS, optional=MORE))
-def test_any_input_is_decoded_or_refused_by_name(wire: dict[str, Any]) -> None:
+@given(st.fixed_dictionaries(INPUT_FIELDS, optional=OPTIONAL_FIELDS))
+def test_any_input_is_decoded_or_rejected(wire: dict[str, Any]) -> None:
     body = json.dumps({"inputs": [wire]}).encode()
     try:
         decoded = decode(body, model_name="m", model_version=None, request_id="r")
@@ -58,24 +58,24 @@ def test_any_input_is_decoded_or_refused_by_name(wire: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (b"", "an empty body"), (b" \r\n\t", "an empty body"), (b'"\xff"', "UTF-8"), (b"[" * 100_000, ""),
         (b"{", "not valid JSON"),
         (b'{"a": 1,}', "not valid JSON"), (b"{'a': 1}", "not valid JSON"), (b"{} {}", "not valid JSON"),
         (b"\xef\xbb\xbf{}", "not valid JSON"),
     ],
-    ids=lambda each: str(each)[:16],
+    ids=lambda value: str(value)[:16],
 )  # fmt: skip
-def test_what_is_not_json_says_how(body: bytes, said: str) -> None:
-    error = refusal(body, object, "body")
+def test_invalid_json_error_gives_the_reason(body: bytes, message: str) -> None:
+    error = error_for(body, object, "body")
     assert error is not None
-    assert said in error.message
+    assert message in error.message
     assert error.path == "body"
 
 
 @pytest.mark.parametrize(
-    ("body", "path", "said"),
+    ("body", "path", "message"),
     [
         (b'{"a": [1, {"b": NaN}]}', "a[1].b", "finite number, got nan"), (b"[[1, Infinity]]", "[0][1]", "got inf"),
         (b'{"a": -Infinity}', "a", "got -inf"), (b"NaN", "", "got nan"),
@@ -84,13 +84,13 @@ def test_what_is_not_json_says_how(body: bytes, said: str) -> None:
         (b'{"a": "\\ud83d\\ude00", "b": NaN}', "b", "got nan"),
     ],
 )  # fmt: skip
-def test_near_json_is_refused_with_its_place(body: bytes, path: str, said: str) -> None:
-    error = refusal(body, object)
+def test_nonfinite_number_or_lone_surrogate_error_names_its_path(body: bytes, path: str, message: str) -> None:
+    error = error_for(body, object)
     assert error is not None
-    assert (error.path, said in error.message) == (path, True)
-    inside = refusal(body, object, "x")
-    assert inside is not None
-    assert inside.path.startswith("x")
+    assert (error.path, message in error.message) == (path, True)
+    nested_error = error_for(body, object, "x")
+    assert nested_error is not None
+    assert nested_error.path.startswith("x")
 
 
 @pytest.mark.parametrize(
@@ -101,17 +101,17 @@ def test_near_json_is_refused_with_its_place(body: bytes, path: str, said: str) 
         (b'{"inputs": [{"name": "a", "datatype": "BYTES", "shape": [1.5], "data": []}]}', "inputs[0].shape[0]"),
     ],
 )  # fmt: skip
-def test_another_type_names_its_field(body: bytes, path: str) -> None:
-    error = refusal(body)
+def test_wrong_type_error_names_its_field(body: bytes, path: str) -> None:
+    error = error_for(body)
     assert error is not None
     assert error.path == path
 
 
-def test_the_last_of_two_equal_names_counts() -> None:
+def test_last_value_of_a_duplicate_key_is_used() -> None:
     assert read_json(b'{"inputs": 5, "inputs": []}', object) == {"inputs": []}
 
 
-def test_parameters_are_values_and_metadata_is_the_bytes_it_came_in() -> None:
+def test_parameters_are_decoded_and_metadata_keeps_its_raw_bytes() -> None:
     raw = read_json(b'{"top_k": 5, "metadata": {"a" : 1.10 }, "labels": ["x"]}', dict[str, msgspec.Raw])
     read = read_parameters_object(raw, "parameters")
     assert {name: value for name, value in read.items() if name != "metadata"} == {"top_k": 5, "labels": ["x"]}
@@ -120,29 +120,29 @@ def test_parameters_are_values_and_metadata_is_the_bytes_it_came_in() -> None:
     assert bytes(metadata) == b'{"a" : 1.10 }'
 
 
-def test_no_parameters_are_no_parameters() -> None:
+def test_missing_and_empty_parameters_are_an_empty_dict() -> None:
     assert read_parameters_object(None, "parameters") == {}
     assert read_parameters_object({}, "parameters") == {}
 
 
-def test_a_parameter_that_cannot_be_read_is_named() -> None:
+def test_unreadable_parameter_error_names_its_path() -> None:
     with pytest.raises(InferenceError) as caught:
         read_parameters_object({"a": msgspec.Raw(b"1"), "b": msgspec.Raw(b"1e999")}, "inputs[0].parameters")
     assert caught.value.path == "inputs[0].parameters.b"
 
 
 @pytest.mark.parametrize("kind", ErrorKind)
-def test_every_kind_of_error_has_a_status_that_fits(kind: ErrorKind) -> None:
-    of_the_server = {
+def test_error_kind_has_the_right_status_class(kind: ErrorKind) -> None:
+    server_errors = {
         ErrorKind.MODEL_FAILED,
         ErrorKind.INTERNAL,
         ErrorKind.MODEL_NOT_READY,
         ErrorKind.DEADLINE_EXCEEDED,
     }
-    assert http_status(kind) // 100 == (5 if kind in of_the_server else 4)
+    assert http_status(kind) // 100 == (5 if kind in server_errors else 4)
 
 
-def test_statuses_are_those_that_clients_act_on() -> None:
+def test_common_error_kinds_have_the_expected_status() -> None:
     assert http_status(ErrorKind.INVALID_REQUEST) == 400
     assert http_status(ErrorKind.MODEL_NOT_FOUND) == 404
     assert http_status(ErrorKind.TOO_LARGE) == 413

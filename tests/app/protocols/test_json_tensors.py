@@ -1,4 +1,4 @@
-"""Numbers in JSON to arrays."""
+"""Test conversion of JSON numbers to arrays."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ from app.protocols.json_tensors import numeric_tensor, read_datatype
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.tensor import Datatype
 
-NUMERIC = [each for each in Datatype if each not in (Datatype.BYTES, Datatype.BF16)]
+NUMERIC = [datatype for datatype in Datatype if datatype not in (Datatype.BYTES, Datatype.BF16)]
 
 
 def read(datatype: Datatype, shape: list[int], data: object) -> NDArray[Any]:
@@ -25,7 +25,7 @@ def read(datatype: Datatype, shape: list[int], data: object) -> NDArray[Any]:
     return tensor.data
 
 
-def refused(datatype: Datatype, shape: list[int], data: object) -> InferenceError:
+def error_for(datatype: Datatype, shape: list[int], data: object) -> InferenceError:
     with pytest.raises(InferenceError) as caught:
         read(datatype, shape, data)
     assert caught.value.kind is ErrorKind.INVALID_REQUEST
@@ -43,7 +43,7 @@ def numbers(datatype: Datatype) -> st.SearchStrategy[Any]:
 
 @pytest.mark.parametrize("datatype", NUMERIC)
 @given(data=st.data())
-def test_flat_and_nested_numbers_are_the_same_array(datatype: Datatype, data: st.DataObject) -> None:
+def test_flat_and_nested_numbers_give_the_same_array(datatype: Datatype, data: st.DataObject) -> None:
     shape = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
     count = int(np.prod(shape))
     flat = data.draw(st.lists(numbers(datatype), min_size=count, max_size=count))
@@ -51,35 +51,35 @@ def test_flat_and_nested_numbers_are_the_same_array(datatype: Datatype, data: st
     nested = np.array(flat, object).reshape(shape).tolist()
     assert np.array_equal(read(datatype, shape, flat), expected)
     assert np.array_equal(read(datatype, shape, nested), expected)
-    free = data.draw(st.integers(0, len(shape) - 1))
-    open_shape = [-1 if index == free else size for index, size in enumerate(shape)]
-    assert read(datatype, open_shape, flat).shape == tuple(shape)
+    free_index = data.draw(st.integers(0, len(shape) - 1))
+    free_shape = [-1 if index == free_index else size for index, size in enumerate(shape)]
+    assert read(datatype, free_shape, flat).shape == tuple(shape)
 
 
-@pytest.mark.parametrize("datatype", [each for each in NUMERIC if each.kind in "iu"])
-def test_integers_end_where_their_datatype_ends(datatype: Datatype) -> None:
+@pytest.mark.parametrize("datatype", [datatype for datatype in NUMERIC if datatype.kind in "iu"])
+def test_integers_out_of_the_range_of_the_datatype_are_rejected(datatype: Datatype) -> None:
     limits = np.iinfo(datatype.dtype)
     assert read(datatype, [2], [int(limits.min), int(limits.max)]).tolist() == [limits.min, limits.max]
-    for beyond in (int(limits.min) - 1, int(limits.max) + 1, 10**400, -(10**400)):
-        for data in ([beyond], [[beyond]]):
-            assert refused(datatype, [1, 1], data).path.startswith("inputs[0].data")
+    for outside in (int(limits.min) - 1, int(limits.max) + 1, 10**400, -(10**400)):
+        for data in ([outside], [[outside]]):
+            assert error_for(datatype, [1, 1], data).path.startswith("inputs[0].data")
 
 
 @pytest.mark.parametrize("datatype", [Datatype.FP16, Datatype.FP32, Datatype.FP64])
 @pytest.mark.parametrize(
     "data", [[1e5000], b"[1e400]", [10**400], [[10**400]], [-1e308 * 10]], ids=lambda data: str(data)[:9]
 )
-def test_floating_point_numbers_out_of_range_are_refused(datatype: Datatype, data: object) -> None:
-    assert refused(datatype, [1, 1], data).path.startswith("inputs[0].data")
+def test_floating_point_numbers_out_of_range_are_rejected(datatype: Datatype, data: object) -> None:
+    assert error_for(datatype, [1, 1], data).path.startswith("inputs[0].data")
 
 
-def test_half_precision_ends_at_65504() -> None:
+def test_largest_fp16_number_is_65504() -> None:
     assert read(Datatype.FP16, [1], [65504]).tolist() == [65504]
-    assert "FP16" in refused(Datatype.FP16, [1], [70000]).message
-    assert "FP32" in refused(Datatype.FP32, [1], [1e39]).message
+    assert "FP16" in error_for(Datatype.FP16, [1], [70000]).message
+    assert "FP32" in error_for(Datatype.FP32, [1], [1e39]).message
 
 
-OTHER_KINDS: list[tuple[Datatype, Any, str]] = [
+WRONG_TYPES: list[tuple[Datatype, Any, str]] = [
         (Datatype.UINT8, [1, 2.5], "[1]"), (Datatype.UINT8, [1, 2.0], "[1]"), (Datatype.UINT8, ["1"], "[0]"),
         (Datatype.UINT8, [None], "[0]"), (Datatype.UINT8, [[1], [{}]], "[1][0]"), (Datatype.FP32, [True], "[0]"),
         (Datatype.FP32, ["1.0"], "[0]"), (Datatype.FP32, [1.0, None], "[1]"), (Datatype.BOOL, ["true"], "[0]"),
@@ -88,12 +88,12 @@ OTHER_KINDS: list[tuple[Datatype, Any, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("datatype", "data", "path"), OTHER_KINDS, ids=str)
-def test_values_of_another_kind_are_named(datatype: Datatype, data: object, path: str) -> None:
-    assert refused(datatype, [-1], data).path == f"inputs[0].data{path}"
+@pytest.mark.parametrize(("datatype", "data", "path"), WRONG_TYPES, ids=str)
+def test_value_of_wrong_type_error_names_its_path(datatype: Datatype, data: object, path: str) -> None:
+    assert error_for(datatype, [-1], data).path == f"inputs[0].data{path}"
 
 
-def test_booleans_are_integers_0_and_1_and_the_other_way_round() -> None:
+def test_booleans_and_integers_0_and_1_convert_both_ways() -> None:
     assert read(Datatype.INT8, [2], [True, False]).tolist() == [1, 0]
     assert read(Datatype.BOOL, [4], [1, 0, True, False]).tolist() == [True, False, True, False]
     assert read(Datatype.FP32, [2], [1, 2.5]).tolist() == [1.0, 2.5]
@@ -104,20 +104,20 @@ def test_booleans_are_integers_0_and_1_and_the_other_way_round() -> None:
     [([2], 3), ([2, 2], 3), ([-1, 2], 3), ([-1, -1], 4), ([-2], 2), ([2, -2], 4), ([0], 1), ([0, -1], 0), ([], 2),
     ([1] * 33, 1),
      ([10**400], 1), ([2**40, 2**40], 4)],
-    ids=lambda each: str(each)[:24],
+    ids=lambda value: str(value)[:24],
 )  # fmt: skip
-def test_shapes_that_do_not_fit_are_refused(shape: list[int], count: int) -> None:
-    assert refused(Datatype.UINT8, shape, [0] * count).path == "inputs[0].shape"
+def test_shape_that_does_not_match_the_data_is_rejected(shape: list[int], count: int) -> None:
+    assert error_for(Datatype.UINT8, shape, [0] * count).path == "inputs[0].shape"
 
 
 @pytest.mark.parametrize(("shape", "count"), [([0], 0), ([0, 3], 0), ([-1, 3], 0), ([], 1), ([1] * 32, 1)], ids=str)
-def test_shapes_at_the_edge_are_read(shape: list[int], count: int) -> None:
+def test_edge_case_shapes_are_accepted(shape: list[int], count: int) -> None:
     expected = tuple(0 if size == -1 else size for size in shape)
     assert read(Datatype.UINT8, shape, [0] * count).shape == expected
 
 
 @pytest.mark.parametrize("name", ["", "bytes", "STRING", "UINT", "FP128", "BF 16", "BYTES "])
-def test_unknown_datatypes_list_the_known_ones(name: str) -> None:
+def test_unknown_datatype_error_lists_the_known_ones(name: str) -> None:
     with pytest.raises(InferenceError, match=r"Expected one of BOOL, UINT8, .*, BYTES, got") as caught:
         read_datatype(name, "inputs[0].datatype")
     assert caught.value.path == "inputs[0].datatype"

@@ -1,4 +1,4 @@
-"""Every limit on every protocol that has it: at the bound an answer, above it a refusal in the protocol's own shape."""
+"""Test every limit of every protocol: requests at the limit are answered, requests above it are rejected."""
 
 import gzip
 import json
@@ -21,20 +21,20 @@ from tests.support.pictures import base64_text, encoded, rectangle
 Client = TestClient[Litestar]
 
 
-def picture(width: int = 40, height: int = 24) -> str:
+def make_image(width: int = 40, height: int = 24) -> str:
     return base64_text(encoded(rectangle(width, height)))
 
 
-SMALL, LONG, LARGE = picture(), base64_text(encoded(np.zeros((2, 101, 3), np.uint8))), picture(60, 51)
+SMALL, LONG, LARGE = make_image(), base64_text(encoded(np.zeros((2, 101, 3), np.uint8))), make_image(60, 51)
 
 
 @pytest.fixture(scope="module")
 def clients() -> Iterator[dict[str, Client]]:
     engine = limited()
-    lean = [each for each in protocols_beside("chariot-v2") if each.name == "chariot-v2"]
+    chariot_v2 = [protocol for protocol in protocols_beside("chariot-v2") if protocol.name == "chariot-v2"]
     apps = {
         "": create_app(engine, protocols_beside("chariot-v2-kserve"), CollectorRegistry(), MOST_BYTES),
-        "chariot-v2": create_app(engine, lean, CollectorRegistry(), MOST_BYTES),
+        "chariot-v2": create_app(engine, chariot_v2, CollectorRegistry(), MOST_BYTES),
         "tensorflow-serving": create_listener_app(engine, TensorFlowServing(), MOST_BYTES),
     }
     with ExitStack() as stack:
@@ -54,13 +54,13 @@ def kserve_v2(model: str, images: list[Any], parameters: dict[str, Any]) -> tupl
 
 
 def kserve_v1(model: str, images: list[Any], parameters: dict[str, Any]) -> tuple[str, Any]:
-    instances = [{"image": {"b64": each}, "parameters": parameters} for each in images]
+    instances = [{"image": {"b64": image}, "parameters": parameters} for image in images]
     return f"/v1/models/{model}:predict", {"instances": instances}
 
 
 def grps(model: str, images: list[Any], parameters: dict[str, Any]) -> tuple[str, Any]:
     gmap = {
-        "s_b": {f"i{index}": each for index, each in enumerate(images)},
+        "s_b": {f"i{index}": image for index, image in enumerate(images)},
         "s_s": {"parameters": json.dumps(parameters)},
     }
     return "/grps/v1/infer/predict", {"model": model, "gmap": gmap}
@@ -68,19 +68,19 @@ def grps(model: str, images: list[Any], parameters: dict[str, Any]) -> tuple[str
 
 def tensorflow(model: str, images: list[Any], parameters: dict[str, Any]) -> tuple[str, Any]:
     prompts = parameters.get("prompts")
-    rows = [{"image": {"b64": each}} | ({"prompts": prompts} if prompts else {}) for each in images]
+    rows = [{"image": {"b64": image}} | ({"prompts": prompts} if prompts else {}) for image in images]
     return f"/v1/models/{model}:predict", {"instances": rows}
 
 
-def lines(model: str, images: list[Any], parameters: dict[str, Any]) -> tuple[str, Any]:
-    body = "\n".join(json.dumps({"input": each, "parameters": parameters}) for each in images)
+def json_lines(model: str, images: list[Any], parameters: dict[str, Any]) -> tuple[str, Any]:
+    body = "\n".join(json.dumps({"input": image, "parameters": parameters}) for image in images)
     return f"/v2/models/m-{model}/infer", body.encode()
 
 
-Write = Callable[[str, list[Any], dict[str, Any]], tuple[str, Any]]
-WAYS: dict[str, tuple[str, Write]] = {
+BuildRequest = Callable[[str, list[Any], dict[str, Any]], tuple[str, Any]]
+PROTOCOLS: dict[str, tuple[str, BuildRequest]] = {
     "chariot-v2-kserve": ("", chariot),
-    "chariot-v2": ("chariot-v2", lines),
+    "chariot-v2": ("chariot-v2", json_lines),
     "kserve-v2": ("", kserve_v2),
     "kserve-v1": ("", kserve_v1),
     "grps": ("", grps),
@@ -89,51 +89,51 @@ WAYS: dict[str, tuple[str, Write]] = {
 
 
 def post(
-    clients: dict[str, Client], way: str, model: str, images: list[Any], parameters: Any = None
+    clients: dict[str, Client], protocol: str, model: str, images: list[Any], parameters: Any = None
 ) -> tuple[int, str]:
-    """The status of an answer, and what it says of its error in its protocol's shape."""
-    listener, write = WAYS[way]
-    path, body = write(model, images, parameters or {})
+    """Send a request, and return the status and the error in the format of the protocol."""
+    listener, build_request = PROTOCOLS[protocol]
+    path, body = build_request(model, images, parameters or {})
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return sent(clients[listener], way, path, content)
+    return post_content(clients[listener], protocol, path, content)
 
 
-def sent(client: Client, way: str, path: str, content: bytes, **headers: str) -> tuple[int, str]:
-    media_type = "application/jsonl" if way == "chariot-v2" else "application/json"
+def post_content(client: Client, protocol: str, path: str, content: bytes, **headers: str) -> tuple[int, str]:
+    media_type = "application/jsonl" if protocol == "chariot-v2" else "application/json"
     answer = client.post(path, content=content, headers={"Content-Type": media_type, **headers})
     if answer.status_code == 200:
         return 200, ""
-    found = answer.json()
-    if way == "grps":
-        assert list(found) == ["status"]
-        assert found["status"]["code"] == answer.status_code
-        return answer.status_code, found["status"]["msg"]
-    assert set(found) <= {"error", "detail"}
-    return answer.status_code, found["error"]
+    reply = answer.json()
+    if protocol == "grps":
+        assert list(reply) == ["status"]
+        assert reply["status"]["code"] == answer.status_code
+        return answer.status_code, reply["status"]["msg"]
+    assert set(reply) <= {"error", "detail"}
+    return answer.status_code, reply["error"]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize(
-    ("images", "said"),
+    ("images", "message"),
     [
         ([SMALL] * 5, "Expected at most 4 images or texts in one request, got 5"),
         ([LARGE], "Expected an image of at most 3,000 pixels, got 60x51 = 3,060"),
-        ([SMALL, picture(60, 50), picture(60, 50)], "Expected images of at most 5,000 pixels in one request"),
+        ([SMALL, make_image(60, 50), make_image(60, 50)], "Expected images of at most 5,000 pixels in one request"),
         ([LONG], "Expected an image of at most 100 pixels in width and height, got 101x2"),
     ],
     ids=["inputs", "pixels", "pixels together", "side"],
 )
-def test_images_are_bounded(clients: dict[str, Client], way: str, images: list[str], said: str) -> None:
-    assert post(clients, way, "detector", [SMALL] * 4) == (200, "")
-    status, error = post(clients, way, "detector", images)
+def test_image_limits_are_enforced(clients: dict[str, Client], protocol: str, images: list[str], message: str) -> None:
+    assert post(clients, protocol, "detector", [SMALL] * 4) == (200, "")
+    status, error = post(clients, protocol, "detector", images)
     assert status == 413
-    assert said in error
-    assert post(clients, way, "detector", [picture(60, 50)]) == (200, "")
+    assert message in error
+    assert post(clients, protocol, "detector", [make_image(60, 50)]) == (200, "")
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "tensorflow-serving"])
+@pytest.mark.parametrize("protocol", [protocol for protocol in PROTOCOLS if protocol != "tensorflow-serving"])
 @pytest.mark.parametrize(
-    ("fine", "parameters", "said"),
+    ("valid_parameters", "parameters", "message"),
     [
         ({"prompts": ["a"] * 3}, {"prompts": ["a"] * 4}, "Expected at most 3 prompts in one request, got 4"),
         ({"prompts": ["a" * 50]}, {"prompts": ["a" * 51]}, "Expected at most 50 characters in one prompt, got 51"),
@@ -141,16 +141,18 @@ def test_images_are_bounded(clients: dict[str, Client], way: str, images: list[s
     ],
     ids=["prompts", "length of a prompt", "new tokens"],
 )
-def test_questions_are_bounded(clients: dict[str, Client], way: str, fine: Any, parameters: Any, said: str) -> None:
-    assert post(clients, way, "teller", [SMALL], fine) == (200, "")
-    status, error = post(clients, way, "teller", [SMALL], parameters)
+def test_prompt_limits_are_enforced(
+    clients: dict[str, Client], protocol: str, valid_parameters: Any, parameters: Any, message: str
+) -> None:
+    assert post(clients, protocol, "teller", [SMALL], valid_parameters) == (200, "")
+    status, error = post(clients, protocol, "teller", [SMALL], parameters)
     assert status == 413
-    assert said in error
+    assert message in error
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize(
-    ("more", "status", "said"),
+    ("extra_member", "status", "message"),
     [
         (b'"x": ' + b"[" * 11 + b"]" * 11, 200, ""),
         (b'"x": ' + b"[" * 13 + b"]" * 13, 400, "Expected JSON nested 12 deep at most"),
@@ -164,48 +166,52 @@ def test_questions_are_bounded(clients: dict[str, Client], way: str, fine: Any, 
     ],
     ids=["deep", "deeper", "deepest", "name", "long name", "members", "values", "digits", "overflow"],
 )
-def test_json_is_bounded(clients: dict[str, Client], way: str, more: bytes, status: int, said: str) -> None:
-    if way == "grps" and status == 200:
-        pytest.skip("GRPS knows all fields that there are")
-    listener, write = WAYS[way]
-    path, body = write("detector", [SMALL], {})
+def test_json_limits_are_enforced(
+    clients: dict[str, Client], protocol: str, extra_member: bytes, status: int, message: str
+) -> None:
+    if protocol == "grps" and status == 200:
+        pytest.skip("GRPS rejects unknown fields")
+    listener, build_request = PROTOCOLS[protocol]
+    path, body = build_request("detector", [SMALL], {})
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    found, error = sent(clients[listener], way, path, b"{" + more + b", " + content[1:])
-    if said or status == 200:
-        assert found == status, error
-        assert said in error
+    actual_status, error = post_content(clients[listener], protocol, path, b"{" + extra_member + b", " + content[1:])
+    if message or status == 200:
+        assert actual_status == status, error
+        assert message in error
     else:
-        # Members that nobody reads may be any numbers.
-        assert found in (200, 400)
-    assert sent(clients[listener], way, path, content) == (200, "")
+        # A member that is not read can have any number.
+        assert actual_status in (200, 400)
+    assert post_content(clients[listener], protocol, path, content) == (200, "")
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_bodies_are_bounded_however_they_come(clients: dict[str, Client], way: str) -> None:
-    listener, write = WAYS[way]
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_body_size_limit_is_enforced_for_every_transfer(clients: dict[str, Client], protocol: str) -> None:
+    listener, build_request = PROTOCOLS[protocol]
     client = clients[listener]
-    path, body = write("detector", [SMALL], {})
+    path, body = build_request("detector", [SMALL], {})
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    whole = content + b" " * (MOST_BYTES - len(content))
-    assert sent(client, way, path, whole) == (200, "")
-    status, error = sent(client, way, path, whole + b" ")
+    full_body = content + b" " * (MOST_BYTES - len(content))
+    assert post_content(client, protocol, path, full_body) == (200, "")
+    status, error = post_content(client, protocol, path, full_body + b" ")
     assert status == 413
     assert error
-    packed = gzip.compress(whole)
-    assert sent(client, way, path, packed, **{"Content-Encoding": "gzip"}) == (200, "")
-    status, error = sent(client, way, path, gzip.compress(whole + b" "), **{"Content-Encoding": "gzip"})
+    compressed = gzip.compress(full_body)
+    assert post_content(client, protocol, path, compressed, **{"Content-Encoding": "gzip"}) == (200, "")
+    status, error = post_content(
+        client, protocol, path, gzip.compress(full_body + b" "), **{"Content-Encoding": "gzip"}
+    )
     assert (status, error) == (413, "Expected at most 60,000 bytes after decompression, got more")
 
-    def parts() -> Iterator[bytes]:
-        yield from [whole, b" ", b" " * 100]
+    def chunks() -> Iterator[bytes]:
+        yield from [full_body, b" ", b" " * 100]
 
-    media_type = "application/jsonl" if way == "chariot-v2" else "application/json"
-    answer = client.post(path, content=parts(), headers={"Content-Type": media_type})
+    media_type = "application/jsonl" if protocol == "chariot-v2" else "application/json"
+    answer = client.post(path, content=chunks(), headers={"Content-Type": media_type})
     assert answer.status_code == 413
-    assert sent(client, way, path, content) == (200, "")
+    assert post_content(client, protocol, path, content) == (200, "")
 
 
-TENSOR: dict[str, tuple[str, Callable[[int], tuple[str, Any]]]] = {
+TENSOR_REQUESTS: dict[str, tuple[str, Callable[[int], tuple[str, Any]]]] = {
     "kserve-v2": (
         "",
         lambda count: (
@@ -222,18 +228,18 @@ TENSOR: dict[str, tuple[str, Callable[[int], tuple[str, Any]]]] = {
 }
 
 
-@pytest.mark.parametrize("way", TENSOR)
-def test_elements_of_json_are_bounded(clients: dict[str, Client], way: str) -> None:
-    listener, written = TENSOR[way]
-    for count, status, said in (
+@pytest.mark.parametrize("protocol", TENSOR_REQUESTS)
+def test_json_element_limits_are_enforced(clients: dict[str, Client], protocol: str) -> None:
+    listener, build_request = TENSOR_REQUESTS[protocol]
+    for count, status, message in (
         (600, 200, ""),
         (601, 413, "Expected at most 600 tensor elements in one request, got 601"),
         (701, 413, "Expected at most 700 JSON values in one body"),
     ):
-        path, body = written(count)
-        found, error = sent(clients[listener], way, path, json.dumps(body).encode())
-        assert found == status, error
-        assert said in error
+        path, body = build_request(count)
+        actual_status, error = post_content(clients[listener], protocol, path, json.dumps(body).encode())
+        assert actual_status == status, error
+        assert message in error
 
 
 def binary(count: int) -> tuple[bytes, str]:
@@ -249,7 +255,7 @@ def bytes_elements(count: int) -> tuple[bytes, str]:
 
 
 @pytest.mark.parametrize(
-    ("model", "written", "most", "said"),
+    ("model", "build_request", "max_elements", "message"),
     [
         ("echo-fp32", binary, 600, "Expected at most 600 tensor elements in one request, got 601"),
         (
@@ -260,31 +266,35 @@ def bytes_elements(count: int) -> tuple[bytes, str]:
         ),
     ],
 )
-def test_binary_elements_are_bounded(
-    clients: dict[str, Client], model: str, written: Callable[[int], tuple[bytes, str]], most: int, said: str
+def test_binary_element_limits_are_enforced(
+    clients: dict[str, Client],
+    model: str,
+    build_request: Callable[[int], tuple[bytes, str]],
+    max_elements: int,
+    message: str,
 ) -> None:
-    for count, status in ((most, 200), (most + 1, 413)):
-        body, length = written(count)
+    for count, status in ((max_elements, 200), (max_elements + 1, 413)):
+        body, length = build_request(count)
         headers = {"Inference-Header-Content-Length": length}
         answer = clients[""].post(f"/v2/models/{model}/infer", content=body, headers=headers)
         assert answer.status_code == status, answer.text
-    assert said in answer.json()["error"]
+    assert message in answer.json()["error"]
 
 
-def test_texts_are_bounded(clients: dict[str, Client]) -> None:
+def test_text_limits_are_enforced(clients: dict[str, Client]) -> None:
     for model in ("tagger", "continuer"):
         for length, status in ((50, 200), (51, 413)):
-            found, error = post(clients, "kserve-v2", model, ["a" * length])
-            assert found == status, error
+            actual_status, error = post(clients, "kserve-v2", model, ["a" * length])
+            assert actual_status == status, error
         assert error == "inputs[0].data[0]: Expected at most 50 characters in one text, got 51"
-    found, error = post(clients, "kserve-v2", "continuer", ["a"] * 4)
-    assert (found, error) == (413, "inputs: Expected at most 3 texts in one request, got 4")
+    actual_status, error = post(clients, "kserve-v2", "continuer", ["a"] * 4)
+    assert (actual_status, error) == (413, "inputs: Expected at most 3 texts in one request, got 4")
 
 
-def test_names_and_ids_are_bounded(clients: dict[str, Client]) -> None:
+def test_name_and_id_length_limits_are_enforced(clients: dict[str, Client]) -> None:
     client = clients[""]
     for path in ("/v2/models/m-detector/infer", "/v2/models/detector/infer"):
-        for fields, said in (
+        for fields, message in (
             ({"id": "i" * 41}, "id: Expected at most 40 bytes in a name, got 41"),
             (
                 {"inputs": [v2_image(SMALL, name="n" * 41)]},
@@ -292,24 +302,24 @@ def test_names_and_ids_are_bounded(clients: dict[str, Client]) -> None:
             ),
         ):
             body = json.dumps({"inputs": [v2_image(SMALL)], **fields}).encode()
-            assert sent(client, "kserve-v2", path, body) == (413, said)
+            assert post_content(client, "kserve-v2", path, body) == (413, message)
         body = json.dumps({"inputs": [v2_image(SMALL, name="n" * 40)], "id": "i" * 40}).encode()
-        assert sent(client, "kserve-v2", path, body) == (200, "")
+        assert post_content(client, "kserve-v2", path, body) == (200, "")
 
 
 @pytest.mark.parametrize("header", ["x-request-id", "chariot-inference-base-id"])
-def test_ids_in_headers_are_given_back_as_far_as_they_are_ids(client: Client, header: str) -> None:
+def test_header_id_over_the_length_limit_is_not_returned(client: Client, header: str) -> None:
     body = json.dumps({"inputs": [v2_image(SMALL)]}).encode()
-    for length, given_back in ((1024, True), (1025, False)):
+    for length, is_returned in ((1024, True), (1025, False)):
         headers = {header: "i" * length}
         answer = client.post("/v2/models/m-detector/infer", content=body, headers=headers)
         assert answer.status_code == 200
-        assert (answer.headers.get(header) == "i" * length) == given_back
+        assert (answer.headers.get(header) == "i" * length) == is_returned
         assert len(answer.headers["x-request-id"]) <= 1024
 
 
 @pytest.mark.parametrize(
-    ("shape", "said"),
+    ("shape", "message"),
     [
         ([2**63, 2**63], "a shape for the 2 numbers"),
         ([2**62, 0], "sizes whose product can be counted"),
@@ -319,10 +329,10 @@ def test_ids_in_headers_are_given_back_as_far_as_they_are_ids(client: Client, he
         ([10**30], "a shape for the 2 numbers"),
     ],
 )
-def test_shapes_that_are_none_are_refused(clients: dict[str, Client], shape: list[int], said: str) -> None:
+def test_invalid_shape_is_rejected(clients: dict[str, Client], shape: list[int], message: str) -> None:
     data: list[float] = [] if 0 in shape else [0.5, 1]
     tensor = {"name": "x", "shape": shape, "datatype": "FP32", "data": data}
     body = json.dumps({"inputs": [tensor]}).encode()
-    status, error = sent(clients[""], "kserve-v2", "/v2/models/echo-fp32/infer", body)
+    status, error = post_content(clients[""], "kserve-v2", "/v2/models/echo-fp32/infer", body)
     assert status == 400
-    assert said in error
+    assert message in error

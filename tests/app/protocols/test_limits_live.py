@@ -1,4 +1,4 @@
-"""Bodies that would take gigabytes, sent to a real server: it refuses them, stays small, and goes on."""
+"""Test that a real server rejects bodies that would take gigabytes, and needs little memory for it."""
 
 import gzip
 import json
@@ -18,7 +18,9 @@ from tests.support.server_process import ServerProcess, serving
 pytestmark = pytest.mark.slow
 
 INFER = "/v2/models/m-detector/infer"
-GOOD = {"inputs": [{"name": "i", "shape": [1], "datatype": "BYTES", "data": [base64_text(encoded(rectangle()))]}]}
+VALID_REQUEST = {
+    "inputs": [{"name": "i", "shape": [1], "datatype": "BYTES", "data": [base64_text(encoded(rectangle()))]}]
+}
 MEGABYTES = 24
 
 
@@ -28,12 +30,12 @@ def server() -> Iterator[ServerProcess]:
         yield server
 
 
-def peak(server: ServerProcess) -> int:
-    """The most memory that the server ever had, in MiB."""
+def peak_memory(server: ServerProcess) -> int:
+    """Return the peak memory of the server in MiB."""
     status = Path(f"/proc/{server.process.pid}/status").read_text()
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    assert found
-    return int(found[1]) // 1024
+    match = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert match
+    return int(match[1]) // 1024
 
 
 JSON_BOMBS: dict[str, Callable[[], bytes]] = {
@@ -46,30 +48,28 @@ JSON_BOMBS: dict[str, Callable[[], bytes]] = {
 
 @pytest.mark.parametrize("bomb", JSON_BOMBS.values(), ids=JSON_BOMBS)
 @pytest.mark.parametrize("path", [INFER, "/v2/models/detector/infer", "/v1/models/detector:predict"])
-def test_json_that_would_fill_the_memory_is_refused(
-    server: ServerProcess, path: str, bomb: Callable[[], bytes]
-) -> None:
+def test_json_bomb_is_rejected_with_little_memory(server: ServerProcess, path: str, bomb: Callable[[], bytes]) -> None:
     body = bomb()
     with httpx.Client(base_url=server.address, timeout=60) as client:
-        assert client.post(INFER, json=GOOD).status_code == 200
-        before = peak(server)
+        assert client.post(INFER, json=VALID_REQUEST).status_code == 200
+        before = peak_memory(server)
         answer = client.post(path, content=body)
         assert answer.status_code in (400, 413)
         assert re.search("Expected (at most|JSON nested)", answer.json()["error"])
-        # The body once as it comes and once whole, what is left of it when texts are passed over, and room to work in.
-        assert peak(server) - before < 5 * MEGABYTES
-        assert client.post(INFER, json=GOOD).status_code == 200
+        # Allow for the received chunks, the joined body, the body without its strings, and working memory.
+        assert peak_memory(server) - before < 5 * MEGABYTES
+        assert client.post(INFER, json=VALID_REQUEST).status_code == 200
 
 
-def test_a_compressed_body_is_unfolded_no_further_than_it_may_be(server: ServerProcess) -> None:
+def test_compressed_bomb_is_decompressed_only_up_to_the_limit(server: ServerProcess) -> None:
     bomb = gzip.compress(bytes(300_000_000), 1)
     with httpx.Client(base_url=server.address, timeout=60) as client:
-        before = peak(server)
+        before = peak_memory(server)
         answer = client.post(INFER, content=bomb, headers={"Content-Encoding": "gzip"})
         assert answer.status_code == 413
         assert "after decompression" in answer.json()["error"]
-        assert peak(server) - before < 200
-        assert client.post(INFER, json=GOOD).status_code == 200
+        assert peak_memory(server) - before < 200
+        assert client.post(INFER, json=VALID_REQUEST).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -81,37 +81,37 @@ def test_a_compressed_body_is_unfolded_no_further_than_it_may_be(server: ServerP
         ("/grps.protos.v1.GrpsService/Predict", b"\x1a\x00"),
     ],
 )
-def test_a_message_of_nothing_but_empty_fields_is_refused(server: ServerProcess, method: str, field: bytes) -> None:
+def test_message_of_millions_of_empty_fields_is_rejected(server: ServerProcess, method: str, field: bytes) -> None:
     assert server.address
-    with grpc.insecure_channel(server.grpc_address, options=[("grpc.max_send_message_length", -1)]) as opened:
-        channel: Any = opened
+    with grpc.insecure_channel(server.grpc_address, options=[("grpc.max_send_message_length", -1)]) as untyped_channel:
+        channel: Any = untyped_channel
         call = channel.unary_unary(method)
-        before = peak(server)
+        before = peak_memory(server)
         try:
-            said = call(field * (MEGABYTES * 500_000), timeout=60).decode(errors="replace")
+            message = call(field * (MEGABYTES * 500_000), timeout=60).decode(errors="replace")
         except grpc.RpcError as error:
-            told: Any = error
-            assert told.code() is grpc.StatusCode.INVALID_ARGUMENT
-            said = told.details()
-        assert "Expected at most" in said
-        assert peak(server) - before < 5 * MEGABYTES
+            rpc_error: Any = error
+            assert rpc_error.code() is grpc.StatusCode.INVALID_ARGUMENT
+            message = rpc_error.details()
+        assert "Expected at most" in message
+        assert peak_memory(server) - before < 5 * MEGABYTES
 
 
-@pytest.mark.parametrize("head", ["Content-Length: 10000000000", "Transfer-Encoding: chunked"])
-def test_a_body_that_is_too_large_is_refused_while_it_comes(server: ServerProcess, head: str) -> None:
+@pytest.mark.parametrize("header", ["Content-Length: 10000000000", "Transfer-Encoding: chunked"])
+def test_too_large_body_is_rejected_before_it_is_complete(server: ServerProcess, header: str) -> None:
     host, port = server.address.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=60) as connection:
-        connection.sendall(f"POST {INFER} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n\r\n".encode())
-        if "chunked" in head:
-            piece = b"100000\r\n" + b" " * 0x100000 + b"\r\n"
+        connection.sendall(f"POST {INFER} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n".encode())
+        if "chunked" in header:
+            chunk = b"100000\r\n" + b" " * 0x100000 + b"\r\n"
             for _ in range(65):
-                connection.sendall(piece)
+                connection.sendall(chunk)
         answer = connection.recv(4096)
         assert answer.startswith(b"HTTP/1.1 413 ")
-    assert httpx.post(server.address + INFER, json=GOOD, timeout=60).status_code == 200
+    assert httpx.post(server.address + INFER, json=VALID_REQUEST, timeout=60).status_code == 200
 
 
-def test_nothing_of_it_was_a_fault_of_the_server(server: ServerProcess) -> None:
+def test_server_log_has_no_errors_after_the_rejections(server: ServerProcess) -> None:
     lines = [json.loads(line) for line in server.log if line.startswith("{")]
     assert not [line for line in lines if line.get("level") == "error"]
     assert not [line for line in server.log if "Traceback" in line]

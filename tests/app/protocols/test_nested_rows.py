@@ -1,4 +1,4 @@
-"""Nested rows: their values, their shape, and the places of both."""
+"""Test nested rows: values, shape and index paths."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ SHAPES = st.lists(st.integers(1, 4), min_size=1, max_size=5)
 
 
 @given(SHAPES)
-def test_even_rows_are_read_as_numpy_reads_them(shape: list[int]) -> None:
+def test_even_rows_have_the_shape_and_values_of_numpy(shape: list[int]) -> None:
     array = np.arange(int(np.prod(shape))).reshape(shape)
     assert leaves(array.tolist(), "p") == (tuple(shape), array.ravel().tolist())
     assert flattened(array.tolist()) == array.ravel().tolist()
@@ -28,7 +28,7 @@ def test_even_rows_are_read_as_numpy_reads_them(shape: list[int]) -> None:
         ([[], [1]], "p[1]", [1]),
     ],
 )
-def test_uneven_rows_are_flattened_but_have_no_shape(rows: list[Any], path: str, values: list[int]) -> None:
+def test_ragged_rows_are_flattened_but_have_no_shape(rows: list[Any], path: str, values: list[int]) -> None:
     assert flattened(rows) == values
     with pytest.raises(InferenceError) as caught:
         leaves(rows, "p")
@@ -36,12 +36,12 @@ def test_uneven_rows_are_flattened_but_have_no_shape(rows: list[Any], path: str,
 
 
 @pytest.mark.parametrize("rows", [[1, [2]], [[1], 2], [{}, "a"], []])
-def test_what_is_not_all_rows_is_left_as_it_is(rows: list[Any]) -> None:
+def test_mixed_or_empty_rows_are_not_flattened(rows: list[Any]) -> None:
     assert flattened(rows) == rows
     assert leaves(rows, "p") == ((len(rows),), rows)
 
 
 @given(SHAPES, st.data())
-def test_places_are_those_of_numpy(shape: list[int], data: st.DataObject) -> None:
+def test_index_path_matches_numpy(shape: list[int], data: st.DataObject) -> None:
     index = data.draw(st.integers(0, int(np.prod(shape)) - 1))
-    assert place(index, shape) == "".join(f"[{each}]" for each in np.unravel_index(index, shape))
+    assert place(index, shape) == "".join(f"[{axis_index}]" for axis_index in np.unravel_index(index, shape))

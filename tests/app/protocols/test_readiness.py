@@ -1,4 +1,4 @@
-"""The operator's flag and the models' states, as every protocol tells them to whoever balances the load."""
+"""Test that every protocol reports readiness from the online flag and the model states."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -20,11 +20,11 @@ from tests.support.pictures import base64_text, encoded, rectangle
 from tests.support.served import load_any
 
 GRPS: Any = message_class("grps.protos.v1.GrpsMessage")
-PICTURE = encoded(rectangle())
+IMAGE = encoded(rectangle())
 MODEL = "detector"
-CHARIOT = ("chariot-v2-kserve", "chariot-v2")
+CHARIOT_PROTOCOLS = ("chariot-v2-kserve", "chariot-v2")
 
-READY = (
+READY_PATHS = (
     "/ready",
     f"/v2/models/m-{MODEL}/ready",
     "/v2/health/ready",
@@ -33,9 +33,9 @@ READY = (
     f"/v1/models/{MODEL}",
     "/grps/v1/health/ready",
 )
-"""Everything that tells over HTTP whether to send requests."""
+"""Every readiness path over HTTP."""
 
-LIVE = ("/", "/health", "/v2/health/live", "/grps/v1/health/live")
+LIVE_PATHS = ("/", "/health", "/v2/health/live", "/grps/v1/health/live")
 
 Clients = Mapping[str, httpx.Client]
 Served = tuple[Engine, Clients, Peer]
@@ -44,7 +44,10 @@ Served = tuple[Engine, Clients, Peer]
 def served(*, loaded: bool) -> Iterator[Served]:
     engine = built((MODEL,), loaded=loaded)
     with ExitStack() as stack:
-        apps = {each: create_app(engine, protocols_beside(each), CollectorRegistry(), 2_000_000) for each in CHARIOT}
+        apps = {
+            name: create_app(engine, protocols_beside(name), CollectorRegistry(), 2_000_000)
+            for name in CHARIOT_PROTOCOLS
+        }
         clients = {name: stack.enter_context(TestClient(app)) for name, app in apps.items()}
         yield engine, clients, stack.enter_context(serving_grpc(engine))
 
@@ -59,8 +62,8 @@ def loading() -> Iterator[Served]:
     yield from served(loaded=False)
 
 
-def over_grpc(peer: Peer) -> Mapping[str, bool]:
-    """Every readiness over gRPC."""
+def grpc_readiness(peer: Peer) -> Mapping[str, bool]:
+    """Return every readiness over gRPC."""
     data = peer.bytes("/grps.protos.v1.GrpsService/CheckReadiness", b"")
     health = [
         HealthCheckResponse.FromString(
@@ -72,61 +75,65 @@ def over_grpc(peer: Peer) -> Mapping[str, bool]:
         "ServerReady": peer.call("ServerReady").ready,
         "ModelReady": peer.call("ModelReady", message("ModelReadyRequest", name=MODEL)).ready,
         "CheckReadiness": GRPS.FromString(data).status.code == 200,
-        "Health": all(each == HealthCheckResponse.SERVING for each in health),
+        "Health": all(status == HealthCheckResponse.SERVING for status in health),
     }
 
 
-def over_http(clients: Clients) -> Mapping[tuple[str, str], int]:
-    """The status of every readiness over HTTP."""
-    return {(name, path): clients[name].get(path).status_code for name in CHARIOT for path in READY}
+def http_readiness(clients: Clients) -> Mapping[tuple[str, str], int]:
+    """Return the status of every readiness path over HTTP."""
+    return {(name, path): clients[name].get(path).status_code for name in CHARIOT_PROTOCOLS for path in READY_PATHS}
 
 
-def turned(served: Served, verb: str, how: Callable[[Served, str], None]) -> None:
-    how(served, verb)
+def switch(served: Served, verb: str, method: Callable[[Served, str], None]) -> None:
+    method(served, verb)
     for name, client in served[1].items():
-        assert {path: client.get(path).status_code for path in LIVE} == dict.fromkeys(LIVE, 200), name
+        assert {path: client.get(path).status_code for path in LIVE_PATHS} == dict.fromkeys(LIVE_PATHS, 200), name
 
 
-def by_rest(served: Served, verb: str) -> None:
-    assert served[1][CHARIOT[0]].post(f"/grps/v1/health/{verb.lower()}").status_code == 200
+def switch_by_rest(served: Served, verb: str) -> None:
+    assert served[1][CHARIOT_PROTOCOLS[0]].post(f"/grps/v1/health/{verb.lower()}").status_code == 200
 
 
-def by_grpc(served: Served, verb: str) -> None:
+def switch_by_grpc(served: Served, verb: str) -> None:
     assert GRPS.FromString(served[2].bytes(f"/grps.protos.v1.GrpsService/{verb}", b"")).status.code == 200
 
 
-def answers(served: Served) -> None:
-    """A request over every protocol is answered."""
+def assert_answers(served: Served) -> None:
+    """Assert that every protocol answers a request."""
     _, clients, peer = served
-    picture = base64_text(PICTURE)
+    image_base64 = base64_text(IMAGE)
     for client in clients.values():
-        asked = {"inputs": [image_input(picture)]}
-        assert client.post(f"/v2/models/{MODEL}/infer", json=asked).status_code == 200
-        assert client.post(f"/v1/models/{MODEL}:predict", json={"instances": [{"b64": picture}]}).status_code == 200
-        assert client.post("/grps/v1/infer/predict", json={"str_data": picture}).status_code == 200
-    assert clients["chariot-v2-kserve"].post("/infer", json={"inputs": [image_input(picture)]}).status_code == 200
-    assert clients["chariot-v2"].post("/infer", json={"input": picture}).status_code == 200
-    data = GRPS(bin_data=PICTURE).SerializeToString()
+        body = {"inputs": [image_input(image_base64)]}
+        assert client.post(f"/v2/models/{MODEL}/infer", json=body).status_code == 200
+        assert (
+            client.post(f"/v1/models/{MODEL}:predict", json={"instances": [{"b64": image_base64}]}).status_code == 200
+        )
+        assert client.post("/grps/v1/infer/predict", json={"str_data": image_base64}).status_code == 200
+    assert clients["chariot-v2-kserve"].post("/infer", json={"inputs": [image_input(image_base64)]}).status_code == 200
+    assert clients["chariot-v2"].post("/infer", json={"input": image_base64}).status_code == 200
+    data = GRPS(bin_data=IMAGE).SerializeToString()
     assert GRPS.FromString(peer.bytes("/grps.protos.v1.GrpsService/Predict", data)).status.code == 200
 
 
-@pytest.mark.parametrize("how", [by_rest, by_grpc])
-def test_one_flag_turns_every_readiness_and_nothing_else(ready: Served, how: Callable[[Served, str], None]) -> None:
+@pytest.mark.parametrize("method", [switch_by_rest, switch_by_grpc])
+def test_online_flag_changes_readiness_but_not_liveness_or_inference(
+    ready: Served, method: Callable[[Served, str], None]
+) -> None:
     for verb, status in (("Online", 200), ("Offline", 503), ("Offline", 503), ("Online", 200)):
-        turned(ready, verb, how)
-        assert over_http(ready[1]) == dict.fromkeys(over_http(ready[1]), status)
-        assert over_grpc(ready[2]) == dict.fromkeys(over_grpc(ready[2]), status == 200)
-        answers(ready)
+        switch(ready, verb, method)
+        assert http_readiness(ready[1]) == dict.fromkeys(http_readiness(ready[1]), status)
+        assert grpc_readiness(ready[2]) == dict.fromkeys(grpc_readiness(ready[2]), status == 200)
+        assert_answers(ready)
 
 
-def test_a_server_is_online_from_its_start_and_ready_once_its_models_are(loading: Served) -> None:
+def test_server_starts_online_and_is_ready_once_its_models_are_loaded(loading: Served) -> None:
     engine, clients, peer = loading
     assert engine.online
-    assert set(over_http(clients).values()) == {503}
-    assert not any(over_grpc(peer).values())
-    by_grpc(loading, "Online")
-    assert set(over_http(clients).values()) == {503}
+    assert set(http_readiness(clients).values()) == {503}
+    assert not any(grpc_readiness(peer).values())
+    switch_by_grpc(loading, "Online")
+    assert set(http_readiness(clients).values()) == {503}
     (registration,) = engine.registry.registrations
     engine.registry.load(registration.source, load_any)
-    assert set(over_http(clients).values()) == {200}
-    assert all(over_grpc(peer).values())
+    assert set(http_readiness(clients).values()) == {200}
+    assert all(grpc_readiness(peer).values())

@@ -1,4 +1,4 @@
-"""Compressed requests."""
+"""Test compressed requests and responses."""
 
 import contextlib
 import gzip
@@ -34,7 +34,7 @@ def test_compressed_bodies_are_read(client: Client, encoding: str, body: bytes) 
 
 
 @pytest.mark.parametrize(
-    ("encoding", "body", "status", "said"),
+    ("encoding", "body", "status", "message"),
     [
         ("gzip", BODY, 400, "not gzip"),
         ("gzip", gzip.compress(BODY)[:-9], 400, "truncated gzip data"),
@@ -43,14 +43,14 @@ def test_compressed_bodies_are_read(client: Client, encoding: str, body: bytes) 
         ("gzip", gzip.compress(b" " * (MAX_REQUEST_BYTES + 1)), 413, "after decompression"),
     ],
 )
-def test_bad_compression_is_refused(client: Client, encoding: str, body: bytes, status: int, said: str) -> None:
+def test_bad_compression_is_rejected(client: Client, encoding: str, body: bytes, status: int, message: str) -> None:
     for path in ("/v2/models/m-detector/infer", "/v2/models/detector/infer"):
         response = client.post(path, content=body, headers={"Content-Encoding": encoding})
         assert response.status_code == status
-        assert said in response.json()["error"]
+        assert message in response.json()["error"]
 
 
-def test_a_bomb_is_not_unfolded_further_than_the_limit() -> None:
+def test_decompression_bomb_is_rejected_at_the_limit() -> None:
     bomb = gzip.compress(b"\0" * 50_000_000)
     with pytest.raises(InferenceError) as caught:
         decompressed(bomb, "gzip", 1000)
@@ -58,18 +58,18 @@ def test_a_bomb_is_not_unfolded_further_than_the_limit() -> None:
 
 
 @given(st.binary(max_size=200), st.sampled_from(["gzip", "deflate"]))
-def test_any_bytes_are_content_or_a_sentence(body: bytes, encoding: str) -> None:
+def test_any_bytes_are_decompressed_within_the_limit_or_rejected(body: bytes, encoding: str) -> None:
     with contextlib.suppress(InferenceError):
         assert len(decompressed(body, encoding, 1000)) <= 1000
 
 
-def test_long_answers_are_compressed_for_those_who_accept_it(client: Client) -> None:
+def test_long_response_is_compressed_if_the_client_accepts_it(client: Client) -> None:
     noise = np.random.default_rng(1).integers(0, 2, (60, 60, 1), np.uint8).repeat(3, axis=2) * np.uint8(255)
     body = {"inputs": [image_input(base64_text(encoded(noise)))]}
-    answers = {
+    responses = {
         encoding: client.post("/v2/models/m-segmenter/infer", json=body, headers={"Accept-Encoding": encoding})
         for encoding in ("identity", "gzip")
     }
-    assert answers["gzip"].headers["content-encoding"] == "gzip"
-    assert "content-encoding" not in answers["identity"].headers
-    assert items(answers["gzip"]) == items(answers["identity"])
+    assert responses["gzip"].headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in responses["identity"].headers
+    assert items(responses["gzip"]) == items(responses["identity"])
