@@ -1,4 +1,4 @@
-"""An issuer of tokens: its keys, and tokens of any making."""
+"""Issue test tokens, valid and forged, with keys of several types."""
 
 import base64
 import json
@@ -18,45 +18,47 @@ RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 EC = ec.generate_private_key(ec.SECP256R1())
 ED = ed25519.Ed25519PrivateKey.generate()
 STRANGER = ec.generate_private_key(ec.SECP256R1())
-"""A key of somebody else."""
+"""A key that is not in the key set."""
 
 
-def jwk(key: Any, **more: Any) -> dict[str, Any]:
-    """The public half of `key`, as a JSON Web Key."""
+def jwk(key: Any, **extra: Any) -> dict[str, Any]:
+    """Return the public half of `key` as a JSON Web Key."""
     kind: Any = RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else OKPAlgorithm
     kind = ECAlgorithm if isinstance(key, ec.EllipticCurvePrivateKey) else kind
-    found = json.loads(kind.to_jwk(key.public_key()))
-    return {**{name: value for name, value in found.items() if name not in ("key_ops", "alg")}, **more}
+    public_key = json.loads(kind.to_jwk(key.public_key()))
+    return {**{name: value for name, value in public_key.items() if name not in ("key_ops", "alg")}, **extra}
 
 
 KEY_SET = {"keys": [jwk(RSA, kid="rsa", alg="RS256", use="sig"), jwk(EC, kid="ec"), jwk(ED, kid="ed")]}
 
 
 def key_set_file(folder: Path, key_set: Any = None) -> Path:
-    """A file with a key set."""
+    """Write a key set to a file."""
     path = folder / "jwks.json"
     path.write_text(json.dumps(key_set or KEY_SET))
     return path
 
 
-def claims(now: float | None = None, /, **more: Any) -> dict[str, Any]:
-    """Those of a token that is taken; None leaves one out."""
+def claims(now: float | None = None, /, **extra: Any) -> dict[str, Any]:
+    """Return the claims of a valid token; None omits a claim."""
     now = time.time() if now is None else now
-    found = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "exp": int(now) + 300, "scope": "infer read", **more}
-    return {name: value for name, value in found.items() if value is not None}
+    values = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "exp": int(now) + 300, "scope": "infer read", **extra}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def token(said: dict[str, Any] | None = None, *, key: Any = EC, algorithm: str = "ES256", **headers: Any) -> str:
-    """A token, signed."""
-    return jwt.encode(said or claims(), key, algorithm=algorithm, headers={"kid": "ec", **headers})
+def token(
+    token_claims: dict[str, Any] | None = None, *, key: Any = EC, algorithm: str = "ES256", **headers: Any
+) -> str:
+    """Return a signed token."""
+    return jwt.encode(token_claims or claims(), key, algorithm=algorithm, headers={"kid": "ec", **headers})
 
 
-def forged(header: dict[str, Any], said: Any, signature: bytes = b"") -> str:
-    """What looks like a token, whatever its header says."""
-    parts = [json.dumps(each).encode() if not isinstance(each, bytes) else each for each in (header, said)]
-    return ".".join(base64.urlsafe_b64encode(each).rstrip(b"=").decode() for each in (*parts, signature))
+def forged(header: dict[str, Any], payload: Any, signature: bytes = b"") -> str:
+    """Return a token with any header, payload and signature."""
+    parts = [json.dumps(part).encode() if not isinstance(part, bytes) else part for part in (header, payload)]
+    return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in (*parts, signature))
 
 
 def public_pem(key: Any) -> bytes:
-    """The public half of `key`, as some servers have it at hand for a secret of HMAC."""
+    """Return the public half of `key` as PEM, which a forger may use as an HMAC secret."""
     return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)

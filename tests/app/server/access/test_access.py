@@ -1,4 +1,4 @@
-"""What settings make of who may do what."""
+"""Access control from the settings."""
 
 import subprocess
 import sys
@@ -16,12 +16,12 @@ from tests.app.server.access.issuer import AUDIENCE, ISSUER, key_set_file, token
 from tests.support.secured import INFER, access_by, key_file
 
 
-def test_without_keys_and_tokens_nobody_is_asked() -> None:
+def test_access_is_open_without_keys_and_tokens() -> None:
     assert open_access(AccessSettings(insecure=True), CollectorRegistry()) is None
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("settings", "error_text"),
     [
         ({"requests_per_second": 1.0}, "--requests-per-second needs --api-keys or --jwks"),
         ({"burst": 1}, "--burst needs --api-keys or --jwks"),
@@ -35,19 +35,19 @@ def test_without_keys_and_tokens_nobody_is_asked() -> None:
         ({"api_keys": Path("none"), "jwt_issuer": "a"}, "--jwt-issuer needs --jwks"),
     ],
 )
-def test_settings_that_do_not_fit_together_are_told_in_a_sentence(given: dict[str, Any], said: str) -> None:
+def test_contradicting_settings_raise_settings_error(settings: dict[str, Any], error_text: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        open_access(AccessSettings(**given), CollectorRegistry())
-    assert said in str(caught.value)
+        open_access(AccessSettings(**settings), CollectorRegistry())
+    assert error_text in str(caught.value)
 
 
-def test_what_looks_like_a_token_is_a_key_where_there_are_no_tokens(tmp_path: Path) -> None:
+def test_token_is_treated_as_a_key_without_jwks(tmp_path: Path) -> None:
     with pytest.raises(AccessError) as caught:
         access_by(tmp_path).identify([("x-api-key", token())])
     assert caught.value.reason == "unknown"
 
 
-def test_where_there_are_only_tokens_a_key_is_none(tmp_path: Path) -> None:
+def test_key_is_rejected_as_a_token_without_api_keys(tmp_path: Path) -> None:
     settings = AccessSettings(jwks=key_set_file(tmp_path), jwt_issuer=ISSUER, jwt_audience=AUDIENCE)
     access = open_access(settings, CollectorRegistry())
     assert access is not None
@@ -56,7 +56,7 @@ def test_where_there_are_only_tokens_a_key_is_none(tmp_path: Path) -> None:
         access.identify([("x-api-key", INFER)])
 
 
-def test_who_may_nothing_of_a_kind_is_refused_and_counted(tmp_path: Path) -> None:
+def test_missing_permission_is_refused_and_counted(tmp_path: Path) -> None:
     metrics = CollectorRegistry()
     access = access_by(tmp_path, metrics)
     with pytest.raises(AccessError) as caught:
@@ -65,14 +65,14 @@ def test_who_may_nothing_of_a_kind_is_refused_and_counted(tmp_path: Path) -> Non
     assert metrics.get_sample_value("charioteer_access_refused_total", {"reason": "permission"}) == 1
 
 
-def test_the_file_of_keys_is_the_one_given(tmp_path: Path) -> None:
+def test_keys_are_read_from_the_file_in_the_settings(tmp_path: Path) -> None:
     path = key_file(tmp_path)
     access = open_access(AccessSettings(api_keys=path), CollectorRegistry())
     assert access is not None
     assert access.identify([("authorization", f"Bearer {INFER}")]).name == "camera"
 
 
-def test_tokens_need_an_extra_and_keys_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_need_the_jwt_extra_but_keys_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jwt", None)
     monkeypatch.delitem(sys.modules, "app.server.access.tokens", raising=False)
     tokens = AccessSettings(jwks=key_set_file(tmp_path), jwt_issuer=ISSUER, jwt_audience=AUDIENCE)
@@ -82,8 +82,8 @@ def test_tokens_need_an_extra_and_keys_do_not(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.slow
-def test_nothing_of_tokens_is_imported_unless_they_are_wanted() -> None:
+def test_jwt_libraries_are_not_imported_without_jwks() -> None:
     program = (
-        "import sys, app.server.access.http; print([each for each in ('jwt', 'cryptography') if each in sys.modules])"
+        "import sys, app.server.access.http; print([name for name in ('jwt', 'cryptography') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "[]\n"

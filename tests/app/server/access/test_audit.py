@@ -1,4 +1,4 @@
-"""What is written down of who asks: refusals, inferences, and what changes the server."""
+"""Log lines about clients: refusals, inferences and admin requests."""
 
 from pathlib import Path
 from typing import Any
@@ -37,15 +37,15 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient[Litestar]:
     return client_of(secured(access_by(tmp_path_factory.mktemp("keys"))))
 
 
-def test_refusals_are_counted_and_nothing_shown_is_told(tmp_path: Path) -> None:
+def test_refusals_are_counted_and_logged_without_the_key(tmp_path: Path) -> None:
     metrics = CollectorRegistry()
     client = client_of(secured(access_by(tmp_path, metrics), metrics=metrics))
     with structlog.testing.capture_logs() as logs:
         client.get("/metrics", headers=bearer("wrong-key"))
         client.get("/metrics?key=wrong-key", headers=bearer(INFER))
         client.get("/metrics")
-    told = [(each["reason"], each["what"], each.get("client")) for each in logs]
-    assert told == [
+    refusals = [(line["reason"], line["what"], line.get("client")) for line in logs]
+    assert refusals == [
         ("unknown", "GET /metrics", None),
         ("permission", "GET /metrics", "camera"),
         ("missing", "GET /metrics", None),
@@ -56,7 +56,7 @@ def test_refusals_are_counted_and_nothing_shown_is_told(tmp_path: Path) -> None:
     assert "camera" not in page
 
 
-class Heard:
+class LoggingObserver:
     def __init__(self) -> None:
         self.events: list[InferenceEvent] = []
 
@@ -65,18 +65,18 @@ class Heard:
         RequestLog().observe(event)
 
 
-def test_an_inference_is_logged_with_who_asked_for_it(tmp_path: Path) -> None:
-    heard = Heard()
-    client = client_of(secured(access_by(tmp_path), built(("detector",), observers=[heard])))
+def test_inference_is_logged_with_its_client(tmp_path: Path) -> None:
+    observer = LoggingObserver()
+    client = client_of(secured(access_by(tmp_path), built(("detector",), observers=[observer])))
     with structlog.testing.capture_logs() as logs:
         assert client.post(INFERENCE, json=inputs(), headers=bearer(INFER)).status_code == 200
-    assert [each["client"] for each in logs if each["event"] == "inference"] == ["camera"]
-    assert [(each.caller.client, each.caller.address) for each in heard.events] == [("camera", "testclient")]
+    assert [line["client"] for line in logs if line["event"] == "inference"] == ["camera"]
+    assert [(event.caller.client, event.caller.address) for event in observer.events] == [("camera", "testclient")]
     assert INFER not in str(logs)
-    client = client_of(secured(None, built(("detector",), observers=[heard])))
+    client = client_of(secured(None, built(("detector",), observers=[observer])))
     with structlog.testing.capture_logs() as logs:
         assert client.post(INFERENCE, json=inputs()).status_code == 200
-    assert "client" not in next(each for each in logs if each["event"] == "inference")
+    assert "client" not in next(line for line in logs if line["event"] == "inference")
 
 
 AUDITED = [
@@ -92,12 +92,14 @@ AUDITED = [
 def audited(client: TestClient[Litestar], path: str, **headers: str) -> dict[str, Any]:
     with structlog.testing.capture_logs() as logs:
         client.post(path, headers=headers)
-    (line,) = [each for each in logs if each["event"] == "audit"]
+    (line,) = [line for line in logs if line["event"] == "audit"]
     return dict(line)
 
 
 @pytest.mark.parametrize(("path", "action"), AUDITED)
-def test_what_changes_the_server_is_written_down(client: TestClient[Litestar], path: str, action: str) -> None:
+def test_admin_requests_are_audited_with_client_and_outcome(
+    client: TestClient[Litestar], path: str, action: str
+) -> None:
     model = "detector" if "{}" in path else ""
     line = audited(client, path.format("detector"), **bearer(ADMIN), **PAGE, **{"X-Request-ID": "r-7"})
     assert line == {
@@ -118,47 +120,47 @@ def test_what_changes_the_server_is_written_down(client: TestClient[Litestar], p
     assert line["request_id"]
 
 
-def test_what_fails_and_what_the_page_refuses_is_written_down_too(client: TestClient[Litestar]) -> None:
+def test_failed_and_refused_admin_requests_are_audited(client: TestClient[Litestar]) -> None:
     line = audited(client, "/v2/repository/models/none/load", **bearer(ADMIN))
     assert (line["outcome"], line["status"], line["model"]) == ("failed", 404, "none")
     line = audited(client, "/page/repository/detector/unload", **bearer(ADMIN))
     assert (line["outcome"], line["status"], line["client"]) == ("refused", 403, "operator")
 
 
-def test_without_keys_it_is_written_down_that_somebody_did() -> None:
+def test_admin_request_without_authentication_is_audited_as_anonymous() -> None:
     line = audited(client_of(secured(None)), "/v2/repository/models/detector/unload")
     assert (line["outcome"], line["client"]) == ("ok", "anonymous")
 
 
-def test_the_page_shows_buttons_to_those_who_may_press_them(client: TestClient[Litestar]) -> None:
-    shown = {
+def test_page_shows_admin_buttons_only_with_the_permission(client: TestClient[Litestar]) -> None:
+    admin_by_key = {
         key: client.get("/page/repository", headers={**bearer(key), **PAGE}).json()["admin"] for key in (READ, ALL)
     }
-    assert shown == {READ: False, ALL: True}
+    assert admin_by_key == {READ: False, ALL: True}
 
 
-def test_strangers_fill_no_disk(tmp_path: Path) -> None:
+def test_log_lines_of_unauthenticated_requests_are_sampled(tmp_path: Path) -> None:
     client = client_of(secured(open_access(AccessSettings(api_keys=key_file(tmp_path)), CollectorRegistry())))
     with structlog.testing.capture_logs() as logs:
         for _ in range(50):
             assert client.post("/grps/v1/health/offline", headers={"X-Request-ID": "r-9"}).status_code == 401
-            # Neither with what browsers send of a picture's address on another page.
-            for picture in ({"Sec-Fetch-Site": "cross-site"}, {"Authorization": "Basic eA=="}):
-                assert client.get("/grps/v1/health/offline", headers=picture).status_code == 401
+            # Browsers send these headers for an image tag on another site.
+            for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Authorization": "Basic eA=="}):
+                assert client.get("/grps/v1/health/offline", headers=headers).status_code == 401
         for _ in range(20):
             assert client.post("/grps/v1/health/offline", headers=bearer(READ)).status_code == 403
-    audits = [each["client"] for each in logs if each["event"] == "audit"]
-    refusals = [each for each in logs if each["event"] == "access refused"]
+    audits = [line["client"] for line in logs if line["event"] == "audit"]
+    refusals = [line for line in logs if line["event"] == "access refused"]
     assert audits.count("screen") == 20
     assert 10 <= audits.count("anonymous") <= len(refusals) < 40
     assert refusals[0]["request_id"] == "r-9"
 
 
-def test_a_name_of_any_length_makes_no_long_line(client: TestClient[Litestar]) -> None:
+def test_long_names_are_truncated_in_audit_lines(client: TestClient[Litestar]) -> None:
     with structlog.testing.capture_logs() as logs:
         path = f"/v2/repository/models/{'n' * 30_000}/unload"
         assert client.post(path, headers={**bearer(INFER), "X-Request-ID": "i" * 1000}).status_code == 403
-    (line,) = [each for each in logs if each["event"] == "audit"]
+    (line,) = [line for line in logs if line["event"] == "audit"]
     assert line["model"].startswith("nnn")
     assert line["request_id"].startswith("iii")
     assert len(str(line)) < 1000

@@ -1,4 +1,4 @@
-"""Who is let in over gRPC, and how those are told who are not."""
+"""Authentication and authorization over gRPC."""
 
 import threading
 from collections.abc import Generator, Iterator
@@ -28,7 +28,7 @@ UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMI
 ECHO = "echo-fp32"
 
 
-class Heard:
+class RecordingObserver:
     def __init__(self) -> None:
         self.events: list[InferenceEvent] = []
 
@@ -36,18 +36,18 @@ class Heard:
         self.events.append(event)
 
 
-HEARD = Heard()
+OBSERVER = RecordingObserver()
 
 
 @pytest.fixture(scope="module")
 def peer(tmp_path_factory: pytest.TempPathFactory) -> Generator[Peer]:
-    with peer_of(access_by(tmp_path_factory.mktemp("keys"))) as found:
-        yield found
+    with peer_of(access_by(tmp_path_factory.mktemp("keys"))) as opened:
+        yield opened
 
 
 def peer_of(access: Access | None) -> Any:
     interceptors = [] if access is None else [CallAccess(access, GRPC_PROTOCOLS)]
-    return serving_grpc(built((ECHO,), observers=[HEARD]), interceptors=interceptors)
+    return serving_grpc(built((ECHO,), observers=[OBSERVER]), interceptors=interceptors)
 
 
 def infer() -> Any:
@@ -60,13 +60,13 @@ def bearer(key: str) -> Metadata:
 
 
 @pytest.mark.parametrize("metadata", [bearer(INFER), [("x-api-key", INFER)], [("authorization", f"bearer  {INFER}")]])
-def test_a_key_is_shown_in_the_metadata(peer: Peer, metadata: Metadata) -> None:
+def test_key_in_the_metadata_is_accepted(peer: Peer, metadata: Metadata) -> None:
     assert peer.call("ModelInfer", infer(), metadata).model_name == ECHO
-    assert (HEARD.events[-1].caller.client, HEARD.events[-1].caller.address) == ("camera", "127.0.0.1")
+    assert (OBSERVER.events[-1].caller.client, OBSERVER.events[-1].caller.address) == ("camera", "127.0.0.1")
 
 
 @pytest.mark.parametrize(
-    ("metadata", "said"),
+    ("metadata", "error_text"),
     [
         ([], "Expected a key or a token in Authorization or X-API-Key, got neither"),
         (bearer("wrong"), "The key is not known here"),
@@ -76,92 +76,92 @@ def test_a_key_is_shown_in_the_metadata(peer: Peer, metadata: Metadata) -> None:
         ([("authorization-bin", b"Bearer")], "Expected a key or a token in Authorization or X-API-Key, got neither"),
     ],
 )
-def test_who_shows_none_is_told_so(peer: Peer, metadata: Any, said: str) -> None:
-    assert peer.refused("ModelInfer", infer(), metadata) == (UNAUTHENTICATED, said)
+def test_call_without_a_valid_key_is_unauthenticated(peer: Peer, metadata: Any, error_text: str) -> None:
+    assert peer.refused("ModelInfer", infer(), metadata) == (UNAUTHENTICATED, error_text)
 
 
-def test_who_is_refused_is_logged_with_where_they_came_from(peer: Peer) -> None:
+def test_refused_call_is_logged_with_its_address(peer: Peer) -> None:
     with structlog.testing.capture_logs() as logs:
         peer.refused("ModelInfer", infer(), [*bearer("wrong"), ("x-request-id", "r-5")])
-        # The line may be written after the refusal has left.
+        # The line may be written after the refusal is sent; this call waits for it.
         peer.call("ServerLive")
     (line,) = logs
     assert (line["event"], line["reason"], line["address"]) == ("access refused", "unknown", "127.0.0.1")
     assert (line["what"], line["request_id"]) == ("/inference.GRPCInferenceService/ModelInfer", "r-5")
 
 
-def test_who_may_something_else_is_told_what(peer: Peer) -> None:
-    said = "This needs the permission infer; screen has read"
-    assert peer.refused("ModelInfer", infer(), bearer(READ)) == (DENIED, said)
+def test_call_without_permission_is_denied_with_both_permissions_named(peer: Peer) -> None:
+    error_text = "This needs the permission infer; screen has read"
+    assert peer.refused("ModelInfer", infer(), bearer(READ)) == (DENIED, error_text)
 
 
-def test_a_message_of_somebody_unknown_is_not_read(peer: Peer) -> None:
-    """One that is too large is refused for who sends it, not for its size."""
+def test_unauthenticated_call_is_refused_before_its_message_is_read(peer: Peer) -> None:
+    """Send a message over the size limit: the refusal is about the key, not about the size."""
     call = peer.channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
     with pytest.raises(grpc.RpcError) as caught:
         call(b"\0" * 1_900_000, timeout=30)
-    told: Any = caught.value
-    assert told.code() is UNAUTHENTICATED
+    rpc_error: Any = caught.value
+    assert rpc_error.code() is UNAUTHENTICATED
 
 
-def test_a_method_that_is_not_there_is_not_there(peer: Peer) -> None:
+def test_unknown_method_is_unimplemented(peer: Peer) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         peer.bytes("/inference.GRPCInferenceService/Nothing", b"")
-    told: Any = caught.value
-    assert told.code() is grpc.StatusCode.UNIMPLEMENTED
+    rpc_error: Any = caught.value
+    assert rpc_error.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_a_stream_is_asked_before_its_first_message(peer: Peer) -> None:
+def test_stream_is_authorized_before_its_first_message(peer: Peer) -> None:
     def requests() -> Iterator[Any]:
         yield infer()
 
     assert len(list(peer.stream(requests(), bearer(INFER)))) == 1
     with pytest.raises(grpc.RpcError) as caught:
         list(peer.stream(requests(), bearer(READ)))
-    told: Any = caught.value
-    assert told.code() is DENIED
+    rpc_error: Any = caught.value
+    assert rpc_error.code() is DENIED
 
 
-def described(**more: Any) -> Key:
-    return Key(name="slow", sha256="0" * 64, permissions=("infer",), **more)
+def slow_key(**limits: Any) -> Key:
+    return Key(name="slow", sha256="0" * 64, permissions=("infer",), **limits)
 
 
 def test_every_message_of_a_stream_counts_as_a_request(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
-    add_key(path, "slow", described(requests_per_second=0.01, burst=3))
+    add_key(path, "slow", slow_key(requests_per_second=0.01, burst=3))
     with peer_of(open_access(AccessSettings(api_keys=path), CollectorRegistry())) as peer:
-        answers = peer.stream([infer()] * 5, bearer("slow"))
-        found: list[Any] = []
+        responses = peer.stream([infer()] * 5, bearer("slow"))
+        received: list[Any] = []
         with pytest.raises(grpc.RpcError) as caught:
-            found.extend(answers)
-        told: Any = caught.value
-        assert (len(found), told.code()) == (3, grpc.StatusCode.RESOURCE_EXHAUSTED)
-        status, said = peer.refused("ModelInfer", infer(), bearer("slow"))
+            received.extend(responses)
+        rpc_error: Any = caught.value
+        assert (len(received), rpc_error.code()) == (3, grpc.StatusCode.RESOURCE_EXHAUSTED)
+        status, error_text = peer.refused("ModelInfer", infer(), bearer("slow"))
         assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert said == "Expected at most 0.01 requests a second from slow, got more"
+        assert error_text == "Expected at most 0.01 requests a second from slow, got more"
         assert 90_000 <= int(peer.trailing["grpc-retry-pushback-ms"]) <= 100_000
 
 
-def test_a_stream_ends_when_its_key_is_taken_away(tmp_path: Path) -> None:
+def test_stream_ends_when_its_key_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
-    add_key(path, "slow", described())
+    add_key(path, "slow", slow_key())
     keys = WatchedFile(path, lambda content: Keys(read_keys(content)), look_every=0)
     with peer_of(Access(keys, None, Rates(), Refusals(CollectorRegistry()))) as peer:
-        answered = threading.Event()
+        first_response = threading.Event()
 
         def requests() -> Iterator[Any]:
             yield infer()
-            assert answered.wait(60)
+            assert first_response.wait(60)
             remove_key(path, "slow")
             yield infer()
 
-        answers = peer.stream(requests(), bearer("slow"))
-        assert next(answers).infer_response.model_name == ECHO
-        answered.set()
+        responses = peer.stream(requests(), bearer("slow"))
+        assert next(responses).infer_response.model_name == ECHO
+        first_response.set()
         with pytest.raises(grpc.RpcError) as caught:
-            list(answers)
-        told: Any = caught.value
-        assert told.code() is UNAUTHENTICATED
+            list(responses)
+        rpc_error: Any = caught.value
+        assert rpc_error.code() is UNAUTHENTICATED
 
 
 LOAD, UNLOAD = "RepositoryModelLoad", "RepositoryModelUnload"
@@ -171,9 +171,9 @@ def audited(peer: Peer, method: str, data: bytes, metadata: Metadata) -> dict[st
     with structlog.testing.capture_logs() as logs:
         with suppress(grpc.RpcError):
             peer.bytes(method, data, metadata)
-        # A refusal leaves before its line is written; what is asked next is answered after it.
+        # A refusal is sent before its line is written; this call waits for the line.
         peer.call("ServerLive")
-    (line,) = [each for each in logs if each["event"] == "audit"]
+    (line,) = [line for line in logs if line["event"] == "audit"]
     return dict(line)
 
 
@@ -186,7 +186,7 @@ def audited(peer: Peer, method: str, data: bytes, metadata: Metadata) -> dict[st
         ("/grps.protos.v1.GrpsService/Online", "online"),
     ],
 )
-def test_what_changes_the_server_is_written_down(peer: Peer, method: str, action: str) -> None:
+def test_admin_calls_are_audited_with_client_and_outcome(peer: Peer, method: str, action: str) -> None:
     kserve = "inference" in method
     data = message("RepositoryModelUnloadRequest", model_name=ECHO).SerializeToString() if kserve else b""
     line = audited(peer, method, data, [*bearer(ADMIN), ("x-request-id", "r-7")])
@@ -206,11 +206,11 @@ def test_what_changes_the_server_is_written_down(peer: Peer, method: str, action
     assert line["model"] == (ECHO if kserve else "")
     line = audited(peer, method, data, bearer("wrong"))
     assert (line["outcome"], line["status"], line["client"]) == ("refused", "UNAUTHENTICATED", "anonymous")
-    # Nothing is read of what somebody unknown sends.
+    # The message of an unauthenticated client is not read.
     assert line["model"] == ""
 
 
-def test_what_fails_is_written_down_too(peer: Peer) -> None:
+def test_failed_admin_calls_are_audited(peer: Peer) -> None:
     data = message("RepositoryModelUnloadRequest", model_name="none").SerializeToString()
     line = audited(peer, f"/inference.GRPCInferenceService/{UNLOAD}", data, bearer(ADMIN))
     assert (line["outcome"], line["status"], line["model"]) == ("failed", "NOT_FOUND", "none")
@@ -219,7 +219,7 @@ def test_what_fails_is_written_down_too(peer: Peer) -> None:
     assert (line["outcome"], line["status"], line["model"]) == ("failed", "INVALID_ARGUMENT", "")
 
 
-def test_without_keys_it_is_written_down_that_somebody_did() -> None:
+def test_admin_call_without_authentication_is_audited_as_anonymous() -> None:
     with peer_of(None) as peer:
         line = audited(peer, "/grps.protos.v1.GrpsService/Online", b"", [])
         assert (line["outcome"], line["client"]) == ("ok", "anonymous")

@@ -1,4 +1,4 @@
-"""Where a key or token is looked for, and what is none."""
+"""Reading a key or token from the headers."""
 
 import base64
 
@@ -27,16 +27,16 @@ def basic(text: str) -> str:
         [("accept", "*/*"), ("x-api-key", "k-1"), ("authorization", "Bearer of a gateway")],
     ],
 )
-def test_a_key_is_found_where_senders_put_it(headers: list[tuple[str, str]]) -> None:
+def test_key_is_read_from_authorization_and_x_api_key(headers: list[tuple[str, str]]) -> None:
     assert credential_of(headers) == "k-1"
 
 
-def test_a_password_may_have_colons() -> None:
+def test_basic_password_may_contain_colons() -> None:
     assert credential_of([("authorization", basic("user:a:b"))]) == "a:b"
 
 
 @pytest.mark.parametrize(
-    ("headers", "reason", "said"),
+    ("headers", "reason", "error_text"),
     [
         ([], "missing", "got neither"),
         ([("api-key", "k"), ("cookie", "k")], "missing", "got neither"),
@@ -55,12 +55,14 @@ def test_a_password_may_have_colons() -> None:
         ([("x-api-key", "k" * 16_385)], "malformed", "at most 16,384 characters"),
     ],
 )
-def test_what_is_none_is_refused(headers: list[tuple[str, str]], reason: str, said: str) -> None:
+def test_missing_or_malformed_credential_is_refused(
+    headers: list[tuple[str, str]], reason: str, error_text: str
+) -> None:
     with pytest.raises(AccessError) as caught:
         credential_of(headers)
     assert caught.value.kind is ErrorKind.UNAUTHENTICATED
     assert caught.value.reason == reason
-    assert said in caught.value.message
+    assert error_text in caught.value.message
     assert "k-1" not in caught.value.message
 
 
@@ -69,10 +71,10 @@ VALUES = st.text(alphabet=st.characters(max_codepoint=255)) | st.sampled_from(["
 
 
 @given(st.lists(st.tuples(NAMES, VALUES), max_size=4))
-def test_whatever_comes_is_a_key_or_refused(headers: list[tuple[str, str]]) -> None:
+def test_arbitrary_headers_yield_a_credential_or_access_error(headers: list[tuple[str, str]]) -> None:
     try:
-        found = credential_of(headers)
+        credential = credential_of(headers)
     except AccessError:
         return
-    assert 0 < len(found) <= 16_384
+    assert 0 < len(credential) <= 16_384
     assert sum(name in ("authorization", "x-api-key") for name, _ in headers) <= 1 or "x-api-key" in dict(headers)

@@ -1,4 +1,4 @@
-"""Where a server may listen without asking who comes."""
+"""Addresses that need authentication, and CORS origins."""
 
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,16 @@ PUBLIC = ("0.0.0.0", "::", "10.0.0.1", "models.example", "", "127.0.0.1.example"
 
 
 @pytest.mark.parametrize("host", PUBLIC)
-def test_an_address_that_others_reach_needs_a_reason(host: str) -> None:
+def test_public_address_without_authentication_is_refused(host: str) -> None:
     with pytest.raises(SettingsError) as caught:
         check_exposure(ServerSettings(host=host))
-    assert all(each in str(caught.value) for each in ("--api-keys", "--jwks", "--tls-client-ca", "--insecure", host))
+    assert all(
+        option in str(caught.value) for option in ("--api-keys", "--jwks", "--tls-client-ca", "--insecure", host)
+    )
 
 
 @pytest.mark.parametrize(
-    "reason",
+    "options",
     [
         {"api_keys": Path("keys.json")},
         {"jwks": Path("jwks.json")},
@@ -28,22 +30,22 @@ def test_an_address_that_others_reach_needs_a_reason(host: str) -> None:
     ],
 )
 @pytest.mark.parametrize("host", PUBLIC)
-def test_any_reason_does(host: str, reason: dict[str, Any]) -> None:
-    check_exposure(ServerSettings(host=host, **reason))
+def test_public_address_with_authentication_or_insecure_is_accepted(host: str, options: dict[str, Any]) -> None:
+    check_exposure(ServerSettings(host=host, **options))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
-def test_this_machine_needs_none(host: str) -> None:
+def test_loopback_address_needs_no_authentication(host: str) -> None:
     check_exposure(ServerSettings(host=host))
 
 
-def test_a_certificate_of_the_server_says_nothing_of_its_callers() -> None:
+def test_server_certificate_does_not_count_as_authentication() -> None:
     with pytest.raises(SettingsError):
         check_exposure(ServerSettings(host="0.0.0.0", tls_cert=Path("a"), tls_key=Path("b")))
 
 
 @pytest.mark.parametrize(
-    ("settings", "warned"),
+    ("settings", "is_warned"),
     [
         (ServerSettings(host="0.0.0.0", api_keys=Path("a")), True),
         (ServerSettings(host="0.0.0.0", jwks=Path("a")), True),
@@ -52,23 +54,23 @@ def test_a_certificate_of_the_server_says_nothing_of_its_callers() -> None:
         (ServerSettings(host="0.0.0.0", insecure=True), False),
     ],
 )
-def test_keys_in_clear_text_are_a_warning(
-    settings: ServerSettings, warned: bool, caplog: pytest.LogCaptureFixture
+def test_keys_without_tls_on_a_public_address_log_a_warning(
+    settings: ServerSettings, is_warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     warn_of_clear_text(settings)
-    assert [each.levelname for each in caplog.records] == ["WARNING"] * warned
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * is_warned
 
 
-def test_origins_are_a_list() -> None:
+def test_cors_origins_are_split_at_commas() -> None:
     assert cors_origins(ServerSettings()) == []
-    listed = ServerSettings(cors_origins=" https://app.example, http://127.0.0.1:3000,")
-    assert cors_origins(listed) == ["https://app.example", "http://127.0.0.1:3000"]
+    settings = ServerSettings(cors_origins=" https://app.example, http://127.0.0.1:3000,")
+    assert cors_origins(settings) == ["https://app.example", "http://127.0.0.1:3000"]
 
 
 @pytest.mark.parametrize(
     "origin",
     ["*", "app.example", "https://app.example/", "https://app.example/a", "https://", "null", "https://App.example"],
 )
-def test_what_is_no_origin_is_told_so(origin: str) -> None:
+def test_invalid_cors_origin_raises_settings_error(origin: str) -> None:
     with pytest.raises(SettingsError, match=r"--cors-origins: expected origins such as https://app\.example, got"):
         cors_origins(ServerSettings(cors_origins=f"https://good.example,{origin}"))

@@ -1,4 +1,4 @@
-"""Who is let in over HTTP, and how those are told who are not."""
+"""Authentication and authorization over HTTP."""
 
 import base64
 from pathlib import Path
@@ -48,12 +48,12 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient[Litestar]:
         {"Authorization": f"Basic {base64.b64encode(f':{INFER}'.encode()).decode()}"},
     ],
 )
-def test_a_key_is_shown_in_three_ways(client: TestClient[Litestar], headers: dict[str, str]) -> None:
+def test_key_is_accepted_as_bearer_x_api_key_or_basic(client: TestClient[Litestar], headers: dict[str, str]) -> None:
     assert client.post(INFERENCE, json=inputs(), headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize("query", [f"api_key={INFER}", f"access_token={INFER}", f"X-API-Key={INFER}", f"key={INFER}"])
-def test_a_key_in_a_query_or_a_cookie_is_none(client: TestClient[Litestar], query: str) -> None:
+def test_key_in_a_query_or_a_cookie_is_ignored(client: TestClient[Litestar], query: str) -> None:
     assert client.post(f"{INFERENCE}?{query}", json=inputs()).status_code == 401
     assert client.post(INFERENCE, json=inputs(), headers={"Cookie": query}).status_code == 401
 
@@ -68,114 +68,116 @@ def test_a_key_in_a_query_or_a_cookie_is_none(client: TestClient[Litestar], quer
         ("/page/tensorflow-serving/v1/models/detector:predict", {"error": MISSING}),
     ],
 )
-def test_every_protocol_refuses_in_its_own_shape(client: TestClient[Litestar], path: str, body: Any) -> None:
-    refused = client.post(path, json={}, headers={"X-Request-ID": "r-1"})
-    assert (refused.status_code, refused.json()) == (401, body)
-    assert refused.headers["www-authenticate"] == 'Bearer realm="charioteer"'
-    assert refused.headers["x-request-id"] == "r-1"
+def test_refusal_has_the_error_body_of_the_protocol(client: TestClient[Litestar], path: str, body: Any) -> None:
+    response = client.post(path, json={}, headers={"X-Request-ID": "r-1"})
+    assert (response.status_code, response.json()) == (401, body)
+    assert response.headers["www-authenticate"] == 'Bearer realm="charioteer"'
+    assert response.headers["x-request-id"] == "r-1"
     forbidden = client.post(path, json={}, headers=bearer(READ))
     assert forbidden.status_code == 403
     assert "This needs the permission infer; screen has read" in forbidden.text
     assert "www-authenticate" not in forbidden.headers
 
 
-def test_only_browsers_are_led_to_ask_for_a_password(client: TestClient[Litestar]) -> None:
-    asked = client.get("/", headers={"Accept": "text/html,application/xhtml+xml"})
-    assert asked.status_code == 401
-    assert asked.headers["www-authenticate"] == 'Basic realm="charioteer", charset="UTF-8"'
-    shown = client.get("/", headers={"Accept": "text/html"}, auth=("anybody", READ))
-    assert shown.status_code == 200
-    assert "<html" in shown.text
+def test_only_browsers_get_a_basic_challenge(client: TestClient[Litestar]) -> None:
+    response = client.get("/", headers={"Accept": "text/html,application/xhtml+xml"})
+    assert response.status_code == 401
+    assert response.headers["www-authenticate"] == 'Basic realm="charioteer", charset="UTF-8"'
+    authenticated = client.get("/", headers={"Accept": "text/html"}, auth=("anybody", READ))
+    assert authenticated.status_code == 200
+    assert "<html" in authenticated.text
 
 
-def test_a_stranger_hears_no_more_than_that_it_lives(client: TestClient[Litestar]) -> None:
+def test_root_reveals_models_only_with_a_valid_key(client: TestClient[Litestar]) -> None:
     assert client.get("/").json() == {"status": "alive"}
     assert client.get("/", headers=bearer("wrong")).json() == {"status": "alive"}
     assert client.get("/", headers=bearer(INFER)).json()["models"] == ["detector"]
 
 
-def test_nothing_of_a_body_is_read_before_its_sender_is_known(tmp_path: Path) -> None:
+def test_body_is_not_read_before_authentication(tmp_path: Path) -> None:
     app = secured(access_by(tmp_path))
-    asked: list[str] = []
+    reads: list[str] = []
 
-    async def spied(scope: Any, receive: Any, send: Any) -> None:
-        async def counted() -> Any:
-            asked.append(scope["path"])
+    async def counting_app(scope: Any, receive: Any, send: Any) -> None:
+        async def counted_receive() -> Any:
+            reads.append(scope["path"])
             return await receive()
 
-        await app(scope, counted, send)
+        await app(scope, counted_receive, send)
 
-    client: TestClient[ASGIApp] = TestClient(spied)
+    client: TestClient[ASGIApp] = TestClient(counting_app)
     assert client.post(INFERENCE, json=inputs()).status_code == 401
-    assert asked == []
+    assert reads == []
     assert client.post(INFERENCE, json=inputs(), headers=bearer(INFER)).status_code == 200
-    assert asked
+    assert reads
 
 
 @pytest.mark.parametrize("path", ["/%6detrics", "/metrics/", "/./metrics", "/x/../metrics", "/METRICS", "/metrics;a"])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "TRACE"])
-def test_no_way_of_writing_a_path_leads_past(client: TestClient[Litestar], method: str, path: str) -> None:
+def test_path_variants_do_not_bypass_authorization(client: TestClient[Litestar], method: str, path: str) -> None:
     assert client.request(method, path).status_code in (401, 404, 405)
     assert client.request(method, path, headers=bearer(INFER)).status_code in (403, 404, 405)
 
 
-def test_a_path_tells_its_methods_to_anybody_and_nothing_else(client: TestClient[Litestar]) -> None:
-    told = client.options("/metrics")
-    assert (told.status_code, told.content) == (204, b"")
+def test_options_needs_no_key_except_for_page_events(client: TestClient[Litestar]) -> None:
+    response = client.options("/metrics")
+    assert (response.status_code, response.content) == (204, b"")
     assert client.options("/page/events").status_code == 401
 
 
-def test_the_port_of_tensorflow_serving_asks_as_well(tmp_path: Path) -> None:
+def test_tensorflow_serving_port_requires_keys(tmp_path: Path) -> None:
     app = create_listener_app(built(("detector",)), LISTENERS[0], MAX_REQUEST_BYTES, HttpAccess(access_by(tmp_path)))
     with TestClient(app) as client:
         for path in ("/v1/models/detector", "/v1/models/detector/metadata", "/v1/nothing", "/x", "/"):
-            refused = client.get(path)
-            assert (refused.status_code, refused.json()) == (401, {"error": MISSING})
+            response = client.get(path)
+            assert (response.status_code, response.json()) == (401, {"error": MISSING})
         assert client.get("/v1/models/detector", headers=bearer(INFER)).status_code == 200
         assert client.get("/monitoring/prometheus/metrics", headers=bearer(INFER)).status_code == 403
         assert client.get("/monitoring/prometheus/metrics", headers=bearer(READ)).status_code == 200
         assert client.post("/v1/models/detector:predict", headers=bearer(READ)).status_code == 403
-        # A preflight is answered to everybody; the metrics are not, whatever the method.
+        # Only a preflight needs no key; the metrics need one for every method.
         assert client.options("/v1/models/detector", headers={"Origin": "https://app.example"}).status_code == 200
         for method in ("OPTIONS", "HEAD", "POST", "PUT", "DELETE"):
             assert client.request(method, "/monitoring/prometheus/metrics").status_code == 401, method
 
 
-def limited(folder: Path, **settings: Any) -> Access:
+def rate_limited_access(folder: Path, **settings: Any) -> Access:
     path = folder / "keys.json"
-    kind = Key(name="slow", sha256="0" * 64, permissions=("infer", "read", "admin"), requests_per_second=0.01, burst=2)
-    add_key(path, "slow", kind)
+    slow_key = Key(
+        name="slow", sha256="0" * 64, permissions=("infer", "read", "admin"), requests_per_second=0.01, burst=2
+    )
+    add_key(path, "slow", slow_key)
     add_key(path, "usual", Key(name="usual", sha256="0" * 64, permissions=("infer", "read")))
-    found = open_access(AccessSettings(api_keys=path, **settings), CollectorRegistry())
-    assert found is not None
-    return found
+    access = open_access(AccessSettings(api_keys=path, **settings), CollectorRegistry())
+    assert access is not None
+    return access
 
 
-def test_who_had_their_share_is_told_when_to_come_back(tmp_path: Path) -> None:
-    client = client_of(secured(limited(tmp_path)))
+def test_client_over_its_rate_is_429_with_retry_after(tmp_path: Path) -> None:
+    client = client_of(secured(rate_limited_access(tmp_path)))
     assert [client.get("/v2/models", headers=bearer("slow")).status_code for _ in range(3)] == [200, 200, 429]
-    refused = client.post("/grps/v1/infer/predict", headers=bearer("slow"))
-    assert refused.json()["status"]["code"] == 429
-    assert 90 <= int(refused.headers["retry-after"]) <= 100
-    assert "Expected at most 0.01 requests a second from slow, got more" in refused.text
-    # Who reads is not counted, nor are others.
+    response = client.post("/grps/v1/infer/predict", headers=bearer("slow"))
+    assert response.json()["status"]["code"] == 429
+    assert 90 <= int(response.headers["retry-after"]) <= 100
+    assert "Expected at most 0.01 requests a second from slow, got more" in response.text
+    # The rate counts neither reads nor other clients.
     assert client.get("/metrics", headers=bearer("slow")).status_code == 200
     assert {client.get("/v2/models", headers=bearer("usual")).status_code for _ in range(10)} == {200}
 
 
-def test_everybody_may_be_given_a_rate(tmp_path: Path) -> None:
-    client = client_of(secured(limited(tmp_path, requests_per_second=0.001, burst=1)))
+def test_rate_in_the_settings_applies_to_keys_without_their_own(tmp_path: Path) -> None:
+    client = client_of(secured(rate_limited_access(tmp_path, requests_per_second=0.001, burst=1)))
     assert [client.get("/v2/models", headers=bearer("usual")).status_code for _ in range(2)] == [200, 429]
     assert [client.get("/v2/models", headers=bearer("slow")).status_code for _ in range(3)] == [200, 200, 429]
 
 
-def test_what_goes_by_way_of_the_page_counts_once(tmp_path: Path) -> None:
-    client = client_of(secured(limited(tmp_path)))
+def test_request_through_the_page_proxy_counts_once(tmp_path: Path) -> None:
+    client = client_of(secured(rate_limited_access(tmp_path)))
     path = "/page/tensorflow-serving/v1/models/detector"
     assert [client.get(path, headers=bearer("slow")).status_code for _ in range(3)] == [200, 200, 429]
 
 
-def test_tokens_are_taken_beside_keys(tmp_path: Path) -> None:
+def test_tokens_and_keys_are_accepted_together(tmp_path: Path) -> None:
     settings = AccessSettings(
         api_keys=key_file(tmp_path), jwks=key_set_file(tmp_path), jwt_issuer=ISSUER, jwt_audience=AUDIENCE
     )
@@ -183,9 +185,12 @@ def test_tokens_are_taken_beside_keys(tmp_path: Path) -> None:
     assert client.post(INFERENCE, json=inputs(), headers=bearer(token())).status_code == 200
     assert client.post(INFERENCE, json=inputs(), headers={"X-API-Key": token()}).status_code == 200
     assert client.post(INFERENCE, json=inputs(), headers=bearer(INFER)).status_code == 200
-    refused = client.post(INFERENCE, json=inputs(), headers=bearer(token(key=STRANGER)))
-    assert (refused.status_code, refused.json()["error"]) == (401, "The token is not taken: its signature does not fit")
+    response = client.post(INFERENCE, json=inputs(), headers=bearer(token(key=STRANGER)))
+    assert (response.status_code, response.json()["error"]) == (
+        401,
+        "The token is not taken: its signature does not fit",
+    )
     forbidden = client.get("/metrics", headers=bearer(token(claims(scope="infer"))))
     assert forbidden.json()["error"] == "This needs the permission read; jwt:ann has infer"
-    nothing = client.get("/metrics", headers=bearer(token(claims(scope="openid"))))
-    assert nothing.json()["error"] == "This needs the permission read; jwt:ann has none"
+    without_permission = client.get("/metrics", headers=bearer(token(claims(scope="openid"))))
+    assert without_permission.json()["error"] == "This needs the permission read; jwt:ann has none"

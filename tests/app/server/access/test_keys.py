@@ -1,4 +1,4 @@
-"""Keys in a file, and looking them up."""
+"""Reading a key file and identifying keys."""
 
 import json
 from datetime import UTC, datetime
@@ -15,50 +15,50 @@ from app.settings.server import SettingsError
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 
-def entry(key: str, name: str = "camera", **more: Any) -> dict[str, Any]:
-    return {"name": name, "sha256": digest_of(key).hex(), "permissions": ["infer"], **more}
+def entry(key: str, name: str = "camera", **fields: Any) -> dict[str, Any]:
+    return {"name": name, "sha256": digest_of(key).hex(), "permissions": ["infer"], **fields}
 
 
 def keys_of(*entries: dict[str, Any], now: datetime = NOON) -> Keys:
     return Keys(read_keys(json.dumps(entries).encode()), clock=lambda: now)
 
 
-def test_a_key_says_whose_it_is_and_what_it_is_good_for() -> None:
+def test_key_identifies_its_name_permissions_and_rate() -> None:
     keys = keys_of(entry("a"), entry("b", "operator", permissions=["admin", "read"], requests_per_second=0.5))
     assert keys.identify("a") == Identity(name="camera", permissions=frozenset({"infer"}))
     assert keys.identify("b").permissions == {"admin", "read"}
     assert keys.identify("b").rate == Rate(per_second=0.5, burst=1)
 
 
-def test_a_burst_is_what_comes_in_a_second_unless_it_is_said() -> None:
+def test_burst_defaults_to_the_requests_per_second() -> None:
     assert keys_of(entry("a", requests_per_second=7)).identify("a").rate == Rate(per_second=7, burst=7)
     assert keys_of(entry("a", requests_per_second=7, burst=20)).identify("a").rate == Rate(per_second=7, burst=20)
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=())).filter(lambda text: text != "the only one"))
-def test_no_other_text_is_taken_for_a_key(text: str) -> None:
+def test_unknown_text_is_rejected(text: str) -> None:
     with pytest.raises(AccessError) as caught:
         keys_of(entry("the only one")).identify(text)
     assert (caught.value.reason, caught.value.message) == ("unknown", "The key is not known here")
 
 
-@pytest.mark.parametrize("shown", [digest_of("a").hex(), "", "A", "a ", "camera", "\x00a", "ä"])
-def test_neither_a_digest_nor_a_name_is_a_key(shown: str) -> None:
+@pytest.mark.parametrize("credential", [digest_of("a").hex(), "", "A", "a ", "camera", "\x00a", "ä"])
+def test_digest_and_name_of_a_key_are_rejected(credential: str) -> None:
     with pytest.raises(AccessError):
-        keys_of(entry("a")).identify(shown)
+        keys_of(entry("a")).identify(credential)
 
 
-def test_a_key_is_good_until_its_end() -> None:
-    described = entry("a", not_after="2026-06-01T12:00:00Z")
-    assert keys_of(described, now=NOON).identify("a").name == "camera"
+def test_key_expires_after_not_after() -> None:
+    expiring = entry("a", not_after="2026-06-01T12:00:00Z")
+    assert keys_of(expiring, now=NOON).identify("a").name == "camera"
     with pytest.raises(AccessError) as caught:
-        keys_of(described, now=NOON.replace(second=1)).identify("a")
+        keys_of(expiring, now=NOON.replace(second=1)).identify("a")
     assert caught.value.reason == "expired"
     assert caught.value.message == "The key was good until 2026-06-01T12:00:00+00:00"
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "error_text"),
     [
         (b"", "Expected a JSON list of keys"),
         (b"{}", "Expected `array`, got `object`"),
@@ -79,13 +79,13 @@ def test_a_key_is_good_until_its_end() -> None:
         (json.dumps([{**entry("a"), "sha256": "my-plain-key"}]).encode(), "sha256"),
     ],
 )
-def test_a_file_that_is_none_of_keys_is_refused_without_a_word_of_a_key(content: bytes, said: str) -> None:
+def test_invalid_key_file_is_refused_without_revealing_its_content(content: bytes, error_text: str) -> None:
     with pytest.raises(SettingsError) as caught:
         read_keys(content)
-    assert said in str(caught.value)
+    assert error_text in str(caught.value)
     assert "my-plain-key" not in str(caught.value)
 
 
-def test_nobody_is_let_in_by_an_empty_file() -> None:
+def test_empty_key_file_rejects_every_key() -> None:
     with pytest.raises(AccessError):
         Keys(read_keys(b"[]")).identify("")

@@ -1,4 +1,4 @@
-"""What is told of refusals."""
+"""Counting and logging refusals."""
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -17,7 +17,7 @@ class Clock:
         return self.now
 
 
-def test_all_are_counted_and_few_are_logged() -> None:
+def test_all_refusals_are_counted_but_log_lines_are_sampled() -> None:
     registry, clock = CollectorRegistry(), Clock()
     refusals = Refusals(registry, clock)
     with structlog.testing.capture_logs() as logs:
@@ -36,5 +36,5 @@ def test_all_are_counted_and_few_are_logged() -> None:
     clock.now = 1.0
     with structlog.testing.capture_logs() as logs:
         refusals.tell(unauthenticated("missing", "None"), what=WHAT + "a" * 1000, address="10.0.0.1")
-    assert [each["not_logged"] for each in logs] == [990]
+    assert [line["not_logged"] for line in logs] == [990]
     assert len(logs[0]["what"]) < 250

@@ -1,4 +1,4 @@
-"""Every route and every method is for whom it is meant for; a new one is refused until it is in a table here."""
+"""Permissions of every route and gRPC method. A new one must be added to a table here."""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -38,7 +38,7 @@ OPEN = {
     "POST /grps/v1/health/live",
     "GET /grps/v1/health/ready",
     "POST /grps/v1/health/ready",
-    # Says no more than that it lives to those who may not infer.
+    # Without the infer permission it returns only {"status": "alive"}.
     "GET /",
 }
 READ = {
@@ -95,7 +95,7 @@ INFER = {
     "POST /grps/v1/metadata/model",
     "POST /grps/v1/infer/predict",
     "POST /page/grpc/inference.GRPCInferenceService/ModelInfer",
-    # A port of its own by way of this one, which needs of each request what it needs there.
+    # The proxy to another port requires the same permissions as that port.
     "ANY /page/tensorflow-serving",
 }
 
@@ -127,8 +127,8 @@ CALLS = {
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 KEY_FOR = {"infer": INFER_KEY, "read": READ_KEY, "admin": ADMIN_KEY}
 TABLES = {"open": OPEN, "read": READ, "admin": ADMIN, "infer": INFER}
-CASES = [(each, permission) for permission, table in TABLES.items() for each in sorted(table)]
-NEEDING = [case for case in CASES if case[1] != "open"]
+CASES = [(route, permission) for permission, table in TABLES.items() for route in sorted(table)]
+PROTECTED = [case for case in CASES if case[1] != "open"]
 
 
 @pytest.fixture(scope="module")
@@ -150,8 +150,8 @@ def routes_of(app: Litestar) -> Iterator[str]:
             yield f"ANY {route.path}"
 
 
-def sent(client: TestClient[Litestar], route: str, key: str | None) -> int:
-    """The status of a request for a route."""
+def status_of_route(client: TestClient[Litestar], route: str, key: str | None) -> int:
+    """Return the status of a request for a route."""
     method, _, path = route.partition(" ")
     path = path.replace("{version:str}", "1").replace("{id:str}", "1")
     path = path.replace("{target:str}", "detector:predict" if route == "POST /v1/models/{target:str}" else "detector")
@@ -163,49 +163,49 @@ def sent(client: TestClient[Litestar], route: str, key: str | None) -> int:
 
 
 def test_every_route_is_in_one_table(app: Litestar) -> None:
-    assert sorted(routes_of(app)) == sorted(each for each, _ in CASES)
+    assert sorted(routes_of(app)) == sorted(route for route, _ in CASES)
 
 
-@pytest.mark.parametrize(("route", "permission"), NEEDING)
-def test_a_route_is_for_those_who_may(client: TestClient[Litestar], route: str, permission: str) -> None:
-    assert sent(client, route, None) == 401
-    assert sent(client, route, "a-key-that-is-none") == 401
+@pytest.mark.parametrize(("route", "permission"), PROTECTED)
+def test_route_requires_its_permission(client: TestClient[Litestar], route: str, permission: str) -> None:
+    assert status_of_route(client, route, None) == 401
+    assert status_of_route(client, route, "a-key-that-is-none") == 401
     for other in PERMISSIONS:
         if other != permission:
-            assert sent(client, route, KEY_FOR[other]) == 403, other
-    # The events have no end.
+            assert status_of_route(client, route, KEY_FOR[other]) == 403, other
+    # The event stream never ends.
     if route != "ANY /page/events":
-        assert sent(client, route, KEY_FOR[permission]) not in (401, 403)
+        assert status_of_route(client, route, KEY_FOR[permission]) not in (401, 403)
 
 
 @pytest.mark.parametrize("route", sorted(OPEN))
-def test_probes_need_nothing_and_are_not_turned_away_for_a_wrong_key(client: TestClient[Litestar], route: str) -> None:
-    assert sent(client, route, None) == sent(client, route, "a-key-that-is-none")
-    assert sent(client, route, None) in (200, 503)
+def test_open_routes_ignore_missing_and_wrong_keys(client: TestClient[Litestar], route: str) -> None:
+    assert status_of_route(client, route, None) == status_of_route(client, route, "a-key-that-is-none")
+    assert status_of_route(client, route, None) in (200, 503)
 
 
-def test_chariots_other_protocol_is_for_those_who_may(tmp_path: Path) -> None:
+def test_routes_of_chariot_v2_require_the_infer_permission(tmp_path: Path) -> None:
     app = secured(access_by(tmp_path), dialect="chariot-v2")
-    assert set(routes_of(app)) <= {each for each, _ in CASES}
+    assert set(routes_of(app)) <= {route for route, _ in CASES}
     client = client_of(app)
     for route in ("POST /infer", "POST /v2/models/{target:str}/infer"):
-        assert [sent(client, route, key) for key in (None, READ_KEY, ADMIN_KEY)] == [401, 403, 403]
-        assert sent(client, route, INFER_KEY) not in (401, 403)
+        assert [status_of_route(client, route, key) for key in (None, READ_KEY, ADMIN_KEY)] == [401, 403, 403]
+        assert status_of_route(client, route, INFER_KEY) not in (401, 403)
 
 
-def test_route_without_permission_is_for_admin(tmp_path: Path) -> None:
+def test_route_without_permission_requires_admin(tmp_path: Path) -> None:
     @get("/forgotten", sync_to_thread=False)
-    def forgotten() -> str:
+    def handle() -> str:
         return "here"
 
-    app = Litestar([forgotten], guards=[HttpAccess(access_by(tmp_path)).guard], openapi_config=None)
+    app = Litestar([handle], guards=[HttpAccess(access_by(tmp_path)).guard], openapi_config=None)
     with TestClient(app) as client:
         assert client.get("/forgotten", headers=bearer(INFER_KEY)).status_code != 200
         assert client.get("/forgotten", headers=bearer(ADMIN_KEY)).text == "here"
 
 
-class Forgetful:
-    """A protocol that names no permission for its endpoint."""
+class ProtocolWithoutPermission:
+    """Declare an endpoint without a permission."""
 
     name = "forgetful"
 
@@ -219,25 +219,25 @@ class Forgetful:
         return str(error).encode()
 
 
-def test_endpoint_of_a_protocol_without_permission_is_for_admin(tmp_path: Path) -> None:
+def test_endpoint_without_permission_requires_admin(tmp_path: Path) -> None:
     access = HttpAccess(access_by(tmp_path))
-    app = create_app(built(("detector",)), [Forgetful()], CollectorRegistry(), 1000, access=access)
+    app = create_app(built(("detector",)), [ProtocolWithoutPermission()], CollectorRegistry(), 1000, access=access)
     with TestClient(app) as client:
         for key in (INFER_KEY, READ_KEY):
-            refused = client.post("/forgotten", headers=bearer(key))
-            assert (refused.status_code, "permission admin" in refused.text) == (403, True)
+            response = client.post("/forgotten", headers=bearer(key))
+            assert (response.status_code, "permission admin" in response.text) == (403, True)
         assert client.post("/forgotten", headers=bearer(ADMIN_KEY)).text == '"here"'
         schema = client.get("/schema", headers=bearer(READ_KEY)).json()
         assert schema["paths"]["/forgotten"]["post"]["security"][0] == {"bearer": ["admin"]}
 
 
-def test_method_of_a_grpc_protocol_without_permission_is_for_admin() -> None:
-    class ForgetfulGrpc(GrpsGrpc):
+def test_grpc_method_without_permission_requires_admin() -> None:
+    class GrpcWithoutPermission(GrpsGrpc):
         permissions: Mapping[str, Permission] = {"CheckLiveness": "open"}
 
-    needed = needed_by_calls([ForgetfulGrpc()])
-    assert needed["/grps.protos.v1.GrpsService/Predict"] == "admin"
-    assert needed["/grps.protos.v1.GrpsService/CheckLiveness"] == "open"
+    needed_permissions = needed_by_calls([GrpcWithoutPermission()])
+    assert needed_permissions["/grps.protos.v1.GrpsService/Predict"] == "admin"
+    assert needed_permissions["/grps.protos.v1.GrpsService/CheckLiveness"] == "open"
 
 
 def test_every_grpc_method_names_its_permission() -> None:
@@ -260,12 +260,12 @@ def status_of(peer: Peer, method: str, key: str | None) -> grpc.StatusCode:
     elif "Stream" in method:
         call = peer.channel.unary_stream(method)
     try:
-        found: Any = call(iter([b""]) if method == REFLECTION else b"", metadata=metadata, timeout=30)
+        result: Any = call(iter([b""]) if method == REFLECTION else b"", metadata=metadata, timeout=30)
         if "Stream" in method:
-            list(found)
+            list(result)
     except grpc.RpcError as error:
-        told: Any = error
-        return told.code()
+        rpc_error: Any = error
+        return rpc_error.code()
     return grpc.StatusCode.OK
 
 
@@ -273,7 +273,7 @@ REFUSED = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
 
 
 @pytest.mark.parametrize(("method", "permission"), sorted(CALLS.items()))
-def test_a_method_is_for_those_who_may(peer: Peer, method: str, permission: str) -> None:
+def test_grpc_method_requires_its_permission(peer: Peer, method: str, permission: str) -> None:
     if permission == "open":
         if not method.endswith("Watch"):
             assert status_of(peer, method, None) is status_of(peer, method, "a-key-that-is-none") is grpc.StatusCode.OK
@@ -286,10 +286,10 @@ def test_a_method_is_for_those_who_may(peer: Peer, method: str, permission: str)
     assert status_of(peer, method, KEY_FOR[permission]) not in REFUSED
 
 
-def test_every_method_is_in_the_table(peer: Peer) -> None:
+def test_every_grpc_method_is_in_the_table(peer: Peer) -> None:
     assert dict(needed_by_calls(GRPC_PROTOCOLS)) == CALLS
-    asked = ServerReflectionRequest(list_services="").SerializeToString()
+    request = ServerReflectionRequest(list_services="").SerializeToString()
     call = peer.channel.stream_stream(REFLECTION)
-    answers = call(iter([asked]), metadata=[("x-api-key", READ_KEY)], timeout=30)
-    found = ServerReflectionResponse.FromString(next(answers)).list_services_response.service
-    assert {each.name for each in found} == {each.split("/")[1] for each in CALLS}
+    answers = call(iter([request]), metadata=[("x-api-key", READ_KEY)], timeout=30)
+    services = ServerReflectionResponse.FromString(next(answers)).list_services_response.service
+    assert {service.name for service in services} == {method.split("/")[1] for method in CALLS}

@@ -1,4 +1,4 @@
-"""A real server that asks who comes, on all of its ports, and one that would not start."""
+"""A server process with authentication on all ports, and one that refuses to start."""
 
 import http.client
 import subprocess
@@ -39,28 +39,28 @@ def server(keys: Path) -> Generator[ServerProcess]:
 @pytest.fixture
 def client(server: ServerProcess) -> Generator[httpx.Client]:
     port = urlsplit(server.address).port
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as found:
-        yield found
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as opened:
+        yield opened
 
 
 def statuses(client: httpx.Client, method: str, path: str, **options: Any) -> list[int]:
-    """Of a request by nobody, by somebody who may not, and by the owner."""
-    sent: list[dict[str, str]] = [{}, bearer(WRONG), bearer(READ), bearer(ALL)]
-    return [client.request(method, path, headers=each, **options).status_code for each in sent]
+    """Return the statuses without a key, with a wrong key, with a read key and with a full key."""
+    headers_by_client: list[dict[str, str]] = [{}, bearer(WRONG), bearer(READ), bearer(ALL)]
+    return [client.request(method, path, headers=headers, **options).status_code for headers in headers_by_client]
 
 
-def test_every_port_asks(client: httpx.Client, server: ServerProcess) -> None:
-    infer = [401, 401, 403, 200]
-    assert statuses(client, "POST", f"/v2/models/{MODEL}/infer", json=TENSOR) == infer
-    assert statuses(client, "POST", f"/v1/models/{MODEL}:predict", json={"instances": [2.0]}) == infer
+def test_every_http_port_requires_permission(client: httpx.Client, server: ServerProcess) -> None:
+    infer_statuses = [401, 401, 403, 200]
+    assert statuses(client, "POST", f"/v2/models/{MODEL}/infer", json=TENSOR) == infer_statuses
+    assert statuses(client, "POST", f"/v1/models/{MODEL}:predict", json={"instances": [2.0]}) == infer_statuses
     serving_port = next(line for line in server.log if "TensorFlow Serving" in line).rpartition(":")[2].strip()
-    beside = f"http://127.0.0.1:{serving_port}/v1/models/{MODEL}"
-    assert statuses(client, "POST", f"{beside}:predict", json={"instances": [2.0]}) == infer
+    url = f"http://127.0.0.1:{serving_port}/v1/models/{MODEL}"
+    assert statuses(client, "POST", f"{url}:predict", json={"instances": [2.0]}) == infer_statuses
     assert statuses(client, "GET", "/metrics") == [401, 401, 200, 200]
     assert statuses(client, "GET", "/health") == [200, 200, 200, 200]
 
 
-def test_grpc_by_way_of_the_page_is_for_whom_grpc_is(client: httpx.Client) -> None:
+def test_grpc_through_the_page_proxy_requires_infer(client: httpx.Client) -> None:
     path = "/page/grpc/inference.GRPCInferenceService/ModelInfer"
     contents = {"fp32_contents": [2.0]}
     body = {
@@ -71,7 +71,7 @@ def test_grpc_by_way_of_the_page_is_for_whom_grpc_is(client: httpx.Client) -> No
     assert client.post(path, json=body, auth=("anybody", INFER)).status_code == 200
 
 
-def test_the_port_of_grpc_asks(server: ServerProcess) -> None:
+def test_grpc_port_requires_permission(server: ServerProcess) -> None:
     address = server.grpc_address.replace("0.0.0.0", "127.0.0.1")
     with grpc.insecure_channel(address) as opened:
         channel: Any = opened
@@ -79,8 +79,8 @@ def test_the_port_of_grpc_asks(server: ServerProcess) -> None:
         for key, code in ((None, "UNAUTHENTICATED"), (WRONG, "UNAUTHENTICATED"), (INFER, "PERMISSION_DENIED")):
             with pytest.raises(grpc.RpcError) as caught:
                 call(b"", metadata=[("x-api-key", key)] if key else (), timeout=30)
-            told: Any = caught.value
-            assert told.code().name == code
+            rpc_error: Any = caught.value
+            assert rpc_error.code().name == code
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_the_port_of_grpc_asks(server: ServerProcess) -> None:
         "/metrics#a",
     ],
 )
-def test_no_way_of_writing_a_path_leads_past(server: ServerProcess, target: str) -> None:
+def test_path_variants_do_not_bypass_authorization(server: ServerProcess, target: str) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", urlsplit(server.address).port or 0, timeout=30)
     connection.putrequest("GET", target, skip_host=False)
     connection.endheaders()
@@ -104,54 +104,54 @@ def test_no_way_of_writing_a_path_leads_past(server: ServerProcess, target: str)
     connection.close()
 
 
-def test_a_header_that_comes_twice_is_refused(server: ServerProcess) -> None:
+def test_duplicate_authorization_header_is_401(server: ServerProcess) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", urlsplit(server.address).port or 0, timeout=30)
     connection.putrequest("GET", "/metrics")
     for key in (READ, WRONG):
         connection.putheader("Authorization", f"Bearer {key}")
     connection.endheaders()
-    answer = connection.getresponse()
-    assert answer.status == 401
-    assert b"Expected authorization once, got it 2 times" in answer.read()
+    response = connection.getresponse()
+    assert response.status == 401
+    assert b"Expected authorization once, got it 2 times" in response.read()
     connection.close()
 
 
 @pytest.mark.parametrize("value", [b"Bearer \xff\xfe", b"Bearer " + b"k" * 20_000, b"Basic \xc3\xa4", b"Bearer", b""])
-def test_headers_that_are_odd_are_refused(client: httpx.Client, value: bytes) -> None:
+def test_malformed_authorization_header_is_401(client: httpx.Client, value: bytes) -> None:
     assert client.get("/metrics", headers=[(b"Authorization", value)]).status_code == 401
 
 
-def test_what_was_shown_is_nowhere(client: httpx.Client, server: ServerProcess) -> None:
+def test_keys_appear_in_no_log_metric_or_command_line(client: httpx.Client, server: ServerProcess) -> None:
     for key in (WRONG, INFER, READ, ADMIN, ALL):
         client.post(f"/v2/models/{MODEL}/infer", json=TENSOR, headers=bearer(key))
         client.post("/grps/v1/health/online", headers={"X-API-Key": key})
         client.get(f"/metrics?api_key={key}", auth=("", key))
-    told = client.get("/metrics", headers=bearer(READ)).text
+    metrics = client.get("/metrics", headers=bearer(READ)).text
     command = Path(f"/proc/{server.process.pid}/cmdline").read_text()
-    # A line for each of these is written within a moment; warnings, the last of them here, at once.
+    # Info lines are delayed; this warning flushes them.
     client.get("/metrics", headers=bearer(WRONG))
     log = "".join(server.log)
     assert '"client":"owner"' in log
     assert '"event":"audit"' in log
     assert '"event":"access refused"' in log
     for key in (WRONG, INFER, READ, ADMIN, ALL):
-        assert key not in log + told + command
+        assert key not in log + metrics + command
 
 
-def test_a_key_that_is_taken_away_is_refused_without_a_restart(client: httpx.Client, keys: Path) -> None:
+def test_removed_key_is_refused_without_a_restart(client: httpx.Client, keys: Path) -> None:
     path = f"/v2/models/{MODEL}"
     assert client.get(path, headers=bearer(INFER)).status_code == 200
     remove_key(keys, "camera")
-    # The file is looked at once a second, when somebody asks.
-    tries = (client.get(path, headers=bearer(INFER)).status_code for _ in range(100_000))
-    assert next(each for each in tries if each != 200) == 401
+    # A request checks the file at most once a second.
+    statuses_over_time = (client.get(path, headers=bearer(INFER)).status_code for _ in range(100_000))
+    assert next(status for status in statuses_over_time if status != 200) == 401
     assert client.get(path, headers=bearer(ALL)).status_code == 200
 
 
-def test_a_server_that_nobody_guards_does_not_start() -> None:
+def test_server_without_authentication_on_a_public_address_does_not_start() -> None:
     command = [sys.executable, "-m", "app", "serve", "--port", "0", "--grpc-port", "0", "--host", "0.0.0.0"]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 1
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert completed.returncode == 1
     message = "charioteer: Anyone who can reach 0.0.0.0 could use, load and unload every model. Give "
-    assert ended.stderr.startswith(message)
-    assert "Traceback" not in ended.stderr
+    assert completed.stderr.startswith(message)
+    assert "Traceback" not in completed.stderr

@@ -1,4 +1,4 @@
-"""Tokens that are taken, and all that are not."""
+"""Accepted and refused JSON Web Tokens."""
 
 import hashlib
 import hmac
@@ -37,23 +37,25 @@ def tokens() -> Tokens:
     return tokens_of()
 
 
-def refused(tokens: Tokens, shown: str) -> str:
+def refusal_reason(tokens: Tokens, token_text: str) -> str:
     with pytest.raises(AccessError) as caught:
-        tokens.identify(shown)
+        tokens.identify(token_text)
     assert (caught.value.kind, caught.value.reason) == (ErrorKind.UNAUTHENTICATED, "token")
-    assert not any(part in caught.value.message for part in shown.split(".") if len(part) > 4)
+    assert not any(part in caught.value.message for part in token_text.split(".") if len(part) > 4)
     return caught.value.message.removeprefix("The token is not taken: ")
 
 
 @pytest.mark.parametrize(("key", "algorithm", "kid"), [(RSA, "RS256", "rsa"), (EC, "ES256", "ec"), (ED, "EdDSA", "ed")])
-def test_a_token_says_who_sends_it_and_what_they_may(tokens: Tokens, key: Any, algorithm: str, kid: str) -> None:
-    found = tokens.identify(token(key=key, algorithm=algorithm, kid=kid))
-    assert found.name == "jwt:ann"
-    assert found.permissions == {"infer", "read"}
+def test_token_of_every_key_type_identifies_name_and_permissions(
+    tokens: Tokens, key: Any, algorithm: str, kid: str
+) -> None:
+    identity = tokens.identify(token(key=key, algorithm=algorithm, kid=kid))
+    assert identity.name == "jwt:ann"
+    assert identity.permissions == {"infer", "read"}
 
 
 @pytest.mark.parametrize(
-    ("said", "permissions"),
+    ("extra_claims", "permissions"),
     [
         ({"scope": "charioteer:admin openid"}, {"admin"}),
         ({"scope": None, "scp": "infer"}, {"infer"}),
@@ -64,20 +66,20 @@ def test_a_token_says_who_sends_it_and_what_they_may(tokens: Tokens, key: Any, a
         ({"scope": None}, frozenset[str]()),
     ],
 )
-def test_scopes_are_permissions(tokens: Tokens, said: dict[str, Any], permissions: set[str]) -> None:
-    assert tokens.identify(token(claims(**said))).permissions == permissions
+def test_scopes_map_to_permissions(tokens: Tokens, extra_claims: dict[str, Any], permissions: set[str]) -> None:
+    assert tokens.identify(token(claims(**extra_claims))).permissions == permissions
 
 
-def test_the_audience_may_be_one_of_several(tokens: Tokens) -> None:
+def test_token_with_several_audiences_is_accepted(tokens: Tokens) -> None:
     assert tokens.identify(token(claims(aud=["other", AUDIENCE]))).name == "jwt:ann"
 
 
-def test_clocks_may_differ_a_little(tokens: Tokens) -> None:
+def test_token_that_expired_a_few_seconds_ago_is_accepted(tokens: Tokens) -> None:
     assert tokens.identify(token(claims(exp=int(claims()["exp"]) - 305))).name == "jwt:ann"
 
 
 @pytest.mark.parametrize(
-    ("said", "fault"),
+    ("extra_claims", "error_text"),
     [
         ({"exp": 1_000_000_000}, "it has expired"),
         ({"exp": None}, "it lacks one of exp, iss, aud and sub"),
@@ -97,18 +99,18 @@ def test_clocks_may_differ_a_little(tokens: Tokens) -> None:
         ({"exp": "tomorrow"}, "it is no JSON Web Token"),
     ],
 )
-def test_claims_have_to_fit(tokens: Tokens, said: dict[str, Any], fault: str) -> None:
-    payload = claims(**said)
+def test_token_with_invalid_claims_is_refused(tokens: Tokens, extra_claims: dict[str, Any], error_text: str) -> None:
+    payload = claims(**extra_claims)
     if not isinstance(payload.get("iss", ""), str):
         payload["iss"] = json.loads(json.dumps(payload["iss"]))
-        shown = _signed(payload)
+        token_text = _signed(payload)
     else:
-        shown = token(payload) if isinstance(payload.get("sub", ""), str) else _signed(payload)
-    assert refused(tokens, shown) == fault
+        token_text = token(payload) if isinstance(payload.get("sub", ""), str) else _signed(payload)
+    assert refusal_reason(tokens, token_text) == error_text
 
 
 def _signed(payload: Any) -> str:
-    """A token whose payload PyJWT would not write."""
+    """Sign a payload that PyJWT refuses to write."""
     from jwt.api_jws import encode
 
     return encode(payload if isinstance(payload, bytes) else json.dumps(payload).encode(), EC, "ES256", {"kid": "ec"})
@@ -118,99 +120,99 @@ def _signed(payload: Any) -> str:
     "payload",
     [b'{"exp": 1e999, "iss": "https://issuer.example", "aud": "charioteer", "sub": "a"}', b"[]", b"\xff", b"[" * 5000],
 )
-def test_payloads_that_break_readers_are_none(tokens: Tokens, payload: bytes) -> None:
-    assert refused(tokens, _signed(payload)) in ("it is no JSON Web Token", "it has expired")
+def test_malformed_payload_is_refused(tokens: Tokens, payload: bytes) -> None:
+    assert refusal_reason(tokens, _signed(payload)) in ("it is no JSON Web Token", "it has expired")
 
 
-def test_a_stranger_signs_for_nobody(tokens: Tokens) -> None:
-    assert refused(tokens, token(key=STRANGER)) == "its signature does not fit"
+def test_signature_with_an_unknown_key_is_refused(tokens: Tokens) -> None:
+    assert refusal_reason(tokens, token(key=STRANGER)) == "its signature does not fit"
 
 
-def test_what_was_signed_stays_as_it_was(tokens: Tokens) -> None:
+def test_changed_payload_or_missing_signature_is_refused(tokens: Tokens) -> None:
     header, _, signature = token().split(".")
     _, payload, _ = forged({}, claims(scope="admin")).split(".")
-    assert refused(tokens, f"{header}.{payload}.{signature}") == "its signature does not fit"
-    assert refused(tokens, f"{header}.{payload}.") == "its signature does not fit"
+    assert refusal_reason(tokens, f"{header}.{payload}.{signature}") == "its signature does not fit"
+    assert refusal_reason(tokens, f"{header}.{payload}.") == "its signature does not fit"
 
 
-@pytest.mark.parametrize("name", ["none", "None", "NONE", "", "HS256", "HS512"])
-def test_nobody_chooses_how_a_signature_is_checked(tokens: Tokens, name: str) -> None:
-    assert refused(tokens, forged({"alg": name, "kid": "rsa", "typ": "JWT"}, claims())) != ""
+@pytest.mark.parametrize("algorithm", ["none", "None", "NONE", "", "HS256", "HS512"])
+def test_algorithm_in_the_header_cannot_weaken_the_check(tokens: Tokens, algorithm: str) -> None:
+    assert refusal_reason(tokens, forged({"alg": algorithm, "kid": "rsa", "typ": "JWT"}, claims())) != ""
 
 
 @pytest.mark.parametrize("kid", ["rsa", "ec", "ed"])
-def test_a_public_key_is_no_secret_of_hmac(tokens: Tokens, kid: str) -> None:
+def test_public_key_as_hmac_secret_is_refused(tokens: Tokens, kid: str) -> None:
     secret = public_pem({"rsa": RSA, "ec": EC, "ed": ED}[kid])
     head = forged({"alg": "HS256", "kid": kid}, claims()).removesuffix(".")
     signature = hmac.digest(secret, head.encode(), hashlib.sha256)
-    shown = f"{head}.{forged({}, {}, signature).split('.')[2]}"
-    assert refused(tokens, shown) == "its algorithm is not one that its key is for"
+    token_text = f"{head}.{forged({}, {}, signature).split('.')[2]}"
+    assert refusal_reason(tokens, token_text) == "its algorithm is not one that its key is for"
 
 
 @pytest.mark.parametrize("header", [{"crit": ["exp2"], "exp2": 1}, {"crit": ["b64"], "b64": False}, {"crit": []}])
-def test_an_extension_that_is_critical_is_not_passed_over(tokens: Tokens, header: dict[str, Any]) -> None:
+def test_unknown_critical_header_is_refused(tokens: Tokens, header: dict[str, Any]) -> None:
     with pytest.raises(AccessError, match="it is no JSON Web Token"):
         tokens.identify(token(**header))
 
 
-def test_a_key_is_good_for_the_algorithm_that_it_names(tokens: Tokens) -> None:
-    shown = token(key=RSA, algorithm="PS256", kid="rsa")
-    assert refused(tokens, shown) == "its algorithm is not one that its key is for"
-    unnamed = tokens_of({"keys": [jwk(RSA)]})
-    assert unnamed.identify(shown).name == "jwt:ann"
+def test_key_accepts_only_the_algorithm_that_it_names(tokens: Tokens) -> None:
+    token_text = token(key=RSA, algorithm="PS256", kid="rsa")
+    assert refusal_reason(tokens, token_text) == "its algorithm is not one that its key is for"
+    keys_without_alg = tokens_of({"keys": [jwk(RSA)]})
+    assert keys_without_alg.identify(token_text).name == "jwt:ann"
 
 
 @pytest.mark.parametrize("kid", ["unknown", "", "../../etc/passwd", "EC"])
-def test_a_token_names_a_key_of_the_issuer(tokens: Tokens, kid: str) -> None:
-    assert refused(tokens, token(kid=kid)) == "its kid names no key of the issuer"
+def test_token_with_unknown_kid_is_refused(tokens: Tokens, kid: str) -> None:
+    assert refusal_reason(tokens, token(kid=kid)) == "its kid names no key of the issuer"
 
 
-def test_of_one_key_the_name_may_be_left_out(tokens: Tokens) -> None:
-    nameless = forged({"alg": "ES256"}, claims(), b"0" * 64)
-    assert refused(tokens, nameless) == "its kid names no key of the issuer"
-    assert refused(tokens_of({"keys": [jwk(EC)]}), nameless) == "its signature does not fit"
+def test_kid_is_optional_if_the_key_set_has_one_key(tokens: Tokens) -> None:
+    token_without_kid = forged({"alg": "ES256"}, claims(), b"0" * 64)
+    assert refusal_reason(tokens, token_without_kid) == "its kid names no key of the issuer"
+    assert refusal_reason(tokens_of({"keys": [jwk(EC)]}), token_without_kid) == "its signature does not fit"
 
 
 @pytest.mark.parametrize("header", [{"jwk": jwk(STRANGER)}, {"jku": "https://evil.example/jwks"}, {"x5u": "https://e"}])
-def test_a_token_brings_no_key_of_its_own(tokens: Tokens, header: dict[str, Any]) -> None:
-    assert refused(tokens, token(key=STRANGER, **header)) == "its signature does not fit"
+def test_key_inside_the_token_header_is_ignored(tokens: Tokens, header: dict[str, Any]) -> None:
+    assert refusal_reason(tokens, token(key=STRANGER, **header)) == "its signature does not fit"
 
 
 @pytest.mark.parametrize(
-    "shown", ["..", "a.b.c", "e30.e30.", "a.b", "", "x" * 5000 + ".y.z", forged({}, {}), "\x00.\x00.\x00", "ä.ö.ü"]
+    "token_text", ["..", "a.b.c", "e30.e30.", "a.b", "", "x" * 5000 + ".y.z", forged({}, {}), "\x00.\x00.\x00", "ä.ö.ü"]
 )
-def test_what_is_no_token_is_told_so(tokens: Tokens, shown: str) -> None:
-    assert refused(tokens, shown) in ("it is no JSON Web Token", "its kid names no key of the issuer")
+def test_text_that_is_not_a_token_is_refused(tokens: Tokens, token_text: str) -> None:
+    assert refusal_reason(tokens, token_text) in ("it is no JSON Web Token", "its kid names no key of the issuer")
 
 
-def test_a_header_that_goes_deep_is_none(tokens: Tokens) -> None:
-    assert refused(tokens, forged(b'{"alg":' + b"[" * 6000, {})) == "it is no JSON Web Token"  # type: ignore[arg-type]
+def test_deeply_nested_header_is_refused(tokens: Tokens) -> None:
+    assert refusal_reason(tokens, forged(b'{"alg":' + b"[" * 6000, {})) == "it is no JSON Web Token"  # type: ignore[arg-type]
 
 
-def test_a_token_that_is_known_is_taken_until_it_ends() -> None:
+def test_identity_of_a_token_is_cached_until_it_expires() -> None:
     now = 1_000_000_000.0
     tokens = Tokens(read_key_set(json.dumps(KEY_SET).encode()), ISSUER, AUDIENCE, clock=lambda: now)
-    shown = token()
-    found = tokens.identify(shown)
-    assert tokens.identify(shown) is found
+    token_text = token()
+    identity = tokens.identify(token_text)
+    assert tokens.identify(token_text) is identity
     now += 2_000_000_000
-    # Read again, and by the real clock it is good still.
-    assert tokens.identify(shown) is not found
+    # The cached entry has expired; by the real clock the token is still valid.
+    assert tokens.identify(token_text) is not identity
 
 
-def test_many_tokens_fill_no_memory() -> None:
+def test_token_cache_is_bounded() -> None:
     tokens = Tokens(read_key_set(json.dumps(KEY_SET).encode()), ISSUER, AUDIENCE, remembered=2)
-    shown = [token(claims(sub=each)) for each in "abc"]
-    first = [tokens.identify(each) for each in shown[:2]]
-    assert [tokens.identify(each) for each in shown[:2]] == first
-    tokens.identify(shown[2])
-    again = [tokens.identify(each) for each in shown[:2]]
+    token_texts = [token(claims(sub=name)) for name in "abc"]
+    first = [tokens.identify(text) for text in token_texts[:2]]
+    assert [tokens.identify(text) for text in token_texts[:2]] == first
+    tokens.identify(token_texts[2])
+    again = [tokens.identify(text) for text in token_texts[:2]]
     assert again == first
     assert again[0] is not first[0]
 
 
 @pytest.mark.parametrize(
-    ("key_set", "said"),
+    ("key_set", "error_text"),
     [
         ([], "Expected a JSON Web Key Set"),
         ({}, "Expected a JSON Web Key Set"),
@@ -229,19 +231,19 @@ def test_many_tokens_fill_no_memory() -> None:
         ({"keys": [jwk(EC, kid="a"), jwk(RSA, kid=7)]}, "a kid of its own"),
     ],
 )
-def test_a_key_set_that_cannot_be_used_is_told_so(key_set: Any, said: str) -> None:
+def test_unusable_key_set_raises_settings_error(key_set: Any, error_text: str) -> None:
     with pytest.raises(SettingsError) as caught:
         read_key_set(json.dumps(key_set).encode())
-    assert said in str(caught.value)
+    assert error_text in str(caught.value)
 
 
-def test_short_keys_are_none() -> None:
-    short = rsa.generate_private_key(public_exponent=65537, key_size=1024)
+def test_short_rsa_key_raises_settings_error() -> None:
+    short_key = rsa.generate_private_key(public_exponent=65537, key_size=1024)
     with pytest.raises(SettingsError, match="Expected RSA keys of 2048 bits or more, got one of 1024"):
-        read_key_set(json.dumps({"keys": [jwk(short)]}).encode())
+        read_key_set(json.dumps({"keys": [jwk(short_key)]}).encode())
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"[" * 100_000, b"nothing"])
-def test_what_is_no_json_is_no_key_set(content: bytes) -> None:
+def test_key_set_that_is_not_json_raises_settings_error(content: bytes) -> None:
     with pytest.raises(SettingsError, match="Expected a JSON Web Key Set"):
         read_key_set(content)

@@ -1,4 +1,4 @@
-"""A file that is read again when it changed."""
+"""A file that is reloaded after a change."""
 
 import logging
 import os
@@ -26,19 +26,19 @@ def number_in(content: bytes) -> int:
 
 
 def replace(path: Path, content: str) -> None:
-    written = path.with_suffix(".new")
-    written.write_text(content)
-    written.replace(path)
+    new_file = path.with_suffix(".new")
+    new_file.write_text(content)
+    new_file.replace(path)
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    found = tmp_path / "number"
-    found.write_text("1")
-    return found
+    file = tmp_path / "number"
+    file.write_text("1")
+    return file
 
 
-def test_a_change_is_seen_at_the_next_look(path: Path) -> None:
+def test_change_is_read_at_the_next_check(path: Path) -> None:
     clock = Clock()
     watched = WatchedFile(path, number_in, clock=clock)
     replace(path, "2")
@@ -49,26 +49,22 @@ def test_a_change_is_seen_at_the_next_look(path: Path) -> None:
     assert watched.value == 2
 
 
-def test_what_cannot_be_read_leaves_what_was_there_and_is_told_once(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_invalid_content_keeps_the_old_value_and_is_logged_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     watched = WatchedFile(path, number_in, clock=clock)
     replace(path, "half of a numb")
     for _ in range(3):
         clock.now += 1
         assert watched.value == 1
-    told = [each for each in caplog.records if each.levelno == logging.ERROR]
-    assert [each.message for each in told] == ["who may ask stays as it was"]
-    assert told[0].__dict__["reason"] == f"{path}: Expected a number"
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert [record.message for record in errors] == ["who may ask stays as it was"]
+    assert errors[0].__dict__["reason"] == f"{path}: Expected a number"
     replace(path, "3")
     clock.now += 1
     assert watched.value == 3
 
 
-def test_a_file_that_is_gone_leaves_what_was_there_until_it_is_back(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_missing_file_keeps_the_old_value_until_it_is_back(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     watched = WatchedFile(path, number_in, clock=clock)
     path.unlink()
@@ -82,8 +78,8 @@ def test_a_file_that_is_gone_leaves_what_was_there_until_it_is_back(
     assert watched.value == 4
 
 
-def test_a_link_that_leads_elsewhere_is_a_change(tmp_path: Path) -> None:
-    """Kubernetes changes the links of a secret, never its files."""
+def test_replaced_symlink_is_a_change(tmp_path: Path) -> None:
+    """Replace a symlink, as Kubernetes does to update a secret."""
     for number in ("1", "2"):
         (tmp_path / number).mkdir()
         (tmp_path / number / "number").write_text(number)
@@ -98,16 +94,16 @@ def test_a_link_that_leads_elsewhere_is_a_change(tmp_path: Path) -> None:
     assert watched.value == 2
 
 
-def test_others_who_may_write_are_a_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_file_writable_by_others_logs_a_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path.chmod(0o644)
     WatchedFile(path, number_in)
     assert not caplog.records
     path.chmod(0o664)
     WatchedFile(path, number_in)
-    assert [each.message for each in caplog.records] == ["others than its owner may write to this file"]
+    assert [record.message for record in caplog.records] == ["others than its owner may write to this file"]
 
 
-def test_at_the_start_it_has_to_be_readable(tmp_path: Path) -> None:
+def test_unreadable_file_at_the_start_raises_settings_error(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"none cannot be read: No such file or directory$"):
         WatchedFile(tmp_path / "none", number_in)
     with pytest.raises(SettingsError, match=r"cannot be read: Is a directory$"):
