@@ -1,4 +1,4 @@
-"""What listens beside the main port answers by way of it as it does there."""
+"""The proxy from the web page to the other ports."""
 
 import json
 from collections.abc import Iterator
@@ -25,11 +25,11 @@ def ports(client: httpx.Client) -> dict[str, int]:
     return client.get("/page/models.json").json()["ports"]
 
 
-def test_the_ports_are_the_real_ones(client: httpx.Client) -> None:
-    found = ports(client)
-    alone = httpx.get(f"http://127.0.0.1:{found['tensorflow_serving']}/v1/models/half_plus_two", timeout=60)
-    assert alone.json()["model_version_status"][0]["state"] == "AVAILABLE"
-    assert len({*found.values(), client.base_url.port}) == 3
+def test_models_json_has_the_ports_that_are_open(client: httpx.Client) -> None:
+    port_numbers = ports(client)
+    response = httpx.get(f"http://127.0.0.1:{port_numbers['tensorflow_serving']}/v1/models/half_plus_two", timeout=60)
+    assert response.json()["model_version_status"][0]["state"] == "AVAILABLE"
+    assert len({*port_numbers.values(), client.base_url.port}) == 3
 
 
 @pytest.mark.parametrize(
@@ -45,25 +45,30 @@ def test_the_ports_are_the_real_ones(client: httpx.Client) -> None:
         ("GET", "", b""),
     ],
 )
-def test_tensorflow_serving_answers_as_on_its_port(client: httpx.Client, method: str, path: str, body: bytes) -> None:
+def test_proxied_response_equals_that_of_the_tensorflow_serving_port(
+    client: httpx.Client, method: str, path: str, body: bytes
+) -> None:
     port = ports(client)["tensorflow_serving"]
-    there = httpx.request(method, f"http://127.0.0.1:{port}{path}", content=body, timeout=60)
-    here = client.request(method, f"{TENSORFLOW_SERVING}{path}", content=body)
-    assert (here.status_code, here.headers["content-type"]) == (there.status_code, there.headers["content-type"])
-    assert here.content == there.content
+    direct = httpx.request(method, f"http://127.0.0.1:{port}{path}", content=body, timeout=60)
+    proxied = client.request(method, f"{TENSORFLOW_SERVING}{path}", content=body)
+    assert (proxied.status_code, proxied.headers["content-type"]) == (
+        direct.status_code,
+        direct.headers["content-type"],
+    )
+    assert proxied.content == direct.content
 
 
-def test_long_answers_are_packed_once(client: httpx.Client) -> None:
+def test_long_proxied_responses_are_gzipped_once(client: httpx.Client) -> None:
     body = {"instances": list(range(20_000))}
     response = client.post(f"{TENSORFLOW_SERVING}/v1/models/half_plus_two:predict", json=body)
     assert response.headers["content-encoding"] == "gzip"
     assert response.json()["predictions"][:3] == [2.0, 2.5, 3.0]
 
 
-def test_a_call_over_grpc_is_made(client: httpx.Client) -> None:
-    given = {"name": "x", "datatype": "FP32", "shape": [2], "contents": {"fp32_contents": [1, 2]}}
-    answer = client.post(GRPC, json={"model_name": "half_plus_two", "inputs": [given]})
-    assert answer.json() == {
+def test_grpc_proxy_makes_the_call(client: httpx.Client) -> None:
+    tensor = {"name": "x", "datatype": "FP32", "shape": [2], "contents": {"fp32_contents": [1, 2]}}
+    response = client.post(GRPC, json={"model_name": "half_plus_two", "inputs": [tensor]})
+    assert response.json() == {
         "model_name": "half_plus_two",
         "model_version": "1",
         "outputs": [{"name": "y", "datatype": "FP32", "shape": ["2"], "contents": {"fp32_contents": [2.5, 3.0]}}],
@@ -72,7 +77,7 @@ def test_a_call_over_grpc_is_made(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "error_text"),
     [
         (b"", "Expected a ModelInferRequest"),
         (b"[]", "Expected a ModelInferRequest"),
@@ -85,23 +90,23 @@ def test_a_call_over_grpc_is_made(client: httpx.Client) -> None:
         (b'{"model_name": "half_plus_two"}', "INVALID_ARGUMENT"),
     ],
 )
-def test_what_is_no_call_is_said(client: httpx.Client, body: bytes, said: str) -> None:
+def test_invalid_body_for_the_grpc_proxy_is_400(client: httpx.Client, body: bytes, error_text: str) -> None:
     response = client.post(GRPC, content=body)
     assert response.status_code == 400
-    assert said in response.json()["error"]
+    assert error_text in response.json()["error"]
 
 
 @pytest.mark.parametrize("path", ["/page/grpc/inference.GRPCInferenceService/ModelStreamInfer", "/page/grpc", GRPC])
-def test_no_other_call_is_made(client: httpx.Client, path: str) -> None:
+def test_other_grpc_methods_are_not_proxied(client: httpx.Client, path: str) -> None:
     assert client.get(path).status_code in (404, 405)
 
 
 @pytest.mark.parametrize("path", ["/page/models.json", "/inferences", f"{TENSORFLOW_SERVING}/v1/models/half_plus_two"])
-def test_a_name_that_is_not_this_machines_reaches_nothing(client: httpx.Client, path: str) -> None:
+def test_foreign_host_header_is_403(client: httpx.Client, path: str) -> None:
     assert client.get(path, headers={"Host": "evil.example"}).status_code == 403
 
 
-def test_what_is_switched_off_is_not_reached() -> None:
+def test_disabled_listeners_are_not_proxied() -> None:
     arguments = ("--model", "fixtures/models/half_plus_two", "--no-grpc", "--no-tensorflow-serving")
     with serving(*arguments) as server:
         assert httpx.get(f"{server.address}/page/models.json", timeout=60).json()["ports"] == {
