@@ -1,4 +1,4 @@
-"""Taking connections while there is a file left."""
+"""Accepting connections when file descriptors run out."""
 
 import asyncio
 import errno
@@ -13,40 +13,40 @@ from app.server.connections import Connections
 from app.settings.transport import TransportSettings
 
 
-class Exhausted(socket.socket):
-    """Cannot accept the first time."""
+class ExhaustedSocket(socket.socket):
+    """Fail the first accept because no file descriptor is left."""
 
-    asked = 0
+    accept_calls = 0
 
     def accept(self) -> tuple[socket.socket, tuple[str, int]]:
-        self.asked += 1
-        if self.asked == 1:
+        self.accept_calls += 1
+        if self.accept_calls == 1:
             raise OSError(errno.EMFILE, "Too many open files")
         return super().accept()
 
 
-class Greeting(asyncio.Protocol):
+class GreetingProtocol(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.WriteTransport)
         transport.write(b"hello")
 
 
-def test_a_process_without_files_waits_for_one_instead_of_asking_again_and_again(
+def test_acceptor_without_file_descriptors_waits_a_second_before_it_retries(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def run() -> tuple[bytes, int]:
-        with Exhausted() as listening:
-            listening.bind(("127.0.0.1", 0))
+        with ExhaustedSocket() as listener:
+            listener.bind(("127.0.0.1", 0))
             connections = Connections(TransportSettings(), CollectorRegistry(), 4096)
-            acceptor = Acceptor(listening, connections, lambda _, __: Greeting(), None)
-            reader, writer = await asyncio.open_connection(*listening.getsockname())
-            greeted = await reader.readexactly(5)
+            acceptor = Acceptor(listener, connections, lambda _, __: GreetingProtocol(), None)
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            greeting = await reader.readexactly(5)
             writer.close()
             acceptor.close()
-            return greeted, listening.asked
+            return greeting, listener.accept_calls
 
     with caplog.at_level(logging.ERROR):
-        greeted, asked = asyncio.run(run())
-    # Once in vain, once a second later, once to find that nobody else is there, and once more at the end.
-    assert (greeted, asked) == (b"hello", 4)
-    assert [each.message for each in caplog.records] == ["no connection can be accepted for a second"]
+        greeting, accept_calls = asyncio.run(run())
+    # One failure, one success a second later, one to find no other connection, and one at the end.
+    assert (greeting, accept_calls) == (b"hello", 4)
+    assert [record.message for record in caplog.records] == ["no connection can be accepted for a second"]

@@ -1,4 +1,4 @@
-"""How long a connection may stay in each phase, by a clock of the test's own."""
+"""Timeouts of the phases of a connection, with a fake clock."""
 
 from collections.abc import Callable
 
@@ -12,19 +12,21 @@ SETTINGS = TransportSettings(
 )
 
 
-def ends(where: str, moved: Callable[[float], int] = lambda _: 0, settings: TransportSettings = SETTINGS) -> float:
-    """The second at which a connection that stays in a phase ends, of ten thousand."""
+def end_of_phase(
+    phase_name: str, bytes_moved: Callable[[float], int] = lambda _: 0, settings: TransportSettings = SETTINGS
+) -> float:
+    """Return the second at which a connection in this phase ends, at most 10,000."""
     phase = Phase(settings)
     for now in range(10_000):
-        late = phase.late(float(now), where, 1, lambda _, now=now: moved(now))
+        late = phase.late(float(now), phase_name, 1, lambda _, now=now: bytes_moved(now))
         if late is not None:
-            assert late == where
+            assert late == phase_name
             return now
     return 10_000
 
 
 @pytest.mark.parametrize(
-    ("where", "seconds"),
+    ("phase_name", "seconds"),
     [
         ("silent", 75),
         ("headers", 10),
@@ -36,35 +38,35 @@ def ends(where: str, moved: Callable[[float], int] = lambda _: 0, settings: Tran
         ("closing", 1),
     ],
 )
-def test_every_phase_ends(where: str, seconds: float) -> None:
-    assert ends(where) == seconds
+def test_every_phase_has_a_timeout(phase_name: str, seconds: float) -> None:
+    assert end_of_phase(phase_name) == seconds
 
 
-def test_the_servers_own_turn_has_no_end() -> None:
-    assert ends("") == 10_000
+def test_time_while_the_server_works_has_no_timeout() -> None:
+    assert end_of_phase("") == 10_000
 
 
-@pytest.mark.parametrize(("where", "window"), [("body", 30), ("unread", 30), ("answer", 20)])
-def test_bytes_have_to_come_at_the_lowest_rate(where: str, window: int) -> None:
-    assert ends(where, lambda now: round(100 * now)) == 10_000
-    assert ends(where, lambda now: round(99 * now)) == window
+@pytest.mark.parametrize(("phase_name", "window"), [("body", 30), ("unread", 30), ("answer", 20)])
+def test_connection_below_the_minimum_rate_ends(phase_name: str, window: int) -> None:
+    assert end_of_phase(phase_name, lambda now: round(100 * now)) == 10_000
+    assert end_of_phase(phase_name, lambda now: round(99 * now)) == window
 
 
-def test_what_came_before_does_not_count_for_later() -> None:
-    assert ends("body", lambda now: 50_000_000 if now >= 1 else 0) == 60
+def test_earlier_bytes_do_not_count_for_the_next_window() -> None:
+    assert end_of_phase("body", lambda now: 50_000_000 if now >= 1 else 0) == 60
 
 
-def test_without_a_lowest_rate_a_byte_is_enough() -> None:
-    anything = TransportSettings(lowest_rate=0, body_timeout=30)
-    assert ends("body", lambda now: int(now // 29), anything) == 10_000
-    assert ends("body", lambda _: 5, anything) == 30
+def test_one_byte_in_a_window_is_enough_without_a_minimum_rate() -> None:
+    settings = TransportSettings(lowest_rate=0, body_timeout=30)
+    assert end_of_phase("body", lambda now: int(now // 29), settings) == 10_000
+    assert end_of_phase("body", lambda _: 5, settings) == 30
 
 
-def test_another_phase_or_another_request_begins_anew() -> None:
+def test_new_phase_or_request_restarts_the_timeout() -> None:
     phase = Phase(SETTINGS)
 
-    def late(now: float, where: str, messages: int) -> str | None:
-        return phase.late(now, where, messages, lambda _: 0)
+    def late(now: float, phase_name: str, messages: int) -> str | None:
+        return phase.late(now, phase_name, messages, lambda _: 0)
 
     assert late(0, "headers", 1) is None
     assert late(9, "headers", 2) is None

@@ -1,4 +1,4 @@
-"""Several requests at once on one HTTP connection."""
+"""Pipelined requests on one HTTP connection."""
 
 import asyncio
 import json
@@ -23,46 +23,46 @@ def get(path: str, *fields: str) -> bytes:
 
 @pytest.fixture(scope="module", params=LOOPS)
 def server(request: pytest.FixtureRequest) -> Generator[Served]:
-    with served(loop=request.param) as found:
-        yield found
+    with served(loop=request.param) as running:
+        yield running
 
 
 @pytest.mark.parametrize("count", [33, 34, 40, 1000])
 def test_pipelined_requests_before_a_half_close_are_all_answered(server: Served, count: int) -> None:
-    found = answers(server.exchange(b"".join(get(f"/{index}") for index in range(count)), end=True))
-    assert [(status, body["path"]) for status, body in found] == [(200, f"/{index}") for index in range(count)]
+    responses = answers(server.exchange(b"".join(get(f"/{index}") for index in range(count)), end=True))
+    assert [(status, body["path"]) for status, body in responses] == [(200, f"/{index}") for index in range(count)]
 
 
 def test_pipelined_bodies_before_a_half_close_are_all_answered(server: Served) -> None:
     body = b" HTTP/1." * 500
-    one = b"POST /%d HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s"
-    found = answers(server.exchange(b"".join(one % (index, len(body), body) for index in range(40)), end=True))
-    assert [(status, each["path"]) for status, each in found] == [(200, f"/{index}") for index in range(40)]
-    assert {each["body"] for _, each in found} == {body.decode()}
+    template = b"POST /%d HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s"
+    responses = answers(server.exchange(b"".join(template % (index, len(body), body) for index in range(40)), end=True))
+    assert [(status, response["path"]) for status, response in responses] == [(200, f"/{index}") for index in range(40)]
+    assert {response["body"] for _, response in responses} == {body.decode()}
 
 
 @pytest.mark.parametrize("partial", [b"GET /x HT", b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx"])
 def test_requests_before_an_incomplete_one_are_answered_after_a_half_close(server: Served, partial: bytes) -> None:
-    found = answers(server.exchange(get("/first") + get("/second") + partial, end=True))
-    assert [body["path"] for _, body in found] == ["/first", "/second"]
+    responses = answers(server.exchange(get("/first") + get("/second") + partial, end=True))
+    assert [body["path"] for _, body in responses] == ["/first", "/second"]
 
 
-def test_pipelined_requests_are_parsed_only_as_they_are_answered(server: Served) -> None:
-    """Parsed requests cost memory: those beyond the limit stay bytes, and then stay in the kernel."""
+def test_pipelined_requests_over_the_limit_are_not_parsed_until_earlier_ones_end(server: Served) -> None:
+    """Send more than the limit: parsed requests cost memory, so later ones stay bytes or stay in the kernel."""
     server.gate.clear()
-    one, sent = get("/", f"X: {'x' * 8000}"), 0
+    request, bytes_sent = get("/", f"X: {'x' * 8000}"), 0
     with closing(server.connect()) as connection:
         connection.sendall(get("/wait"))
         connection.settimeout(0.5)
         with suppress(TimeoutError):
-            while sent < 100_000_000:
-                sent += connection.send(one * 100)
-        assert sent < 100_000_000
+            while bytes_sent < 100_000_000:
+                bytes_sent += connection.send(request * 100)
+        assert bytes_sent < 100_000_000
         connection.settimeout(20)
         server.gate.set()
         connection.shutdown(socket.SHUT_WR)
         received = everything(connection)
-    assert received.count(b"HTTP/1.1 200 OK") == 1 + sent // len(one)
+    assert received.count(b"HTTP/1.1 200 OK") == 1 + bytes_sent // len(request)
 
 
 def test_reset_after_pipelined_requests_cancels_the_request_in_flight(
@@ -79,13 +79,13 @@ def test_reset_after_pipelined_requests_cancels_the_request_in_flight(
     assert not caplog.records
 
 
-def test_half_close_writes_no_interim_response_into_one_that_has_started(server: Served) -> None:
+def test_half_close_writes_no_interim_response_into_a_started_response(server: Served) -> None:
     server.gate.clear()
     with closing(server.connect()) as connection:
         connection.sendall(get("/started") + get("/after"))
         received = connection.recv(65536)
         connection.shutdown(socket.SHUT_WR)
-        # Another connection is answered: the server has seen the half-close by then.
+        # When another connection is answered, the server has seen the half-close.
         assert answers(server.exchange(get("/", "Connection: close")))
         server.gate.set()
         received += everything(connection)
@@ -106,7 +106,7 @@ def test_reset_after_pipelined_inferences_logs_no_traceback(process: ServerProce
     for _ in range(100):
         with socket.create_connection((host, int(port)), timeout=60) as connection:
             connection.sendall((head.encode() + body) * 5)
-            # Reset while the first request runs: the interval is what the kernel waits for an answer that may not come.
+            # Reset while the first request runs; the timeout bounds the wait for a response that may not come.
             connection.settimeout(0.002)
             with suppress(TimeoutError):
                 connection.recv(1, socket.MSG_PEEK)

@@ -1,4 +1,4 @@
-"""Bounds on what one connection, and all of them together, may send and hold."""
+"""Limits of one connection and of all connections together."""
 
 import json
 import socket
@@ -21,41 +21,41 @@ POST = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
-def padded(size: int) -> bytes:
-    """A request whose line and headers count as so many bytes: the target, and four for each header besides."""
-    counted = len("/") + len("HostaConnectionclose") + 8 + len("X") + 4
-    return GET + b"Connection: close\r\nX: " + b"x" * (size - counted) + b"\r\n\r\n"
+def padded_request(size: int) -> bytes:
+    """Return a request of `size` counted bytes: the target, and names and values plus four for each header."""
+    counted_bytes = len("/") + len("HostaConnectionclose") + 8 + len("X") + 4
+    return GET + b"Connection: close\r\nX: " + b"x" * (size - counted_bytes) + b"\r\n\r\n"
 
 
-def test_headers_may_have_as_many_bytes_as_there_are() -> None:
+def test_headers_over_max_header_bytes_are_431() -> None:
     with served(TransportSettings(max_header_bytes=1000)) as server:
-        assert [status for status, _ in answers(server.exchange(padded(1000)))] == [200]
-        [(status, body)] = answers(server.exchange(padded(1001)))
+        assert [status for status, _ in answers(server.exchange(padded_request(1000)))] == [200]
+        [(status, body)] = answers(server.exchange(padded_request(1001)))
         assert (status, body) == (431, {"error": "The request line and the headers have more than 1000 bytes"})
         assert server.counted("charioteer_connections_ended_total", reason="headers_large") == 1
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "request_bytes",
     [b"GET /" + b"x" * 5000, GET + b"X: " + b"x" * 5000, GET + b"x" * 5000, b"G" * 5000],
     ids=["line", "value", "name", "method"],
 )
-def test_headers_that_do_not_end_are_refused_before_they_do(sent: bytes) -> None:
+def test_unterminated_headers_are_refused_at_the_limit(request_bytes: bytes) -> None:
     with served(TransportSettings(max_header_bytes=1000)) as server, closing(server.connect()) as connection:
-        for start in range(0, len(sent), 500):
-            connection.sendall(sent[start : start + 500])
-        found = answers(everything(connection))
-    assert found[0][0] in (400, 431)
+        for start in range(0, len(request_bytes), 500):
+            connection.sendall(request_bytes[start : start + 500])
+        responses = answers(everything(connection))
+    assert responses[0][0] in (400, 431)
 
 
-def test_there_may_be_as_many_headers_as_there_are() -> None:
+def test_headers_over_max_header_fields_are_431() -> None:
     with served(TransportSettings(max_header_fields=12)) as server:
         assert answers(server.exchange(GET + b"Connection: close\r\n" + b"X:y\r\n" * 10 + b"\r\n"))[0][0] == 200
         assert answers(server.exchange(GET + b"Connection: close\r\n" + b"X:y\r\n" * 11 + b"\r\n"))[0][0] == 431
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "request_bytes",
     [
         b"1;" + b"x" * 600_000 + b"\r\na\r\n0\r\n\r\n",
         b"1;" + b"x" * 600_000,
@@ -66,19 +66,19 @@ def test_there_may_be_as_many_headers_as_there_are() -> None:
     ],
     ids=["extension", "extension without end", "many extensions", "trailer", "trailers", "trailer without end"],
 )
-def test_what_surrounds_chunks_is_bounded_too(sent: bytes) -> None:
+def test_chunk_extensions_and_trailers_over_the_limit_are_refused(request_bytes: bytes) -> None:
     with served(TransportSettings(max_header_bytes=1000)) as server, closing(server.connect()) as connection:
-        connection.sendall(CHUNKED + sent)
+        connection.sendall(CHUNKED + request_bytes)
         assert answers(everything(connection))[0][0] in (400, 431)
 
 
-def test_a_body_in_chunks_of_one_byte_is_a_body() -> None:
+def test_body_in_chunks_of_one_byte_is_accepted() -> None:
     with served(TransportSettings(max_header_bytes=1000)) as server:
         [(status, body)] = answers(server.exchange(CHUNKED + b"1\r\na\r\n" * 20_000 + b"0\r\n\r\n"))
     assert (status, len(body["body"])) == (200, 20_000)
 
 
-def test_all_bodies_together_are_bounded_and_small_ones_are_always_taken() -> None:
+def test_large_bodies_over_the_total_limit_are_503_but_small_ones_are_served() -> None:
     size = 300_000
     with served(TransportSettings(max_received_bytes=400_000)) as server, closing(server.connect()) as first:
         first.sendall(POST + b"Content-Length: %d\r\n\r\n" % size + b"x" * (size - 1))
@@ -95,26 +95,26 @@ def test_all_bodies_together_are_bounded_and_small_ones_are_always_taken() -> No
         wait_for(server, "charioteer_received_bytes", 0)
 
 
-def test_connections_beyond_the_limit_are_told_so_and_closed() -> None:
+def test_connections_over_the_limit_are_503_and_closed() -> None:
     with served(TransportSettings(max_connections=20)) as server:
-        assert server.counted("charioteer_connections_refused_total", reason="all") == 0, "the first is an increase"
-        with ExitStack() as kept:
+        assert server.counted("charioteer_connections_refused_total", reason="all") == 0, "starts at 0"
+        with ExitStack() as stack:
             for _ in range(20):
-                kept.enter_context(closing(server.connect()))
+                stack.enter_context(closing(server.connect()))
             wait_for(server, "charioteer_connections", 20)
-            with closing(server.connect()) as refused:
-                assert answers(everything(refused))[0][0] == 503
+            with closing(server.connect()) as connection:
+                assert answers(everything(connection))[0][0] == 503
             assert server.counted("charioteer_connections_refused_total", reason="all") == 1
         wait_for(server, "charioteer_connections", 0)
         assert answers(server.exchange(LAST))[0][0] == 200
 
 
-def test_one_address_may_have_fewer() -> None:
+def test_connections_of_one_address_over_its_limit_are_503() -> None:
     with served(TransportSettings(max_address_connections=2)) as server:
         with closing(server.connect()), closing(server.connect()):
             wait_for(server, "charioteer_connections", 2)
-            with closing(server.connect()) as refused:
-                assert answers(everything(refused))[0][0] == 503
+            with closing(server.connect()) as connection:
+                assert answers(everything(connection))[0][0] == 503
             assert server.counted("charioteer_connections_refused_total", reason="address") == 1
             other = socket.create_connection(("127.0.0.1", server.port), source_address=("127.0.0.2", 0))
             with closing(other):
@@ -124,29 +124,29 @@ def test_one_address_may_have_fewer() -> None:
         assert answers(server.exchange(LAST))[0][0] == 200
 
 
-def test_an_address_of_ipv6_is_its_network() -> None:
-    book = Connections(TransportSettings(max_address_connections=2), CollectorRegistry(), 4096)
-    assert [book.admit(f"2001:db8::{each}") for each in (1, 2, 3)] == [True, True, False]
-    assert book.admit("2001:db8:0:1::1")
-    assert [book.admit(each) for each in ("::ffff:1.2.3.4", "::ffff:1.2.3.5")] == [True, True]
-    assert book.admit("fe80::1%eth0")
-    book.left("2001:db8::9")
-    assert book.admit("2001:db8::4")
+def test_ipv6_addresses_of_one_network_share_a_limit() -> None:
+    connections = Connections(TransportSettings(max_address_connections=2), CollectorRegistry(), 4096)
+    assert [connections.admit(f"2001:db8::{host}") for host in (1, 2, 3)] == [True, True, False]
+    assert connections.admit("2001:db8:0:1::1")
+    assert [connections.admit(address) for address in ("::ffff:1.2.3.4", "::ffff:1.2.3.5")] == [True, True]
+    assert connections.admit("fe80::1%eth0")
+    connections.left("2001:db8::9")
+    assert connections.admit("2001:db8::4")
 
 
-@pytest.mark.parametrize(("files", "most"), [(20_000, 10_000), (4096, 3584), (256, 128)])
-def test_there_are_no_more_connections_than_files(files: int, most: int) -> None:
-    assert Connections(TransportSettings(), CollectorRegistry(), files).most == most
+@pytest.mark.parametrize(("files", "max_connections"), [(20_000, 10_000), (4096, 3584), (256, 128)])
+def test_connection_limit_leaves_room_for_other_files(files: int, max_connections: int) -> None:
+    assert Connections(TransportSettings(), CollectorRegistry(), files).most == max_connections
 
 
-def test_more_connections_than_files_cannot_be_wanted() -> None:
-    with pytest.raises(SettingsError) as told:
+def test_max_connections_over_the_file_limit_is_a_settings_error() -> None:
+    with pytest.raises(SettingsError) as caught:
         Connections(TransportSettings(max_connections=4000), CollectorRegistry(), 4096)
     expected = "--max-connections 4,000 needs a higher limit of open files (ulimit -n): 4,096 leave room for 3,584"
-    assert str(told.value) == expected
+    assert str(caught.value) == expected
 
 
-def test_who_has_only_ended_what_it_sends_gets_its_answer() -> None:
+def test_half_closed_client_gets_its_response() -> None:
     with served() as server, closing(server.connect()) as connection:
         connection.sendall(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
         connection.shutdown(socket.SHUT_WR)
@@ -158,7 +158,7 @@ def test_who_has_only_ended_what_it_sends_gets_its_answer() -> None:
 
 
 @pytest.mark.parametrize("reset", [False, True])
-def test_who_is_gone_is_noticed_while_the_request_is_worked_on(reset: bool) -> None:
+def test_disconnect_is_noticed_while_the_request_runs(reset: bool) -> None:
     with served() as server:
         connection = server.connect()
         connection.sendall(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -170,7 +170,7 @@ def test_who_is_gone_is_noticed_while_the_request_is_worked_on(reset: bool) -> N
         wait_for(server, "charioteer_connections", 0)
 
 
-def test_who_ends_in_the_middle_of_a_body_is_gone() -> None:
+def test_half_close_inside_a_body_ends_the_request() -> None:
     with served() as server, closing(server.connect()) as connection:
         connection.sendall(POST + b"Content-Length: 10\r\n\r\nabc")
         connection.shutdown(socket.SHUT_WR)
@@ -178,36 +178,36 @@ def test_who_ends_in_the_middle_of_a_body_is_gone() -> None:
         assert server.left.wait(60)
 
 
-def test_the_kernel_looks_after_what_is_accepted() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        tcp.watch(listening, 30.0)
-        with socket.create_connection(listening.getsockname()) as other, listening.accept()[0] as accepted:
+def test_accepted_socket_has_keepalive_and_user_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        tcp.watch(listener, 30.0)
+        with socket.create_connection(listener.getsockname()) as client, listener.accept()[0] as accepted:
             assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 120_000
             before = tcp.acknowledged(accepted)
             accepted.sendall(b"x" * 1000)
-            other.recv(1000, socket.MSG_WAITALL)
+            client.recv(1000, socket.MSG_WAITALL)
             assert before is not None
             after = before
             while after == before:
                 after = tcp.acknowledged(accepted) or 0
             assert after - before == 1000
             assert not tcp.is_reset(accepted)
-            other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            other.close()
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
             while not tcp.is_reset(accepted):
                 pass
 
 
 @pytest.mark.parametrize(("write_timeout", "milliseconds"), [(30.0, 120_000), (600.0, 1_200_000), (inf, 86_400_000)])
-def test_the_kernel_waits_for_a_reader_as_long_as_the_server_does(write_timeout: float, milliseconds: int) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        tcp.watch(listening, write_timeout)
-        assert listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == milliseconds
+def test_tcp_user_timeout_follows_the_write_timeout(write_timeout: float, milliseconds: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        tcp.watch(listener, write_timeout)
+        assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == milliseconds
 
 
-def test_an_error_is_json() -> None:
+def test_error_of_the_connection_is_json() -> None:
     with served() as server:
         received = server.exchange(b"nonsense\r\n\r\n")
     head, _, body = received.partition(b"\r\n\r\n")

@@ -1,4 +1,4 @@
-"""What two servers in a row could understand differently (RFC 9112), and what is refused before it is a request."""
+"""Requests that a proxy and a server could parse differently (RFC 9112), and malformed requests."""
 
 import random
 import socket
@@ -64,7 +64,7 @@ REFUSED = {
     "a proxy's method": (405, b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\nabc"),
     "no path": (400, b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n"),
     "another scheme": (400, b"GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n"),
-    "somebody in the target": (400, b"GET http://me@a/ HTTP/1.1\r\nHost: a\r\n\r\n"),
+    "a user in the target": (400, b"GET http://me@a/ HTTP/1.1\r\nHost: a\r\n\r\n"),
     "bytes beyond ASCII in the path": (400, b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n"),
     "a method in lower case": (400, b"get / HTTP/1.1\r\nHost: a\r\n\r\n"),
     "a chunk without its end": (400, head(b"Transfer-Encoding: chunked") + b"3\r\nabcX0\r\n\r\n"),
@@ -77,98 +77,98 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_clear_is_refused_and_nothing_behind_it_is_read(server: Served, name: str) -> None:
-    status, sent = REFUSED[name]
-    found = answers(server.exchange(sent + NEXT))
-    assert [each for each, _ in found] == [status]
-    assert found[0][1]["error"]
+def test_ambiguous_request_is_refused_and_the_next_one_is_not_read(server: Served, name: str) -> None:
+    status, request = REFUSED[name]
+    responses = answers(server.exchange(request + NEXT))
+    assert [code for code, _ in responses] == [status]
+    assert responses[0][1]["error"]
 
 
-def test_a_target_in_absolute_form_says_the_host(server: Served) -> None:
-    sent = b"GET http://b:8/x?y=1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-    [(status, body)] = answers(server.exchange(sent))
+def test_absolute_target_overrides_the_host_header(server: Served) -> None:
+    request = b"GET http://b:8/x?y=1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    [(status, body)] = answers(server.exchange(request))
     assert (status, body["path"], body["headers"]["host"]) == (200, "/x", "b:8")
 
 
-def test_a_target_that_is_a_host_alone_has_the_root_as_its_path(server: Served) -> None:
+def test_absolute_target_without_path_means_the_root(server: Served) -> None:
     [(_, body)] = answers(server.exchange(b"GET http://b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
     assert (body["path"], body["headers"]["host"]) == ("/", "b")
 
 
 @pytest.mark.parametrize(("target", "host"), [(b"http://[::1]:8/x", "[::1]:8"), (b"http://[::1]/x", "[::1]")])
-def test_a_target_in_absolute_form_may_have_an_address_of_ipv6(server: Served, target: bytes, host: str) -> None:
-    sent = b"GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % target
-    assert answers(server.exchange(sent))[0][1]["headers"]["host"] == host
+def test_absolute_target_may_have_an_ipv6_address(server: Served, target: bytes, host: str) -> None:
+    request = b"GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % target
+    assert answers(server.exchange(request))[0][1]["headers"]["host"] == host
 
 
 def test_http_1_0_needs_no_host(server: Served) -> None:
     assert answers(server.exchange(b"GET / HTTP/1.0\r\n\r\n"))[0][0] == 200
 
 
-def test_a_chunked_body_may_have_extensions_and_trailers_that_nobody_sees(server: Served) -> None:
+def test_chunk_extensions_and_trailers_are_dropped(server: Served) -> None:
     body = b'3;a=b;c="d"\r\nabc\r\n0\r\nX-Api-Key: k\r\nHost: b\r\n\r\n'
-    (first, _) = found = answers(server.exchange(head(b"Transfer-Encoding: CHUNKED") + body + NEXT))
+    (first, _) = responses = answers(server.exchange(head(b"Transfer-Encoding: CHUNKED") + body + NEXT))
     assert first == (200, {"path": "/", "body": "abc", "headers": {"host": "a", "transfer-encoding": "CHUNKED"}})
-    assert found[1][1]["path"] == "/next"
+    assert responses[1][1]["path"] == "/next"
 
 
 @pytest.mark.parametrize("size", [b"Content-Length: 29", b"Transfer-Encoding: chunked"])
 @pytest.mark.parametrize("step", [1, 7, 10_000])
-def test_a_request_for_another_protocol_keeps_its_body(server: Served, size: bytes, step: int) -> None:
-    """The body looks like a request, and must never be one."""
+def test_body_of_an_upgrade_request_is_not_parsed_as_a_request(server: Served, size: bytes, step: int) -> None:
+    """Send a body that looks like a request."""
     body = b"GET /body HTTP/1.1\r\nHost: a\r\n\r\n"[:29]
     upgrade = head(b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMA", size)
-    sent = upgrade + (body if size.startswith(b"C") else b"1d\r\n" + body + b"\r\n0\r\n\r\n") + NEXT
+    request = upgrade + (body if size.startswith(b"C") else b"1d\r\n" + body + b"\r\n0\r\n\r\n") + NEXT
     with server.connect() as connection:
-        for start in range(0, len(sent), step):
-            connection.sendall(sent[start : start + step])
+        for start in range(0, len(request), step):
+            connection.sendall(request[start : start + step])
         received = everything(connection)
     first, second = answers(received)
     assert (first[0], first[1]["path"], first[1]["body"]) == (200, "/", body.decode())
     assert second[1]["path"] == "/next"
 
 
-def test_a_request_for_another_protocol_without_a_body_is_answered_and_so_is_the_next(server: Served) -> None:
+def test_upgrade_request_without_body_and_the_next_request_are_answered(server: Served) -> None:
     upgrade = head(b"Connection: Upgrade", b"Upgrade: websocket", start=b"GET /first HTTP/1.1")
-    found = answers(server.exchange(upgrade + upgrade + NEXT))
-    assert [body["path"] for _, body in found] == ["/first", "/first", "/next"]
+    responses = answers(server.exchange(upgrade + upgrade + NEXT))
+    assert [body["path"] for _, body in responses] == ["/first", "/first", "/next"]
 
 
-def test_requests_sent_ahead_are_answered_in_their_order(server: Served) -> None:
-    ahead = b"".join(head(b"Content-Length: 1", start=b"POST /%d HTTP/1.1" % each) + b"x" for each in range(20))
-    assert [body["path"] for _, body in answers(server.exchange(ahead + NEXT))] == [
-        *(f"/{each}" for each in range(20)),
+def test_pipelined_requests_are_answered_in_order(server: Served) -> None:
+    pipelined = b"".join(head(b"Content-Length: 1", start=b"POST /%d HTTP/1.1" % index) + b"x" for index in range(20))
+    assert [body["path"] for _, body in answers(server.exchange(pipelined + NEXT))] == [
+        *(f"/{index}" for index in range(20)),
         "/next",
     ]
 
 
-def test_what_is_not_clear_behind_a_request_is_not_taken_for_its_answer(server: Served) -> None:
-    found = answers(server.exchange(head(b"Content-Length: 1") + b"x" + b"GET / HTTP/1.1\nHost: a\n\n"))
-    assert [status for status, _ in found] == [200]
+def test_malformed_request_after_a_request_does_not_affect_its_response(server: Served) -> None:
+    responses = answers(server.exchange(head(b"Content-Length: 1") + b"x" + b"GET / HTTP/1.1\nHost: a\n\n"))
+    assert [status for status, _ in responses] == [200]
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_comes_is_answered_or_refused_and_the_next_connection_is_served(server: Served, seed: int) -> None:
-    """Requests with bytes changed, lost and repeated, in pieces of any size."""
-    chance = random.Random(seed)
-    sent = bytearray(b"".join(chance.choice(list(REFUSED.values()))[1] + NEXT for _ in range(3)))
-    for _ in range(chance.randrange(8)):
-        at = chance.randrange(len(sent))
-        sent[at : at + chance.randrange(3)] = chance.choice(
-            [b"", b"\r", b"\n", b"\0", b" ", b"\xff", sent[at : at + 9]]
+def test_mutated_requests_are_answered_or_refused_and_the_server_goes_on(server: Served, seed: int) -> None:
+    """Send requests with changed, lost and repeated bytes in chunks of random size."""
+    rng = random.Random(seed)
+    request = bytearray(b"".join(rng.choice(list(REFUSED.values()))[1] + NEXT for _ in range(3)))
+    for _ in range(rng.randrange(8)):
+        position = rng.randrange(len(request))
+        request[position : position + rng.randrange(3)] = rng.choice(
+            [b"", b"\r", b"\n", b"\0", b" ", b"\xff", request[position : position + 9]]
         )
     with server.connect() as connection:
-        while sent:
-            size = chance.randrange(1, 400)
-            connection.sendall(sent[:size])
-            del sent[:size]
+        while request:
+            size = rng.randrange(1, 400)
+            connection.sendall(request[:size])
+            del request[:size]
         connection.shutdown(socket.SHUT_WR)
         received = everything(connection)
     assert all(status in (200, 400, 405, 501, 505) for status, _ in answers(received))
     assert answers(server.exchange(NEXT))[0][0] == 200
 
 
-def test_who_waits_for_leave_to_send_the_body_gets_it(server: Served) -> None:
+def test_expect_100_continue_gets_an_interim_response(server: Served) -> None:
     with server.connect() as connection:
         connection.sendall(head(b"Content-Length: 3", b"Expect: 100-continue", b"Connection: close"))
         assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -177,6 +177,6 @@ def test_who_waits_for_leave_to_send_the_body_gets_it(server: Served) -> None:
     assert answers(received)[0][1]["body"] == "abc"
 
 
-def test_an_answer_before_the_body_leaves_the_connection_usable(server: Served) -> None:
-    sent = head(b"Content-Length: 200000", start=b"POST /early HTTP/1.1") + b"x" * 200_000
-    assert [body["path"] for _, body in answers(server.exchange(sent + NEXT))] == ["/early", "/next"]
+def test_early_response_before_the_body_leaves_the_connection_usable(server: Served) -> None:
+    request = head(b"Content-Length: 200000", start=b"POST /early HTTP/1.1") + b"x" * 200_000
+    assert [body["path"] for _, body in answers(server.exchange(request + NEXT))] == ["/early", "/next"]

@@ -1,4 +1,4 @@
-"""Senders and readers who take too long, over real connections. A second is what a look takes at most."""
+"""Timeouts of slow clients over real connections, which the server checks once a second."""
 
 import socket
 import threading
@@ -25,22 +25,22 @@ def server() -> Iterator[Served]:
         yield running
 
 
-def dripping(connection: socket.socket, first: bytes, drop: bytes) -> bytes:
-    """What comes back to who sends a little every now and then, for as long as it is let."""
+def drip(connection: socket.socket, first: bytes, drop: bytes) -> bytes:
+    """Send `drop` again and again until the server closes, and return what it sent."""
     connection.sendall(first)
     connection.settimeout(0.02)
     received = b""
     while True:
         try:
-            piece = connection.recv(65536)
+            chunk = connection.recv(65536)
         except TimeoutError:
             connection.send(drop)
             continue
         except ConnectionError:
             return received
-        if not piece:
+        if not chunk:
             return received
-        received += piece
+        received += chunk
 
 
 @pytest.mark.parametrize(
@@ -48,15 +48,15 @@ def dripping(connection: socket.socket, first: bytes, drop: bytes) -> bytes:
     [(b"", b"\r\n"), (GET, b"x"), (GET, b"X: y\r\n"), (BODY, b"x")],
     ids=["empty lines", "a header", "headers", "a body"],
 )
-def test_who_drips_is_ended(server: Served, first: bytes, drop: bytes) -> None:
+def test_client_that_drips_bytes_is_disconnected(server: Served, first: bytes, drop: bytes) -> None:
     with closing(server.connect()) as connection:
-        received = dripping(connection, first, drop)
+        received = drip(connection, first, drop)
     assert [status for status, _ in answers(received)] == ([408] if first else [])
 
 
-def test_who_sends_nothing_more_is_ended(server: Served) -> None:
-    """All at once, because each of them waits."""
-    sent = {
+def test_client_that_stops_sending_is_disconnected(server: Served) -> None:
+    """Open all connections at once, because each one waits for a timeout."""
+    statuses_by_request = {
         b"": [],
         b"GET": [408],
         GET: [408],
@@ -67,15 +67,15 @@ def test_who_sends_nothing_more_is_ended(server: Served) -> None:
         GET + b"\r\nGET": [200, 408],
         b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc": [200],
     }
-    with ExitStack() as kept:
-        connections = [kept.enter_context(closing(server.connect())) for _ in sent]
-        for connection, each in zip(connections, sent, strict=True):
-            connection.sendall(each)
-        found = [[status for status, _ in answers(everything(each))] for each in connections]
-    assert found == list(sent.values())
+    with ExitStack() as stack:
+        connections = [stack.enter_context(closing(server.connect())) for _ in statuses_by_request]
+        for connection, request in zip(connections, statuses_by_request, strict=True):
+            connection.sendall(request)
+        statuses = [[status for status, _ in answers(everything(connection))] for connection in connections]
+    assert statuses == list(statuses_by_request.values())
 
 
-def test_who_takes_no_more_of_an_answer_is_ended(server: Served) -> None:
+def test_client_that_stops_reading_is_disconnected(server: Served) -> None:
     before = server.counted("charioteer_connections_ended_total", reason="answer")
     with closing(server.connect()) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -85,18 +85,18 @@ def test_who_takes_no_more_of_an_answer_is_ended(server: Served) -> None:
         assert len(everything(connection)) < 64_000_000
 
 
-def test_who_takes_an_answer_as_fast_as_it_may_gets_all_of_it(server: Served) -> None:
+def test_slow_reader_above_the_minimum_rate_gets_the_complete_response(server: Served) -> None:
     with closing(server.connect()) as connection:
         connection.sendall(b"GET /much HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         received = 0
         pause = threading.Event()
-        while piece := connection.recv(4_000_000):
-            received += len(piece)
+        while chunk := connection.recv(4_000_000):
+            received += len(chunk)
             pause.wait(0.02)
     assert received > 64_000_000
 
 
-def test_who_was_answered_early_may_send_the_rest_as_any_body(server: Served) -> None:
+def test_rest_of_a_body_after_an_early_response_is_drained(server: Served) -> None:
     pause = threading.Event()
     with closing(server.connect()) as connection:
         connection.sendall(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 600000\r\n\r\n")
@@ -107,7 +107,7 @@ def test_who_was_answered_early_may_send_the_rest_as_any_body(server: Served) ->
         assert [status for status, _ in answers(everything(connection))] == [200, 200]
 
 
-def test_who_connects_ahead_is_kept_as_who_has_asked_already() -> None:
+def test_new_connection_without_request_has_the_keep_alive_timeout() -> None:
     settings = TransportSettings(header_timeout=0.5)
     with served(settings) as server, closing(server.connect()) as connection:
         assert not server.left.wait(3)
@@ -115,7 +115,7 @@ def test_who_connects_ahead_is_kept_as_who_has_asked_already() -> None:
         assert answers(everything(connection))[0][0] == 200
 
 
-def test_a_server_that_is_busy_keeps_who_waits() -> None:
+def test_client_that_waits_for_a_busy_server_is_not_disconnected() -> None:
     with served(SETTINGS) as server, closing(server.connect()) as connection:
         connection.sendall(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
         assert not server.left.wait(2)
@@ -123,7 +123,7 @@ def test_a_server_that_is_busy_keeps_who_waits() -> None:
         assert answers(everything(connection))[0][0] == 200
 
 
-def test_who_sends_nonsense_behind_a_request_still_gets_its_answer() -> None:
+def test_malformed_bytes_after_a_request_do_not_cancel_it() -> None:
     with served(SETTINGS) as server, closing(server.connect()) as connection:
         connection.sendall(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\nnonsense")
         assert not server.left.wait(4)
@@ -131,9 +131,9 @@ def test_who_sends_nonsense_behind_a_request_still_gets_its_answer() -> None:
         assert [status for status, _ in answers(everything(connection))] == [200]
 
 
-def test_a_thousand_slow_senders_keep_nobody_from_being_answered() -> None:
-    with served(TransportSettings()) as server, ExitStack() as kept:
+def test_thousand_slow_clients_do_not_block_others() -> None:
+    with served(TransportSettings()) as server, ExitStack() as stack:
         for _ in range(1000):
-            kept.enter_context(closing(server.connect())).sendall(BODY[:-2])
+            stack.enter_context(closing(server.connect())).sendall(BODY[:-2])
         for _ in range(50):
             assert answers(server.exchange(GET + b"Connection: close\r\n\r\n"))[0][0] == 200
