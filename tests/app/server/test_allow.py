@@ -1,4 +1,4 @@
-"""The header Allow of OPTIONS and 405 names what is served, on every route."""
+"""The Allow header of OPTIONS and 405 responses, on every route."""
 
 import re
 from collections.abc import Iterator
@@ -37,31 +37,31 @@ def tensorflow_serving() -> Iterator[TestClient[Litestar]]:
         yield client
 
 
-def listed(header: str) -> list[str]:
+def listed_methods(header: str) -> list[str]:
     methods = header.split(", ")
     assert methods == sorted(set(methods))
     return methods
 
 
-def test_the_routes_of_every_protocol_are_walked() -> None:
+def test_paths_cover_every_protocol() -> None:
     assert len(PATHS) > 40
     assert {"/infer", "/v2", "/v1/models", "/grps/v1/infer/predict", "/metrics", "/inferences"} <= set(PATHS)
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_allow_lists_what_is_served(client: TestClient[Litestar], path: str) -> None:
+def test_allow_lists_exactly_the_served_methods(client: TestClient[Litestar], path: str) -> None:
     options = client.options(path)
     assert options.status_code == 204
-    allowed = listed(options.headers["allow"])
+    allowed = listed_methods(options.headers["allow"])
     assert "OPTIONS" in allowed
     for method in METHODS:
         response = client.request(method, path)
         assert (response.status_code != 405) is (method in allowed), method
         if response.status_code == 405:
-            assert listed(response.headers["allow"]) == allowed
+            assert listed_methods(response.headers["allow"]) == allowed
 
 
-def test_allow_of_the_events_of_the_page_has_no_head(client: TestClient[Litestar]) -> None:
+def test_allow_of_page_events_is_get_only(client: TestClient[Litestar]) -> None:
     for method in ("HEAD", "POST", "OPTIONS"):
         response = client.request(method, "/page/events")
         assert (response.status_code, response.headers["allow"]) == (405, "GET")
@@ -78,15 +78,17 @@ def test_allow_of_the_events_of_the_page_has_no_head(client: TestClient[Litestar
         ("/v1/anything", ["OPTIONS"]),
     ],
 )
-def test_allow_of_tensorflow_serving(tensorflow_serving: TestClient[Litestar], path: str, allowed: list[str]) -> None:
+def test_allow_of_tensorflow_serving_depends_on_the_path(
+    tensorflow_serving: TestClient[Litestar], path: str, allowed: list[str]
+) -> None:
     response = tensorflow_serving.options(path, headers={"origin": "http://a.test"})
-    assert listed(response.headers["allow"]) == allowed
+    assert listed_methods(response.headers["allow"]) == allowed
     for method in METHODS:
-        answer = tensorflow_serving.request(method, path)
-        refused = "Malformed request" in answer.text or "Missing model name" in answer.text
-        assert refused is (method not in allowed) or method == "HEAD"
+        method_response = tensorflow_serving.request(method, path)
+        is_refused = "Malformed request" in method_response.text or "Missing model name" in method_response.text
+        assert is_refused is (method not in allowed) or method == "HEAD"
 
 
-def test_a_refused_connect_names_the_methods_of_the_server() -> None:
+def test_allow_of_refused_connect_names_the_server_methods() -> None:
     assert b"\r\nallow: GET, HEAD, OPTIONS, POST\r\n" in refusal(405, "CONNECT is not served")
     assert b"allow" not in refusal(400, "Not HTTP")

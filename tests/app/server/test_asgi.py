@@ -1,4 +1,4 @@
-"""What the application adds to every protocol's answers."""
+"""What the application adds to the responses of every protocol."""
 
 from collections.abc import Iterator
 
@@ -17,8 +17,8 @@ def client() -> Iterator[Client]:
         yield client
 
 
-def answer(client: Client, count: int, encoding: str) -> tuple[str | None, int]:
-    """How an answer of `count` numbers is encoded, and how long it is without that."""
+def encoding_and_length(client: Client, count: int, encoding: str) -> tuple[str | None, int]:
+    """Return the content encoding of a response with `count` numbers, and its decoded length."""
     tensor = {"name": "x", "datatype": "FP32", "shape": [count], "data": [1] * count}
     headers = {"accept-encoding": encoding}
     response = client.post("/v2/models/half_plus_two/infer", json={"inputs": [tensor]}, headers=headers)
@@ -26,16 +26,16 @@ def answer(client: Client, count: int, encoding: str) -> tuple[str | None, int]:
     return response.headers.get("content-encoding"), len(response.content)
 
 
-def test_answers_of_a_kilobyte_are_gzipped_for_those_who_ask(client: Client) -> None:
-    frame = answer(client, 1, "identity")[1] - 3 + len("[1]")
-    long = (1000 - frame) // len("2.5,") + 1
-    assert 1000 <= answer(client, long, "identity")[1] <= 1010
-    assert answer(client, long, "gzip")[0] == "gzip"
-    assert answer(client, long, "identity")[0] is None
-    assert answer(client, long - 10, "gzip")[0] is None
+def test_responses_of_a_kilobyte_are_gzipped_if_the_client_accepts_it(client: Client) -> None:
+    overhead = encoding_and_length(client, 1, "identity")[1] - 3 + len("[1]")
+    count_of_kilobyte = (1000 - overhead) // len("2.5,") + 1
+    assert 1000 <= encoding_and_length(client, count_of_kilobyte, "identity")[1] <= 1010
+    assert encoding_and_length(client, count_of_kilobyte, "gzip")[0] == "gzip"
+    assert encoding_and_length(client, count_of_kilobyte, "identity")[0] is None
+    assert encoding_and_length(client, count_of_kilobyte - 10, "gzip")[0] is None
 
 
-def test_metrics_have_one_charset(client: Client) -> None:
+def test_metrics_content_type_has_one_charset(client: Client) -> None:
     (media_type, *parameters) = client.get("/metrics").headers["content-type"].split("; ")
     assert media_type == "text/plain"
-    assert [each for each in parameters if each.startswith("charset")] == ["charset=utf-8"]
+    assert [parameter for parameter in parameters if parameter.startswith("charset")] == ["charset=utf-8"]

@@ -1,4 +1,4 @@
-"""What pages of other sites have a browser send."""
+"""Requests that pages of other sites make a browser send."""
 
 import pytest
 from litestar import Litestar, get, post
@@ -16,13 +16,13 @@ CROSS_SITE = {"Sec-Fetch-Site": "cross-site"}
 
 @post("/unload", status_code=200)
 async def unload() -> str:
-    """Something that changes the server."""
+    """Stand for a route that changes the server."""
     return "unloaded"
 
 
 @get(["/ready", "/inferences", "/page/models.json", "/"])
 async def ready() -> str:
-    """Something that does not."""
+    """Stand for a route that only reads."""
     return "ready"
 
 
@@ -55,7 +55,7 @@ def local() -> TestClient[ASGIApp]:
         {"Origin": "http://evil.example", "X-Forwarded-Host": "models.example"},
     ],
 )
-def test_what_another_page_posts_is_refused(client: TestClient[ASGIApp], headers: dict[str, str]) -> None:
+def test_post_from_a_page_of_another_origin_is_refused(client: TestClient[ASGIApp], headers: dict[str, str]) -> None:
     response = client.post("/unload", headers=headers)
     assert response.status_code == 403
     assert response.json()["error"].startswith("A page of another site sent this")
@@ -73,20 +73,20 @@ def test_what_another_page_posts_is_refused(client: TestClient[ASGIApp], headers
         {"Origin": "http://models.example", "Sec-Fetch-Site": "same-origin"},
     ],
 )
-def test_the_servers_own_page_and_other_clients_are_answered(
+def test_post_from_own_page_and_from_other_clients_is_served(
     client: TestClient[ASGIApp], headers: dict[str, str]
 ) -> None:
     assert client.post("/unload", headers=headers).text == "unloaded"
 
 
-def test_what_a_gateway_has_allowed_is_answered(client: TestClient[ASGIApp]) -> None:
-    """JSON from another origin is preceded by a question, to which this server gives no answer."""
+def test_cross_site_json_that_needed_a_preflight_is_served(client: TestClient[ASGIApp]) -> None:
+    """Send cross-origin JSON: browsers do so only after a preflight that a gateway has allowed."""
     headers = {**CROSS_SITE, "Origin": "https://app.example", "Content-Type": "application/json"}
     assert client.post("/unload", headers=headers).text == "unloaded"
     assert "access-control-allow-origin" not in client.options("/unload", headers=headers).headers
 
 
-def test_reading_is_for_everybody(client: TestClient[ASGIApp]) -> None:
+def test_cross_site_get_is_served(client: TestClient[ASGIApp]) -> None:
     assert client.get("/ready", headers=CROSS_SITE).text == "ready"
     assert client.get("/inferences", headers={"Host": "models.example"}).text == "ready"
 
@@ -94,14 +94,14 @@ def test_reading_is_for_everybody(client: TestClient[ASGIApp]) -> None:
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "192.0.2.1", "[", ""])
 def test_host_that_is_not_loopback_is_refused_on_a_loopback_address(local: TestClient[ASGIApp], host: str) -> None:
     browser = {"Host": host, "Origin": f"https://{host}", "Sec-Fetch-Site": "same-origin"}
-    asked = [local.get(path, headers={"Host": host}) for path in ("/ready", "/inferences", "/", "/nothing")]
-    asked += [local.post("/unload", headers=browser), local.options("/unload", headers=browser)]
-    assert [each.status_code for each in asked] == [403] * 6
-    assert "--allowed-hosts" in asked[0].json()["error"]
+    responses = [local.get(path, headers={"Host": host}) for path in ("/ready", "/inferences", "/", "/nothing")]
+    responses += [local.post("/unload", headers=browser), local.options("/unload", headers=browser)]
+    assert [response.status_code for response in responses] == [403] * 6
+    assert "--allowed-hosts" in responses[0].json()["error"]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost", "LOCALHOST:80", "[::1]:8080", "127.8.0.1"])
-def test_loopback_hosts_are_answered(local: TestClient[ASGIApp], host: str) -> None:
+def test_loopback_hosts_are_accepted(local: TestClient[ASGIApp], host: str) -> None:
     assert local.get("/inferences", headers={"Host": host}).text == "ready"
     assert local.post("/unload", headers={"Host": host, "Origin": f"http://{host}"}).text == "unloaded"
 
@@ -117,7 +117,7 @@ def test_loopback_hosts_are_answered(local: TestClient[ASGIApp], host: str) -> N
         (ServerSettings(host="0.0.0.0", allowed_hosts="a.example"), {"a.example"}),
     ],
 )
-def test_allowed_hosts_are_those_of_the_settings(settings: ServerSettings, hosts: set[str] | None) -> None:
+def test_allowed_hosts_follow_the_settings(settings: ServerSettings, hosts: set[str] | None) -> None:
     assert allowed_hosts(settings) == hosts
 
 
@@ -127,39 +127,42 @@ def service() -> Service:
     return Service(ServerSettings(allowed_hosts="models.example"), lambda: sources(options))
 
 
-def guarded(app: ASGIApp) -> TestClient[ASGIApp]:
+def client_of_app(app: ASGIApp) -> TestClient[ASGIApp]:
     return TestClient(app, base_url="http://127.0.0.1:8080")
 
 
 def test_every_route_of_both_http_ports_refuses_another_host(service: Service) -> None:
-    for app, ports_app in ((service.app, service.guarded), *((each.app, each.guarded) for each in service.beside)):
-        client = guarded(ports_app)
+    for app, ports_app in (
+        (service.app, service.guarded),
+        *((listener.app, listener.guarded) for listener in service.beside),
+    ):
+        client = client_of_app(ports_app)
         paths = {route.path.replace("{", "").replace("}", "").replace(":", "-") for route in app.routes}
         assert paths
         for path in paths | {"/nothing", "/v1/models/half_plus_two/metadata", "//metrics"}:
             for method in ("GET", "POST", "HEAD", "OPTIONS", "DELETE"):
                 url = f"http://127.0.0.1:8080{path}"
-                answer = client.request(method, url, headers={"Host": "evil.example"})
-                assert (method, path, answer.status_code) == (method, path, 403)
-    for each in (service.guarded, service.beside[0].guarded):
+                response = client.request(method, url, headers={"Host": "evil.example"})
+                assert (method, path, response.status_code) == (method, path, 403)
+    for app in (service.guarded, service.beside[0].guarded):
         for host in ("models.example", "models.example:8080", "localhost:1"):
-            assert guarded(each).get("/nothing", headers={"Host": host}).status_code == 404
+            assert client_of_app(app).get("/nothing", headers={"Host": host}).status_code == 404
 
 
 def test_refusal_has_the_shape_of_the_protocol_whose_path_was_requested(service: Service) -> None:
-    evil = {"Host": "evil.example"}
-    main, tensorflow_serving = guarded(service.guarded), guarded(service.beside[0].guarded)
-    grps = main.get("/grps/v1/metadata/server", headers=evil).json()
+    headers = {"Host": "evil.example"}
+    main, tensorflow_serving = client_of_app(service.guarded), client_of_app(service.beside[0].guarded)
+    grps = main.get("/grps/v1/metadata/server", headers=headers).json()
     assert (grps["status"]["code"], grps["status"]["status"]) == (403, "FAILURE")
-    assert list(main.get("/v2/models/a", headers=evil).json()) == ["error"]
-    assert tensorflow_serving.get("/v1/models/a", headers=evil).text.startswith('{\n    "error": "The Host')
+    assert list(main.get("/v2/models/a", headers=headers).json()) == ["error"]
+    assert tensorflow_serving.get("/v1/models/a", headers=headers).text.startswith('{\n    "error": "The Host')
     chariot = Service(ServerSettings(chariot_protocol="chariot-v2"), lambda: sources(ModelOptions()))
-    client = guarded(chariot.guarded)
+    client = client_of_app(chariot.guarded)
     for path in ("/infer", "http://127.0.0.1:8080//infer", "/v2/models/m-detector/infer"):
-        assert list(client.post(path, headers=evil).json()) == ["error", "detail"]
-    assert list(client.post("/v2/models/detector/infer", headers=evil).json()) == ["error"]
-    refused = client.post("/infer", headers=CROSS_SITE)
-    assert (refused.status_code, list(refused.json())) == (403, ["error", "detail"])
+        assert list(client.post(path, headers=headers).json()) == ["error", "detail"]
+    assert list(client.post("/v2/models/detector/infer", headers=headers).json()) == ["error"]
+    response = client.post("/infer", headers=CROSS_SITE)
+    assert (response.status_code, list(response.json())) == (403, ["error", "detail"])
 
 
 @pytest.mark.parametrize("action", ["online", "offline"])
@@ -178,14 +181,14 @@ def test_refusal_has_the_shape_of_the_protocol_whose_path_was_requested(service:
 def test_grps_readiness_switch_refuses_foreign_pages(
     service: Service, action: str, method: str, headers: dict[str, str]
 ) -> None:
-    client = guarded(service.guarded)
+    client = client_of_app(service.guarded)
     for path in (f"/grps/v1/health/{action}", f"//grps//v1/health/{action}/"):
         assert client.request(method, f"http://127.0.0.1:8080{path}", headers=headers).status_code == 403
 
 
 @pytest.mark.parametrize("headers", [{}, {"Origin": "http://127.0.0.1:8080", "Referer": "http://127.0.0.1:8080/docs"}])
-def test_grps_readiness_switch_answers_get_of_its_own_origin_and_of_clients(
+def test_grps_readiness_switch_accepts_get_from_own_origin_and_clients(
     service: Service, headers: dict[str, str]
 ) -> None:
     for action in ("offline", "online"):
-        assert guarded(service.guarded).get(f"/grps/v1/health/{action}", headers=headers).status_code == 200
+        assert client_of_app(service.guarded).get(f"/grps/v1/health/{action}", headers=headers).status_code == 200

@@ -1,4 +1,4 @@
-"""Paths with verbs, protocols that meet, ports of their own, and a server that is taken offline."""
+"""Dispatch by verb, prefix and port, colliding protocols, and offline mode."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -21,8 +21,8 @@ from tests.support.grpc_server import Peer, built, message, serving_grpc
 from tests.support.pictures import base64_text, encoded, rectangle
 
 
-class Verbs:
-    """A protocol whose paths end in verbs, and on a port of its own answers with what it was asked."""
+class VerbProtocol:
+    """Serve paths that end in verbs; as a listener, echo method and path."""
 
     name = "verbs"
     title = "Verbs"
@@ -31,14 +31,14 @@ class Verbs:
         self._verbs = verbs
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
-        def saying(verb: str | None) -> Callable[[HttpRequest], Awaitable[Response[bytes]]]:
-            async def say(request: HttpRequest) -> Response[bytes]:
+        def handler_of(verb: str | None) -> Callable[[HttpRequest], Awaitable[Response[bytes]]]:
+            async def handle_request(request: HttpRequest) -> Response[bytes]:
                 return json_response(f'["{verb}","{request.path_params["target"]}"]'.encode())
 
-            return say
+            return handle_request
 
         path = "/v1/things/{target:str}"
-        return [Endpoint(method="POST", path=path, verb=verb, handle=saying(verb)) for verb in self._verbs]
+        return [Endpoint(method="POST", path=path, verb=verb, handle=handler_of(verb)) for verb in self._verbs]
 
     def error_body(self, error: InferenceError, /) -> bytes:
         return str(error).encode()
@@ -53,30 +53,32 @@ class Verbs:
         return answer
 
 
-def test_a_path_is_served_by_its_verb() -> None:
-    with TestClient(create_app(built(("detector",)), [Verbs("drive", "park")], CollectorRegistry(), 1000)) as client:
+def test_verb_of_a_path_selects_the_endpoint() -> None:
+    with TestClient(
+        create_app(built(("detector",)), [VerbProtocol("drive", "park")], CollectorRegistry(), 1000)
+    ) as client:
         assert client.post("/v1/things/a:drive").json() == ["drive", "a"]
         assert client.post("/v1/things/a:b:park").json() == ["park", "a:b"]
         for path in ("/v1/things/a", "/v1/things/a:fly", "/v1/things/a:", "/v1/things/a:drive:"):
-            refused = client.post(path)
-            assert refused.status_code == 404
-            assert refused.text == "Expected the name of a model and :drive or :park behind it"
-        described = client.get("/schema").json()["paths"]
-        assert {each for each in described if "things" in each} == {
+            response = client.post(path)
+            assert response.status_code == 404
+            assert response.text == "Expected the name of a model and :drive or :park behind it"
+        paths = client.get("/schema").json()["paths"]
+        assert {path for path in paths if "things" in path} == {
             "/v1/things/{target}:drive",
             "/v1/things/{target}:park",
         }
 
 
-def test_two_protocols_with_one_path_and_verb_are_refused_by_name() -> None:
+def test_two_protocols_with_the_same_path_and_verb_collide() -> None:
     engine = built(("detector",))
-    handlers([Verbs("drive"), Verbs("park")], engine)
+    handlers([VerbProtocol("drive"), VerbProtocol("park")], engine)
     with pytest.raises(CollisionError, match=r"verbs and verbs both serve POST /v1/things/\{target:str\}:park"):
-        handlers([Verbs("drive", "park"), Verbs("park")], engine)
+        handlers([VerbProtocol("drive", "park"), VerbProtocol("park")], engine)
 
 
 def test_a_listener_answers_every_method_and_path() -> None:
-    with TestClient(create_listener_app(built(("detector",)), Verbs(), 1000)) as client:
+    with TestClient(create_listener_app(built(("detector",)), VerbProtocol(), 1000)) as client:
         for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS"):
             for path in ("/", "/v1/x:y", "/a/b/c"):
                 response = client.request(method, path)
@@ -84,8 +86,8 @@ def test_a_listener_answers_every_method_and_path() -> None:
                 assert response.json() == [method, path]
 
 
-class Owner(Verbs):
-    """A protocol to which a prefix belongs."""
+class PrefixOwner(VerbProtocol):
+    """Own a path prefix."""
 
     prefix = "/v1/things"
 
@@ -93,31 +95,31 @@ class Owner(Verbs):
         return f"[{status}]".encode()
 
 
-def test_errors_under_a_prefix_have_the_shape_of_its_owner() -> None:
-    with TestClient(create_app(built(("detector",)), [Owner("drive")], CollectorRegistry(), 1000)) as client:
+def test_routing_errors_under_a_prefix_come_from_the_protocol_that_owns_it() -> None:
+    with TestClient(create_app(built(("detector",)), [PrefixOwner("drive")], CollectorRegistry(), 1000)) as client:
         for method, path, status in (
             ("GET", "/v1/things/a", 405),
             ("POST", "/v1/things", 404),
             ("GET", "/v1/things/a/b", 404),
         ):
-            refused = client.request(method, path)
-            assert (refused.status_code, refused.text) == (status, f"[{status}]")
-            assert refused.headers["content-type"] == "application/json"
+            response = client.request(method, path)
+            assert (response.status_code, response.text) == (status, f"[{status}]")
+            assert response.headers["content-type"] == "application/json"
         for path in ("/v1/thingses", "/v1", "/x/v1/things"):
             assert client.get(path).json() == {"error": f"Nothing is served at {path}"}
 
 
-def test_requests_go_to_the_application_of_their_port() -> None:
+def test_requests_are_dispatched_by_port() -> None:
     engine = built(("detector",))
     main = create_app(engine, [], CollectorRegistry(), 1000)
-    app = by_port(main, {8501: create_listener_app(engine, Verbs(), 1000)})
+    app = by_port(main, {8501: create_listener_app(engine, VerbProtocol(), 1000)})
     with TestClient(app, base_url="http://here.local:8501") as client:
         assert client.get("/metrics").status_code == 418
     with TestClient(app, base_url="http://here.local:8080") as client:
         assert client.get("/metrics").status_code == 200
 
 
-def test_offline_turns_every_readiness_off_and_goes_on_answering() -> None:
+def test_offline_engine_is_not_ready_but_still_serves_inferences() -> None:
     engine = built(("detector",))
     paths = ("/ready", "/v2/health/ready", "/v2/models/detector/ready", "/v2/models/m-detector/ready")
     app = create_app(engine, protocols_beside("chariot-v2-kserve"), CollectorRegistry(), 100_000)
@@ -125,13 +127,13 @@ def test_offline_turns_every_readiness_off_and_goes_on_answering() -> None:
         for online, status in ((True, 200), (False, 503), (True, 200)):
             engine.online = online
             assert [client.get(path).status_code for path in paths] == [status] * len(paths)
-            assert ready_over_grpc(peer) == [online, online]
+            assert grpc_readiness(peer) == [online, online]
             assert peer.call("ServerLive").live
             assert client.get("/v2/health/live").status_code == client.get("/v2/models/detector").status_code == 200
             body = {"inputs": [image_input(base64_text(encoded(rectangle())))]}
             assert client.post("/infer", json=body).status_code == 200
 
 
-def ready_over_grpc(peer: Peer) -> Sequence[bool]:
+def grpc_readiness(peer: Peer) -> Sequence[bool]:
     model = message("ModelReadyRequest", name="detector")
     return [peer.call("ServerReady").ready, peer.call("ModelReady", model).ready]

@@ -1,4 +1,4 @@
-"""The gRPC server beside its protocols: health, reflection, its port, its end."""
+"""The gRPC server: health, reflection, port and shutdown."""
 
 import socket
 import threading
@@ -31,7 +31,7 @@ HEALTH = "/grpc.health.v1.Health"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 
 DETECTOR = ROOT / "fixtures" / "models" / "detector"
-PICTURE = (ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()
+IMAGE = (ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()
 
 SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
 
@@ -41,18 +41,18 @@ def health(peer: Peer, service: str = "") -> int:
     return HealthCheckResponse.FromString(peer.bytes(f"{HEALTH}/Check", request)).status
 
 
-def watched(peer: Peer, service: str = "") -> Any:
+def watch_health(peer: Peer, service: str = "") -> Any:
     call = peer.channel.unary_stream(f"{HEALTH}/Watch")
     return call(HealthCheckRequest(service=service).SerializeToString(), timeout=30)
 
 
-def reflected(peer: Peer, *requests: ServerReflectionRequest) -> Sequence[ServerReflectionResponse]:
+def reflect(peer: Peer, *requests: ServerReflectionRequest) -> Sequence[ServerReflectionResponse]:
     call = peer.channel.stream_stream(REFLECTION)
-    answers = call(iter([each.SerializeToString() for each in requests]), timeout=30)
-    return [ServerReflectionResponse.FromString(each) for each in answers]
+    responses = call(iter([request.SerializeToString() for request in requests]), timeout=30)
+    return [ServerReflectionResponse.FromString(data) for data in responses]
 
 
-def test_every_kind_of_error_has_a_status() -> None:
+def test_every_error_kind_has_a_grpc_status() -> None:
     assert {kind: grpc_status(kind).name for kind in ErrorKind} == {
         ErrorKind.INVALID_REQUEST: "INVALID_ARGUMENT",
         ErrorKind.UNSUPPORTED: "UNIMPLEMENTED",
@@ -69,46 +69,46 @@ def test_every_kind_of_error_has_a_status() -> None:
     }
 
 
-def test_health_is_that_of_the_models_at_the_moment() -> None:
+def test_health_check_and_watch_follow_the_models() -> None:
     engine = built(("echo-fp32",), loaded=False)
     with serving_grpc(engine) as peer:
-        watching = watched(peer)
-        assert HealthCheckResponse.FromString(next(watching)).status == NOT_SERVING
+        updates = watch_health(peer)
+        assert HealthCheckResponse.FromString(next(updates)).status == NOT_SERVING
         assert health(peer) == health(peer, SERVICE) == NOT_SERVING
         source = engine.registry.registrations[0].source
         engine.registry.load(source, lambda _: echo(ECHOES["echo-fp32"]))
         assert health(peer) == health(peer, SERVICE) == SERVING
-        assert HealthCheckResponse.FromString(next(watching)).status == SERVING
+        assert HealthCheckResponse.FromString(next(updates)).status == SERVING
         peer.stopped().result(60)
-        assert [HealthCheckResponse.FromString(each).status for each in watching] == [NOT_SERVING]
+        assert [HealthCheckResponse.FromString(data).status for data in updates] == [NOT_SERVING]
 
 
-def test_health_of_a_service_that_is_not_there() -> None:
+def test_health_of_an_unknown_service_is_not_found() -> None:
     with serving_grpc(built(("echo-fp32",))) as peer:
         with pytest.raises(grpc.RpcError) as caught:
             health(peer, "inference.Nobody")
-        error: Any = caught.value
-        assert error.code() is grpc.StatusCode.NOT_FOUND
-        watching = watched(peer, "inference.Nobody")
-        assert HealthCheckResponse.FromString(next(watching)).status == HealthCheckResponse.SERVICE_UNKNOWN
-        watching.cancel()
+        rpc_error: Any = caught.value
+        assert rpc_error.code() is grpc.StatusCode.NOT_FOUND
+        updates = watch_health(peer, "inference.Nobody")
+        assert HealthCheckResponse.FromString(next(updates)).status == HealthCheckResponse.SERVICE_UNKNOWN
+        updates.cancel()
 
 
-def test_reflection_tells_all_that_is_served_and_how_it_is_called() -> None:
+def test_reflection_lists_all_services_with_their_descriptors() -> None:
     with serving_grpc(built(("echo-fp32",))) as peer:
         symbols = [SERVICE, "inference.ModelInferRequest", GRPS, "grps.protos.v1.GrpsMessage", "grpc.health.v1.Health"]
-        asked = [ServerReflectionRequest(file_containing_symbol=each) for each in symbols]
-        listed, *files = reflected(peer, ServerReflectionRequest(list_services=""), *asked)
-    names = {each.name for each in listed.list_services_response.service}
+        requests = [ServerReflectionRequest(file_containing_symbol=symbol) for symbol in symbols]
+        listed, *files = reflect(peer, ServerReflectionRequest(list_services=""), *requests)
+    names = {service.name for service in listed.list_services_response.service}
     assert names == {SERVICE, GRPS, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
     pool = DescriptorPool()
-    for data in {each for file in files for each in file.file_descriptor_response.file_descriptor_proto}:
+    for data in {data for file in files for data in file.file_descriptor_response.file_descriptor_proto}:
         pool.AddSerializedFile(data)
     for symbol in symbols:
         assert pool.FindFileContainingSymbol(symbol)
 
 
-def test_a_port_that_is_taken_is_refused_with_a_sentence() -> None:
+def test_grpc_port_in_use_raises_listen_error() -> None:
     with serving_grpc(built(("echo-fp32",))) as peer:
         with (
             pytest.raises(ListenError, match=f"Cannot listen on 127.0.0.1:{peer.port}"),
@@ -118,12 +118,12 @@ def test_a_port_that_is_taken_is_refused_with_a_sentence() -> None:
         assert peer.call("ServerLive").live
 
 
-def test_calls_in_flight_are_finished_at_the_end() -> None:
-    begun, go_on = threading.Event(), threading.Event()
+def test_stop_waits_for_calls_in_flight() -> None:
+    started, proceed = threading.Event(), threading.Event()
 
     def slow(inputs: Sequence[TensorsInput]) -> Sequence[Tensors]:
-        begun.set()
-        assert go_on.wait(60)
+        started.set()
+        assert proceed.wait(60)
         data = np.zeros((1, 1), np.float32)
         return [Tensors([Tensor(name="x", datatype=Datatype.FP32, data=data)]) for _ in inputs]
 
@@ -134,31 +134,31 @@ def test_calls_in_flight_are_finished_at_the_end() -> None:
     request = message("ModelInferRequest", model_name="slow", inputs=[tensor], raw_input_contents=[bytes(4)])
     with serving_grpc(over([source], lambda _: servable)) as peer:
         call = peer.channel.unary_unary(f"/{SERVICE}/ModelInfer")
-        answer = call.future(request.SerializeToString(), timeout=30)
-        assert begun.wait(60)
+        response = call.future(request.SerializeToString(), timeout=30)
+        assert started.wait(60)
         stopped = peer.stopped()
         assert not stopped.done()
-        go_on.set()
-        assert answer.result(60) is not None
+        proceed.set()
+        assert response.result(60) is not None
         stopped.result(60)
 
 
 @pytest.mark.slow
-def test_the_process_answers_over_grpc_too_and_ends_in_peace() -> None:
+def test_process_serves_grpc_and_exits_with_status_0() -> None:
     with serving("--model", str(DETECTOR)) as server:
         assert httpx.get(f"{server.address}/ready", timeout=60).status_code == 200
-        tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [PICTURE]}}
+        tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [IMAGE]}}
         request = message("ModelInferRequest", model_name="detector", inputs=[tensor])
         with grpc.insecure_channel(server.grpc_address) as channel:
             call = cast("Any", channel.unary_unary(f"/{SERVICE}/ModelInfer"))
             data = call(request.SerializeToString(), timeout=30)
-            answer = message_class("inference.ModelInferResponse").FromString(data)
-            assert [each.name for each in answer.outputs] == ["predictions"]
+            response = message_class("inference.ModelInferResponse").FromString(data)
+            assert [output.name for output in response.outputs] == ["predictions"]
             assert server.stop() == 0
 
 
 @pytest.mark.slow
-def test_a_grpc_port_that_is_taken_ends_the_start_with_a_sentence() -> None:
+def test_process_exits_with_a_message_if_the_grpc_port_is_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         with serving("--model", str(DETECTOR), "--grpc-port", port) as server:
@@ -171,7 +171,7 @@ def test_a_grpc_port_that_is_taken_ends_the_start_with_a_sentence() -> None:
 
 
 @pytest.mark.slow
-def test_grpc_can_be_left_out() -> None:
+def test_process_without_grpc_serves_http_only() -> None:
     with serving("--model", str(DETECTOR), "--no-grpc") as server:
         assert httpx.get(f"{server.address}/ready", timeout=60).status_code == 200
         assert "gRPC" not in "".join(server.log)
@@ -179,7 +179,7 @@ def test_grpc_can_be_left_out() -> None:
 
 
 @pytest.mark.parametrize("milliseconds", ["2592000001", "1e99", "soon", "nan"])
-def test_timeout_in_metadata_over_the_maximum_is_invalid_argument(milliseconds: str) -> None:
+def test_invalid_timeout_in_metadata_is_invalid_argument(milliseconds: str) -> None:
     with serving_grpc(built(("detector",))) as peer:
         request = message("ModelInferRequest", model_name="detector")
         code, details = peer.refused("ModelInfer", request, [("x-request-timeout-ms", milliseconds)])

@@ -1,4 +1,4 @@
-"""What gRPC's connections are made of, without their calls."""
+"""Options and certificates of gRPC connections."""
 
 import asyncio
 import tempfile
@@ -17,18 +17,18 @@ from tests.support.grpc_server import MAX_REQUEST_BYTES, built
 
 
 @pytest.mark.parametrize(("seconds", "milliseconds"), [(0.5, 500), (0.0001, 1), (1e9, 86_400_000), (inf, 86_400_000)])
-def test_a_time_of_any_length_is_one_that_its_core_can_count(seconds: float, milliseconds: int) -> None:
+def test_handshake_timeout_is_clamped_to_what_grpc_accepts(seconds: float, milliseconds: int) -> None:
     options = dict(connection_options(TransportSettings(handshake_timeout=seconds)))
     assert options["grpc.server_handshake_timeout_ms"] == milliseconds
 
 
 @pytest.mark.parametrize("length", [1, 120])
-def test_it_listens_with_a_certificate_wherever_temporary_files_are(
+def test_tls_server_starts_with_a_temporary_folder_of_any_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
     # pytest's own folder may be too long already.
-    with tempfile.TemporaryDirectory(dir="/tmp") as short:
-        folder = Path(short) / ("x" * length)
+    with tempfile.TemporaryDirectory(dir="/tmp") as short_folder:
+        folder = Path(short_folder) / ("x" * length)
         folder.mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(folder))
 
@@ -43,12 +43,12 @@ def test_it_listens_with_a_certificate_wherever_temporary_files_are(
                 certificates=Certificates(*Authority(tmp_path).issue("server")),
             )
             await server.start()
-            found = server.port, server.inside
+            addresses = server.port, server.inside
             await server.stop()
-            return found
+            return addresses
 
         port, inside = asyncio.run(run())
         assert port > 0
-        # The page reaches it there; with too long a name it does without.
+        # The page connects to this Unix socket; if the path is too long there is none.
         assert inside.startswith(f"unix:{folder}") == (length == 1)
         assert not list(folder.iterdir())

@@ -1,4 +1,4 @@
-"""Calls that an overloaded server refuses before it reads a message of them."""
+"""gRPC calls that an overloaded server refuses before it reads a message."""
 
 import asyncio
 from typing import Any, cast
@@ -17,7 +17,7 @@ PREDICT = "/grps.protos.v1.GrpsService/Predict"
 LIVE = "/inference.GRPCInferenceService/ServerLive"
 
 
-def test_inferences_are_refused_before_they_are_read_and_probes_are_not() -> None:
+def test_overloaded_server_refuses_inferences_unread_but_answers_probes() -> None:
     async def run() -> None:
         with full_engine("detector") as (engine, _):
             shedder = CallShedder(engine, GRPC_PROTOCOLS)
@@ -32,11 +32,11 @@ def test_inferences_are_refused_before_they_are_read_and_probes_are_not() -> Non
             )
             await server.start()
             async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-                # What is no message of the method shows that it is not read.
+                # Parsing this invalid message would give another error.
                 call = cast("Any", channel).unary_unary(INFER)(b"\xff", metadata=(("x-request-id", "mine"),))
                 assert (await call.code(), await call.details()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, OVERLOADED)
-                told = dict(await call.trailing_metadata())
-                assert (told["grpc-retry-pushback-ms"], told["x-request-id"]) == ("1000", "mine")
+                metadata = dict(await call.trailing_metadata())
+                assert (metadata["grpc-retry-pushback-ms"], metadata["x-request-id"]) == ("1000", "mine")
                 message = GrpsMessage.FromString(await cast("Any", channel).unary_unary(PREDICT)(b"\xff"))
                 assert (message.status.code, message.status.msg) == (429, OVERLOADED)
                 assert await cast("Any", channel).unary_unary(LIVE)(b"")

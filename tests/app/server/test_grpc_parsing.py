@@ -1,4 +1,4 @@
-"""Malformed protobuf to the services that gRPC brings."""
+"""Malformed protobuf for the health and reflection services."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -23,12 +23,12 @@ METHODS = (f"{HEALTH}/Check", f"{HEALTH}/Watch", REFLECTION)
 def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Peer]:
     keys: Path = tmp_path_factory.mktemp("keys")
     interceptors = [CallAccess(access_by(keys), GRPC_PROTOCOLS)] if request.param else []
-    with serving_grpc(built(("detector",)), interceptors=interceptors) as found:
-        yield found
+    with serving_grpc(built(("detector",)), interceptors=interceptors) as opened:
+        yield opened
 
 
 def refusal(peer: Peer, method: str, metadata: list[tuple[str, str]]) -> tuple[grpc.StatusCode, str]:
-    """Send a malformed message: the status and details of the answer."""
+    """Send a malformed message and return the status and details."""
     call: Any
     if method == REFLECTION:
         call = peer.channel.stream_stream(method)(iter([MALFORMED]), metadata=metadata, timeout=30)
@@ -36,26 +36,28 @@ def refusal(peer: Peer, method: str, metadata: list[tuple[str, str]]) -> tuple[g
         call = peer.channel.unary_stream(method)(MALFORMED, metadata=metadata, timeout=30)
     with pytest.raises(grpc.RpcError) as error:
         list(call)
-    told: Any = error.value
-    return told.code(), told.details()
+    rpc_error: Any = error.value
+    return rpc_error.code(), rpc_error.details()
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_malformed_message_is_invalid_argument_and_one_log_line(
+def test_malformed_message_is_invalid_argument_and_logged_once(
     peer: Peer, method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with structlog.testing.capture_logs() as logs:
-        found = refusal(peer, method, [("x-api-key", READ)])
-    assert found == (grpc.StatusCode.INVALID_ARGUMENT, "The message cannot be parsed as protobuf")
-    assert [(each["event"], each["method"], each["address"]) for each in logs] == [
+        status_and_details = refusal(peer, method, [("x-api-key", READ)])
+    assert status_and_details == (grpc.StatusCode.INVALID_ARGUMENT, "The message cannot be parsed as protobuf")
+    assert [(line["event"], line["method"], line["address"]) for line in logs] == [
         ("malformed gRPC message", method, "127.0.0.1")
     ]
     assert not caplog.records
 
 
-def test_malformed_messages_without_a_key_are_sampled(peer: Peer, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_of_malformed_messages_without_a_key_are_sampled(
+    peer: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
     with structlog.testing.capture_logs() as logs:
-        found = {refusal(peer, METHODS[0], [])[0] for _ in range(100)}
-    assert found == {grpc.StatusCode.INVALID_ARGUMENT}
+        statuses = {refusal(peer, METHODS[0], [])[0] for _ in range(100)}
+    assert statuses == {grpc.StatusCode.INVALID_ARGUMENT}
     assert 1 <= len(logs) < 60
     assert not caplog.records

@@ -1,4 +1,4 @@
-"""HEAD is answered as GET is, without the body."""
+"""HEAD responses equal GET responses without the body."""
 
 from collections.abc import Iterator
 
@@ -45,14 +45,14 @@ def client() -> Iterator[TestClient[Litestar]]:
         "/nowhere",
     ],
 )
-def test_head_has_the_status_and_the_type_of_get_and_no_body(client: TestClient[Litestar], path: str) -> None:
-    wanted, answered = client.get(path), client.head(path)
-    assert answered.status_code == wanted.status_code != 405
-    assert answered.headers.get("content-type") == wanted.headers.get("content-type")
-    assert answered.content == b""
+def test_head_has_status_and_content_type_of_get_without_body(client: TestClient[Litestar], path: str) -> None:
+    get_response, head_response = client.get(path), client.head(path)
+    assert head_response.status_code == get_response.status_code != 405
+    assert head_response.headers.get("content-type") == get_response.headers.get("content-type")
+    assert head_response.content == b""
 
 
-def test_readiness_that_is_off_is_off_for_head_too() -> None:
+def test_head_of_ready_is_503_without_models() -> None:
     engine = built((MODEL,), loaded=False)
     with TestClient(create_app(engine, protocols_beside("chariot-v2-kserve"), CollectorRegistry(), 2**20)) as client:
         assert client.head("/ready").status_code == 503
@@ -60,20 +60,20 @@ def test_readiness_that_is_off_is_off_for_head_too() -> None:
 
 
 @pytest.mark.parametrize("path", ["/inferences", "//inferences", "/page/events", "//page/events", "/page//events"])
-def test_what_may_never_end_is_not_begun(path: str) -> None:
+def test_head_of_endless_responses_is_405(path: str) -> None:
     @get(["/inferences", "/page/events", "/metrics"], sync_to_thread=False)
-    def answer() -> str:
+    def handle() -> str:
         return "begun"
 
-    with TestClient(AnsweringHead([answer], openapi_config=None)) as client:
+    with TestClient(AnsweringHead([handle], openapi_config=None)) as client:
         assert client.get(f"http://testserver.local{path}").text == "begun"
         assert client.head(f"http://testserver.local{path}").status_code == 405
         assert client.head("http://testserver.local//metrics").status_code == 200
 
 
-def test_a_protocol_on_a_port_of_its_own_says_itself_what_becomes_of_head() -> None:
+def test_head_on_a_protocol_port_is_answered_by_the_protocol() -> None:
     with TestClient(create_listener_app(built((MODEL,)), LISTENERS[0], 2**20)) as client:
         assert client.get(f"/v1/models/{MODEL}").status_code == 200
-        # As TensorFlow Serving does.
-        answered = client.head(f"/v1/models/{MODEL}")
-        assert (answered.status_code, answered.content) == (400, b"")
+        # TensorFlow Serving does the same.
+        head_response = client.head(f"/v1/models/{MODEL}")
+        assert (head_response.status_code, head_response.content) == (400, b"")

@@ -1,4 +1,4 @@
-"""Recordings over HTTP."""
+"""Recorded inferences over HTTP."""
 
 import json
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def client_of(inferences: Inferences) -> TestClient[Litestar]:
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient[Litestar]]:
-    """Over a store of some inferences, three of them with pictures."""
+    """Serve a store of inferences, three of them with images."""
     folder = tmp_path_factory.mktemp("recorded")
     images = ImageFolder(folder / "images", durable=False)
     images.open()
@@ -61,50 +61,50 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient[Lite
         yield client
 
 
-def test_pages_are_followed_by_next(client: TestClient[Litestar]) -> None:
-    seen: list[str] = []
+def test_next_leads_through_all_pages(client: TestClient[Litestar]) -> None:
+    ids: list[str] = []
     parameters: dict[str, Any] = {"label": "car", "where": ["frame >= 5", "frame < 50"], "limit": "20"}
     for expected in (20, 20, 5):
-        answer = client.get("/inferences", params=parameters)
-        assert answer.status_code == 200
-        page = answer.json()
+        response = client.get("/inferences", params=parameters)
+        assert response.status_code == 200
+        page = response.json()
         assert len(page["inferences"]) == expected
-        seen += [each["id"] for each in page["inferences"]]
+        ids += [inference["id"] for inference in page["inferences"]]
         parameters["after"] = page["next"]
     assert page["next"] is None
-    assert seen == [f"{number}-0-0" for number in range(49, 4, -1)]
+    assert ids == [f"{number}-0-0" for number in range(49, 4, -1)]
 
 
-def test_an_inference_is_found_by_its_id(client: TestClient[Litestar]) -> None:
-    found = client.get("/inferences/7-0-0").json()
-    assert found["metadata"] == [{"key": "frame", "type": "int", "value": 7}]
+def test_inference_is_returned_by_id_and_unknown_id_is_404(client: TestClient[Litestar]) -> None:
+    inference = client.get("/inferences/7-0-0").json()
+    assert inference["metadata"] == [{"key": "frame", "type": "int", "value": 7}]
     missing = client.get("/inferences/nobody")
     assert (missing.status_code, missing.json()) == (404, {"error": "There is no inference 'nobody'"})
 
 
-def test_a_picture_is_shown_as_what_it_is(client: TestClient[Litestar]) -> None:
-    shown = client.get("/inferences/jpeg/image")
-    assert shown.content == (IMAGES / "scene.jpg").read_bytes()
-    assert shown.headers["content-type"] == "image/jpeg"
-    assert shown.headers["x-content-type-options"] == "nosniff"
-    assert "content-disposition" not in shown.headers
+def test_image_has_its_own_content_type(client: TestClient[Litestar]) -> None:
+    response = client.get("/inferences/jpeg/image")
+    assert response.content == (IMAGES / "scene.jpg").read_bytes()
+    assert response.headers["content-type"] == "image/jpeg"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert "content-disposition" not in response.headers
 
 
-def test_a_picture_that_is_none_is_never_run(client: TestClient[Litestar]) -> None:
-    shown = client.get("/inferences/html/image")
-    assert shown.headers["content-type"] == "application/octet-stream"
-    assert shown.headers["content-disposition"] == "attachment"
-    assert shown.headers["content-security-policy"] == "default-src 'none'; sandbox"
+def test_stored_file_that_is_not_an_image_is_sent_as_an_attachment(client: TestClient[Litestar]) -> None:
+    response = client.get("/inferences/html/image")
+    assert response.headers["content-type"] == "application/octet-stream"
+    assert response.headers["content-disposition"] == "attachment"
+    assert response.headers["content-security-policy"] == "default-src 'none'; sandbox"
 
 
 @pytest.mark.parametrize("name", ["gone", "7-0-0"])
-def test_a_picture_that_is_not_kept_is_told(client: TestClient[Litestar], name: str) -> None:
-    answer = client.get(f"/inferences/{name}/image")
-    assert (answer.status_code, answer.json()) == (404, {"error": f"The image of '{name}' is not stored"})
+def test_image_that_is_not_stored_is_404(client: TestClient[Litestar], name: str) -> None:
+    response = client.get(f"/inferences/{name}/image")
+    assert (response.status_code, response.json()) == (404, {"error": f"The image of '{name}' is not stored"})
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "error_text"),
     [
         ("where=camera", "where: Expected one of"),
         ("min-score=high", "min-score: Expected a score within 0..1, got 'high'"),
@@ -121,21 +121,21 @@ def test_a_picture_that_is_not_kept_is_told(client: TestClient[Litestar], name: 
         ("&".join(["where=a%3D1"] * 1000), "where: Expected at most 32 conditions"),
     ],
 )
-def test_a_bad_parameter_is_named(client: TestClient[Litestar], query: str, said: str) -> None:
-    answer = client.get(f"/inferences?{query}")
-    assert answer.status_code == 400
-    assert answer.json()["error"].startswith(said)
+def test_invalid_query_parameter_is_400_and_named(client: TestClient[Litestar], query: str, error_text: str) -> None:
+    response = client.get(f"/inferences?{query}")
+    assert response.status_code == 400
+    assert response.json()["error"].startswith(error_text)
 
 
-def test_a_store_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_store_is_503(tmp_path: Path) -> None:
     with client_of(Inferences(lambda: Reader(read_address(str(tmp_path / "none.db"))))) as client:
-        answer = client.get("/inferences")
-    assert answer.status_code == 503
-    assert "there is no such file" in answer.json()["error"]
+        response = client.get("/inferences")
+    assert response.status_code == 503
+    assert "there is no such file" in response.json()["error"]
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "error_text"),
     [
         (ServerSettings(), "This server records nothing; set --record to a store"),
         (ServerSettings(record="x.db", host="0.0.0.0"), "--serve-inferences enables it"),
@@ -143,12 +143,12 @@ def test_a_store_that_is_not_there_is_told(tmp_path: Path) -> None:
         (ServerSettings(record="x.db", serve_inferences=False), "--serve-inferences enables it"),
     ],
 )
-def test_recordings_are_not_for_everybody(settings: ServerSettings, said: str) -> None:
+def test_recordings_are_404_unless_recorded_and_enabled(settings: ServerSettings, error_text: str) -> None:
     with client_of(served_inferences(settings)) as client:
         for path in ("/inferences", "/inferences/a", "/inferences/a/image"):
-            answer = client.get(path)
-            assert answer.status_code == 404
-            assert said in answer.json()["error"]
+            response = client.get(path)
+            assert response.status_code == 404
+            assert error_text in response.json()["error"]
 
 
 @pytest.mark.parametrize(
@@ -160,23 +160,23 @@ def test_recordings_are_not_for_everybody(settings: ServerSettings, said: str) -
         ServerSettings(record="missing.db", host="0.0.0.0", serve_inferences=True),
     ],
 )
-def test_recordings_are_for_this_machine_or_whom_they_are_opened_to(settings: ServerSettings) -> None:
+def test_recordings_are_served_on_loopback_or_if_enabled(settings: ServerSettings) -> None:
     with client_of(served_inferences(settings)) as client:
         assert client.get("/inferences").status_code == 503
 
 
 @pytest.mark.slow
-def test_a_server_shows_what_it_recorded(tmp_path: Path) -> None:
-    picture = (IMAGES / "scene.jpg").read_bytes()
+def test_process_serves_the_inferences_that_it_recorded(tmp_path: Path) -> None:
+    image = (IMAGES / "scene.jpg").read_bytes()
     arguments = ("--model", str(IMAGES.parent / "models" / "detector"), "--record", str(tmp_path / "store.db"))
     with serving(*arguments, "--record-images", str(tmp_path / "images")) as server:
         entry = {"key": "camera", "type": "str", "value": "north"}
-        body = {"inputs": [image_input(base64_text(picture), metadata=json.dumps([entry]))]}
+        body = {"inputs": [image_input(base64_text(image), metadata=json.dumps([entry]))]}
         assert httpx.post(f"{server.address}/infer", json=body, timeout=60).status_code == 200
         address = f"{server.address}/inferences"
         assert httpx.get(address, params={"where": 'camera = "south"'}, timeout=60).json()["inferences"] == []
-        (found,) = httpx.get(address, params={"where": 'camera = "north"', "since": "1h"}, timeout=60).json()[
+        (inference,) = httpx.get(address, params={"where": 'camera = "north"', "since": "1h"}, timeout=60).json()[
             "inferences"
         ]
-        assert httpx.get(f"{address}/{found['id']}/image", timeout=60).content == picture
+        assert httpx.get(f"{address}/{inference['id']}/image", timeout=60).content == image
         assert server.stop() == 0

@@ -1,4 +1,4 @@
-"""Clients that leave, or give a request too little time, and what the server still does for them."""
+"""Clients that disconnect, short timeouts, and a full queue."""
 
 import http.client
 import json
@@ -43,7 +43,7 @@ REQUEST = message_class("inference.ModelInferRequest")(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model that says over one pipe that a call has begun, and ends it when another is opened."""
+    """Return a folder with a model that reports its start on one FIFO and waits for another."""
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "model.py").write_text(_MODEL)
     settings = {"name": "slow", "task_type": "OBJECT_DETECTION", "implementation": "model:Slow"}
@@ -60,8 +60,10 @@ def server(folder: Path) -> Iterator[ServerProcess]:
 
 
 @contextmanager
-def asked(server: ServerProcess, name: str, timeout_ms: str | None = None) -> Generator[http.client.HTTPConnection]:
-    """A connection over which a request has gone."""
+def request_sent(
+    server: ServerProcess, name: str, timeout_ms: str | None = None
+) -> Generator[http.client.HTTPConnection]:
+    """Send a request and yield its connection."""
     connection = http.client.HTTPConnection(server.address.removeprefix("http://"), timeout=60)
     headers = {"Content-Type": "application/json", "X-Request-Id": name}
     if timeout_ms is not None:
@@ -72,67 +74,67 @@ def asked(server: ServerProcess, name: str, timeout_ms: str | None = None) -> Ge
 
 
 def outcome(server: ServerProcess, name: str) -> str:
-    """What the log says of a request; the log is read until it says so."""
+    """Wait for the log line of a request and return its outcome."""
     line = re.compile(rf'^{{"outcome":"(\w+)".*"request_id":"{name}"', re.MULTILINE)
-    while (found := line.search("".join(list(server.log)))) is None:
+    while (match := line.search("".join(list(server.log)))) is None:
         assert server.process.poll() is None
-    return found[1]
+    return match[1]
 
 
-def answer(connection: http.client.HTTPConnection) -> tuple[int, dict[str, Any]]:
+def read_response(connection: http.client.HTTPConnection) -> tuple[int, dict[str, Any]]:
     response = connection.getresponse()
     return response.status, json.loads(response.read())
 
 
-def test_a_request_that_waits_for_the_model_is_dropped_with_its_sender(server: ServerProcess, folder: Path) -> None:
-    with asked(server, "first") as first:
+def test_queued_request_is_dropped_when_its_client_disconnects(server: ServerProcess, folder: Path) -> None:
+    with request_sent(server, "first") as first:
         (folder / "began").read_text()
-        with asked(server, "second"):
+        with request_sent(server, "second"):
             pass
         assert outcome(server, "second") == "cancelled"
         (folder / "gate").write_text("go on")
-        assert answer(first)[0] == 200
-    with asked(server, "third") as third:
+        assert read_response(first)[0] == 200
+    with request_sent(server, "third") as third:
         (folder / "began").read_text()
         (folder / "gate").write_text("go on")
-        assert answer(third)[0] == 200
+        assert read_response(third)[0] == 200
     assert [outcome(server, name) for name in ("first", "third")] == ["ok", "ok"]
 
 
-def test_a_request_is_answered_when_its_time_is_over(server: ServerProcess, folder: Path) -> None:
-    with asked(server, "late", "100") as late:
+def test_request_is_answered_with_504_when_its_timeout_ends(server: ServerProcess, folder: Path) -> None:
+    with request_sent(server, "late", "100") as connection:
         (folder / "began").read_text()
-        assert answer(late) == (504, {"error": "The deadline of the request has passed"})
+        assert read_response(connection) == (504, {"error": "The deadline of the request has passed"})
     (folder / "gate").write_text("go on")
     assert outcome(server, "late") == "deadline_exceeded"
 
 
-@pytest.mark.parametrize("given", ["soon", "", "1e99", "nan"])
-def test_a_time_that_is_none_is_refused_with_the_header_named(server: ServerProcess, given: str) -> None:
-    with asked(server, "refused", given) as connection:
-        status, body = answer(connection)
+@pytest.mark.parametrize("timeout_ms", ["soon", "", "1e99", "nan"])
+def test_invalid_timeout_header_is_400_and_named(server: ServerProcess, timeout_ms: str) -> None:
+    with request_sent(server, "refused", timeout_ms) as connection:
+        status, body = read_response(connection)
     assert status == 400
     assert body["error"].startswith("x-request-timeout-ms: Expected a number of milliseconds")
 
 
-def test_whoever_finds_no_place_is_told_when_to_come_back(folder: Path) -> None:
+def test_full_queue_is_429_with_retry_after_over_http_and_grpc(folder: Path) -> None:
     arguments = ("--model", str(folder / "model"), "--allow-code", "--workers", "1", "--max-waiting", "1")
-    with serving(*arguments) as server, asked(server, "first") as first:
+    with serving(*arguments) as server, request_sent(server, "first") as first:
         (folder / "began").read_text()
-        with asked(server, "second") as second:
+        with request_sent(server, "second") as second:
             third = {}
             while third.get("status") != 429:
-                with asked(server, "third", "5000") as connection:
+                with request_sent(server, "third", "5000") as connection:
                     response = connection.getresponse()
                     third = {"status": response.status, "after": response.headers["Retry-After"]}
             assert third["after"] == "1"
-            with grpc.insecure_channel(server.grpc_address) as channel, pytest.raises(grpc.RpcError) as refused:
+            with grpc.insecure_channel(server.grpc_address) as channel, pytest.raises(grpc.RpcError) as caught:
                 channel.unary_unary(METHOD)(REQUEST.SerializeToString(), timeout=30)
-            failure = cast("grpc.Call", refused.value)
-            assert failure.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-            assert ("grpc-retry-pushback-ms", "1000") in failure.trailing_metadata()
+            rpc_error = cast("grpc.Call", caught.value)
+            assert rpc_error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert ("grpc-retry-pushback-ms", "1000") in rpc_error.trailing_metadata()
             for connection in (first, second):
                 (folder / "gate").write_text("go on")
-                assert answer(connection)[0] == 200
+                assert read_response(connection)[0] == 200
                 if connection is first:
                     (folder / "began").read_text()

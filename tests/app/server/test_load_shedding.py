@@ -31,11 +31,11 @@ from tests.support.stand_ins import load_stand_in
 MIB = 1024 * 1024
 
 
-class Load:
-    """A route that is refused as often as it is told to, and what was reported of it."""
+class FakeRoute:
+    """Refuse requests while `is_refusing` is set, and record the report."""
 
     def __init__(self) -> None:
-        self.refusing = True
+        self.is_refusing = True
         self.arriving = 0
         self.reported: Future[tuple[str, str, int]] = Future()
 
@@ -44,7 +44,7 @@ class Load:
         return Route(
             method=b"POST",
             pattern="/full/([^/%]+)",
-            excess=lambda target: Excess(message=f"{target} is full", retry_after=7) if self.refusing else None,
+            excess=lambda target: Excess(message=f"{target} is full", retry_after=7) if self.is_refusing else None,
             body=lambda message: json.dumps({"error": message}).encode(),
             report=lambda _message, target, request_id, count: self.reported.set_result((target, request_id, count)),
             expect=self._expect,
@@ -60,11 +60,11 @@ class Load:
 
 
 @contextmanager
-def overloaded() -> Generator[tuple[Served, Load]]:
-    load = Load()
+def overloaded_server() -> Generator[tuple[Served, FakeRoute]]:
+    fake_route = FakeRoute()
     with served() as server:
-        server.transport.connections.shedder = LoadShedder([load.route])
-        yield server, load
+        server.transport.connections.shedder = LoadShedder([fake_route.route])
+        yield server, fake_route
 
 
 def request(size: int, *fields: str, body: bytes = b"", path: str = "/full/m") -> bytes:
@@ -72,8 +72,8 @@ def request(size: int, *fields: str, body: bytes = b"", path: str = "/full/m") -
     return "\r\n".join(lines).encode() + body
 
 
-def one_answer(connection: Any) -> tuple[int, dict[str, str], bytes]:
-    """Status, headers and body of the next response, and nothing behind it."""
+def read_response(connection: Any) -> tuple[int, dict[str, str], bytes]:
+    """Return status, headers and body of the next response, and check that no bytes follow."""
     received = b""
     while b"\r\n\r\n" not in received:
         received += connection.recv(65536)
@@ -86,35 +86,35 @@ def one_answer(connection: Any) -> tuple[int, dict[str, str], bytes]:
 
 
 def test_request_is_refused_before_its_body_is_sent() -> None:
-    with overloaded() as (server, load), closing(server.connect()) as connection:
+    with overloaded_server() as (server, fake_route), closing(server.connect()) as connection:
         connection.sendall(request(79_000, "X-Request-ID: mine", "Chariot-Inference-Base-ID: base"))
-        status, fields, body = one_answer(connection)
+        status, fields, body = read_response(connection)
         assert (status, json.loads(body)) == (429, {"error": "m is full"})
         assert (fields["retry-after"], fields["x-request-id"]) == ("7", "mine")
         assert fields["chariot-inference-base-id"] == "base"
         assert "connection" not in fields
-        assert load.reported.result(60) == ("m", "mine", 1)
+        assert fake_route.reported.result(60) == ("m", "mine", 1)
 
 
 def test_connection_is_kept_after_a_refused_body_is_drained() -> None:
-    with overloaded() as (server, load), closing(server.connect()) as connection:
+    with overloaded_server() as (server, fake_route), closing(server.connect()) as connection:
         for _ in range(3):
             connection.sendall(request(200_000, body=b"x" * 200_000))
-            assert one_answer(connection)[0] == 429
-        load.refusing = False
+            assert read_response(connection)[0] == 429
+        fake_route.is_refusing = False
         connection.sendall(request(5, body=b"hello"))
-        status, _, body = one_answer(connection)
-        assert (status, json.loads(body)["body"], load.arriving) == (200, "hello", 0)
+        status, _, body = read_response(connection)
+        assert (status, json.loads(body)["body"], fake_route.arriving) == (200, "hello", 0)
 
 
-def test_request_id_is_made_where_none_is_given() -> None:
-    with overloaded() as (server, _), closing(server.connect()) as connection:
+def test_invalid_request_id_is_replaced_by_a_generated_one() -> None:
+    with overloaded_server() as (server, _), closing(server.connect()) as connection:
         connection.sendall(request(1, f"X-Request-ID: {'x' * 2000}"))
-        assert len(one_answer(connection)[1]["x-request-id"]) == 36
+        assert len(read_response(connection)[1]["x-request-id"]) == 36
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "request_bytes",
     [
         request(MIB + 1),
         request(10, "Expect: 100-continue"),
@@ -124,9 +124,9 @@ def test_request_id_is_made_where_none_is_given() -> None:
     ],
     ids=["large", "expect", "chunked", "http-1.0", "close"],
 )
-def test_connection_ends_where_a_body_is_not_drained(sent: bytes) -> None:
-    with overloaded() as (server, _):
-        received = server.exchange(sent)
+def test_connection_is_closed_if_the_body_is_not_drained(request_bytes: bytes) -> None:
+    with overloaded_server() as (server, _):
+        received = server.exchange(request_bytes)
         assert b"connection: close\r\n" in received
         assert b"100 Continue" not in received
         assert [status for status, _ in answers(received)] == [429]
@@ -134,20 +134,20 @@ def test_connection_ends_where_a_body_is_not_drained(sent: bytes) -> None:
 
 def test_client_that_sends_all_of_a_large_body_reads_the_refusal() -> None:
     size = 3 * MIB // 2
-    with overloaded() as (server, _), closing(server.connect()) as connection:
+    with overloaded_server() as (server, _), closing(server.connect()) as connection:
         connection.sendall(request(size, body=b"x" * size))
         assert [status for status, _ in answers(everything(connection))] == [429]
 
 
-def test_requests_behind_a_refused_one_are_answered_in_order() -> None:
-    with overloaded() as (server, load):
-        several = request(4, body=b"body") * 2 + request(1, "Connection: close", path="/else", body=b"1")
-        assert [status for status, _ in answers(server.exchange(several))] == [429, 429, 200]
-        assert load.reported.result(60)[2] == 2
+def test_requests_after_a_refused_one_are_answered_in_order() -> None:
+    with overloaded_server() as (server, fake_route):
+        requests = request(4, body=b"body") * 2 + request(1, "Connection: close", path="/else", body=b"1")
+        assert [status for status, _ in answers(server.exchange(requests))] == [429, 429, 200]
+        assert fake_route.reported.result(60)[2] == 2
 
 
-def test_request_behind_one_in_flight_is_not_refused_early() -> None:
-    with overloaded() as (server, _), closing(server.connect()) as connection:
+def test_request_after_one_in_flight_is_not_refused_early() -> None:
+    with overloaded_server() as (server, _), closing(server.connect()) as connection:
         connection.sendall(request(0, path="/wait"))
         assert server.began.wait(60)
         connection.sendall(request(0, "Connection: close"))
@@ -157,19 +157,19 @@ def test_request_behind_one_in_flight_is_not_refused_early() -> None:
 
 @pytest.mark.parametrize("fields", [("Origin: http://a",), ("Upgrade: h2c", "Connection: upgrade, close")])
 def test_requests_that_need_the_framework_are_not_refused_early(fields: Sequence[str]) -> None:
-    with overloaded() as (server, _), closing(server.connect()) as connection:
+    with overloaded_server() as (server, _), closing(server.connect()) as connection:
         connection.sendall(request(0, *fields))
-        assert one_answer(connection)[0] == 200
+        assert read_response(connection)[0] == 200
 
 
 def test_other_methods_and_paths_are_not_refused() -> None:
-    with overloaded() as (server, _), closing(server.connect()) as connection:
+    with overloaded_server() as (server, _), closing(server.connect()) as connection:
         for line in ("GET /full/m", "POST /full", "POST /full/m/n", "POST /full/m%2Fn"):
             connection.sendall(f"{line} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n".encode())
-            assert one_answer(connection)[0] == 200
+            assert read_response(connection)[0] == 200
 
 
-def test_pauses_spread_reading_over_time_and_end() -> None:
+def test_pauses_grow_up_to_the_maximum() -> None:
     shedder = LoadShedder([])
     assert shedder.pause() == 0
     pauses = [shedder.pause() for _ in range(2000)]
@@ -177,7 +177,7 @@ def test_pauses_spread_reading_over_time_and_end() -> None:
     assert 0.9 < pauses[-1] <= 1
 
 
-class Observed:
+class RecordingObserver:
     def __init__(self) -> None:
         self.events: list[InferenceEvent] = []
 
@@ -186,36 +186,36 @@ class Observed:
 
 
 @contextmanager
-def full_engine(*names: str, metrics: CollectorRegistry | None = None) -> Generator[tuple[Engine, Observed]]:
-    """An engine of stand-ins with one worker, which is taken, and no place to wait."""
+def full_engine(*names: str, metrics: CollectorRegistry | None = None) -> Generator[tuple[Engine, RecordingObserver]]:
+    """Yield an engine of stand-ins whose only worker is busy and whose queue has no slots."""
     settings = ModelSettings(task_type=TaskType.OBJECT_DETECTION)
     sources = [ModelSource(name=name, version="1", folder=Path(name), settings=settings) for name in names]
     registry = Registry(sources)
     for source in sources:
         registry.load(source, load_stand_in)
-    observed, gate, begun = Observed(), threading.Event(), threading.Event()
-    observers = [observed, Metrics(metrics or CollectorRegistry(), registry.knows)]
+    observer, gate, started = RecordingObserver(), threading.Event(), threading.Event()
+    observers = [observer, Metrics(metrics or CollectorRegistry(), registry.knows)]
     repository = Repository(registry, lambda: sources, load_stand_in)
     engine = Engine(repository, observers, Limits(), 1, Bounds(max_waiting=0))
 
-    def hold() -> Any:
-        begun.set()
+    def block_worker() -> Any:
+        started.set()
         gate.wait(60)
         raise InferenceError(ErrorKind.CANCELLED, "over")
 
     async def run() -> None:
-        caller = RequestInfo(protocol="test", request_id="1", returned={})
+        info = RequestInfo(protocol="test", request_id="1", returned={})
         with pytest.raises(InferenceError):
-            await engine.exchange(caller, names[0], hold, lambda response: response)
+            await engine.exchange(info, names[0], block_worker, lambda response: response)
 
-    holding = threading.Thread(target=lambda: asyncio.run(run()))
-    holding.start()
+    holder = threading.Thread(target=lambda: asyncio.run(run()))
+    holder.start()
     try:
-        assert begun.wait(60)
-        yield engine, observed
+        assert started.wait(60)
+        yield engine, observer
     finally:
         gate.set()
-        holding.join(30)
+        holder.join(30)
         engine.close()
 
 
@@ -236,17 +236,17 @@ TARGETS = {
 
 @pytest.mark.parametrize("protocol", [*PROTOCOLS, *LISTENERS], ids=lambda protocol: protocol.name)
 def test_refusal_has_the_shape_of_the_protocol(protocol: HttpProtocol) -> None:
-    beside = [protocol] if protocol in LISTENERS else protocols_beside("chariot-v2-kserve")
+    protocols = [protocol] if protocol in LISTENERS else protocols_beside("chariot-v2-kserve")
     if protocol.name == "chariot-v2":
-        beside = protocols_beside("chariot-v2")
+        protocols = protocols_beside("chariot-v2")
     message = "The server has 1 requests in flight and takes no more; try again later"
     with full_engine("detector") as (engine, _):
-        shedder = LoadShedder(inference_routes(engine, beside, secured=False))
+        shedder = LoadShedder(inference_routes(engine, protocols, secured=False))
         for path in TARGETS[protocol.name]:
-            found = shedder.find(b"POST", 1, path.encode())
-            assert found is not None, path
-            assert found[0].excess(found[1]) == Excess(message=message, retry_after=1)
-            assert found[0].body(message) == protocol.error_body(InferenceError(ErrorKind.OVERLOADED, message))
+            match = shedder.find(b"POST", 1, path.encode())
+            assert match is not None, path
+            assert match[0].excess(match[1]) == Excess(message=message, retry_after=1)
+            assert match[0].body(message) == protocol.error_body(InferenceError(ErrorKind.OVERLOADED, message))
 
 
 def test_only_inferences_are_refused() -> None:
@@ -258,7 +258,7 @@ def test_only_inferences_are_refused() -> None:
             assert shedder.find(b"GET", 1, path.encode()) is None
 
 
-def test_refusal_of_a_secured_server_says_nothing_of_its_models() -> None:
+def test_refusal_of_a_secured_server_does_not_reveal_model_names() -> None:
     with full_engine("detector", "classifier") as (engine, _):
         route, _ = LoadShedder(inference_routes(engine, PROTOCOLS, secured=True)).find(
             b"POST", 1, b"/v2/models/detector/infer"
@@ -270,13 +270,13 @@ def test_refusal_of_a_secured_server_says_nothing_of_its_models() -> None:
 
 def test_refusals_are_counted_and_observed_together() -> None:
     metrics = CollectorRegistry()
-    with full_engine("detector", metrics=metrics) as (engine, observed):
-        found = LoadShedder(inference_routes(engine, PROTOCOLS, secured=False)).find(
+    with full_engine("detector", metrics=metrics) as (engine, observer):
+        match = LoadShedder(inference_routes(engine, PROTOCOLS, secured=False)).find(
             b"POST", 1, b"/v1/models/detector:predict"
         )
-        assert found is not None
-        found[0].report("full", found[1], "an-id", 40)
-        event = observed.events[-1]
+        assert match is not None
+        match[0].report("full", match[1], "an-id", 40)
+        event = observer.events[-1]
         assert (event.count, event.model_name, event.caller.request_id) == (40, "detector", "an-id")
         labels = {"protocol": "kserve-v1", "model": "detector", "version": "", "outcome": ErrorKind.OVERLOADED.value}
         assert metrics.get_sample_value("charioteer_inferences_total", labels) == 40

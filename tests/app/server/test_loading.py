@@ -1,4 +1,4 @@
-"""Loading models at the start of the server."""
+"""Loading models when the server starts."""
 
 import asyncio
 from pathlib import Path
@@ -11,7 +11,7 @@ from app.settings.model import ModelSource
 from tests.support.served import load_any
 
 
-def test_loading_warns_about_a_name_that_means_a_chariot_id(caplog: pytest.LogCaptureFixture) -> None:
+def test_loading_warns_about_a_name_that_reads_as_a_chariot_id(caplog: pytest.LogCaptureFixture) -> None:
     sources = [ModelSource(name=name, version="1", folder=Path(name)) for name in ("m-cars", "echo-fp32")]
 
     async def load() -> None:
@@ -22,5 +22,5 @@ def test_loading_warns_about_a_name_that_means_a_chariot_id(caplog: pytest.LogCa
         await finished.wait()
 
     asyncio.run(load())
-    found = [getattr(each, "model", None) for each in caplog.records if each.message == "model name hidden"]
-    assert found == ["m-cars"]
+    names = [getattr(record, "model", None) for record in caplog.records if record.message == "model name hidden"]
+    assert names == ["m-cars"]

@@ -1,4 +1,4 @@
-"""What goes into the log, as a process writes it."""
+"""Log output of a process."""
 
 import json
 import subprocess
@@ -11,18 +11,18 @@ import logging
 from app.server.log_output import configure_logging
 configure_logging("json")
 class ExecuteBatchError(Exception): pass
-for each in (ExecuteBatchError("left"), ValueError("kept")):
+for error in (ExecuteBatchError("left"), ValueError("kept")):
     try:
-        raise each
+        raise error
     except Exception:
         logging.getLogger("grpc._cython.cygrpc").exception("raised in core")
 logging.shutdown()
 """
 
 
-def test_who_left_while_an_answer_was_written_is_no_fault_of_the_server() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True)
-    (line,) = done.stderr.splitlines()
+def test_grpc_error_of_a_disconnected_client_is_not_logged() -> None:
+    completed = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True)
+    (line,) = completed.stderr.splitlines()
     assert "ValueError: kept" in json.loads(line)["exception"]
 
 
@@ -43,8 +43,8 @@ logging.shutdown()
 
 
 def test_messages_of_image_decoders_are_log_records() -> None:
-    done = subprocess.run([sys.executable, "-c", DAMAGED], cwd=ROOT, capture_output=True, text=True, check=True)
-    records = [json.loads(line) for line in done.stderr.splitlines()]
+    completed = subprocess.run([sys.executable, "-c", DAMAGED], cwd=ROOT, capture_output=True, text=True, check=True)
+    records = [json.loads(line) for line in completed.stderr.splitlines()]
     assert {record["event"] for record in records} == {"native library message"}
     texts = [record["text"] for record in records]
     assert texts[0] == "libpng warning: iCCP: too short"

@@ -1,9 +1,9 @@
-"""Log lines that a client can cause."""
+"""Sampling of log lines that a client can cause."""
 
 from app.server.log_sampling import LogSampler
 
 
-def test_sampler_drops_lines_beyond_ten_and_counts_them() -> None:
+def test_sampler_passes_ten_lines_and_counts_the_dropped_ones() -> None:
     now = [0.0]
     sampler = LogSampler(lambda: now[0])
     assert [sampler.sample() for _ in range(13)] == [{}] * 10 + [None] * 3

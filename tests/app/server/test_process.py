@@ -1,4 +1,4 @@
-"""The server as a process: started, asked, stopped, and started wrongly."""
+"""The server as a process: start, requests, stop, and failed starts."""
 
 import json
 import os
@@ -22,7 +22,7 @@ SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
 pytestmark = pytest.mark.slow
 
 
-def test_the_fixtures_are_served_and_the_process_ends_in_peace() -> None:
+def test_process_serves_the_fixture_models_and_exits_with_status_0() -> None:
     with serving() as server:
         address = server.address
         assert httpx.get(f"{address}/ready", timeout=60).status_code == 200
@@ -38,9 +38,9 @@ def test_the_fixtures_are_served_and_the_process_ends_in_peace() -> None:
         assert [(line["event"], line["outcome"], line["model"]) for line in lines] == [("inference", "ok", "detector")]
 
 
-def test_settings_come_from_the_environment_as_chariot_sets_it() -> None:
-    chosen = {"MODEL_DIR": str(DETECTOR), "UVICORN_PORT": "0", "CHARIOT_INFERENCE_PROTOCOL": "chariot-v2"}
-    environment = {**os.environ, **chosen, "DEFAULT_SCORE_THRESHOLD": "0.999"}
+def test_settings_are_read_from_the_environment_of_chariot() -> None:
+    variables = {"MODEL_DIR": str(DETECTOR), "UVICORN_PORT": "0", "CHARIOT_INFERENCE_PROTOCOL": "chariot-v2"}
+    environment = {**os.environ, **variables, "DEFAULT_SCORE_THRESHOLD": "0.999"}
     with serving(environment=environment) as server:
         assert urlsplit(server.address).port not in (None, ServerSettings().port)
         headers = {"content-type": "image/jpeg"}
@@ -52,7 +52,7 @@ def test_settings_come_from_the_environment_as_chariot_sets_it() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"not a model", (DETECTOR / "model.onnx").read_bytes()[:5000]])
-def test_a_broken_model_ends_the_start_with_a_sentence(tmp_path: Path, content: bytes) -> None:
+def test_process_exits_with_a_message_if_its_only_model_is_broken(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "broken.onnx"
     file.write_bytes(content)
     with serving("--model", str(file)) as server:
@@ -63,37 +63,37 @@ def test_a_broken_model_ends_the_start_with_a_sentence(tmp_path: Path, content: 
         assert "Traceback" not in "".join(server.log)
 
 
-def test_a_broken_model_does_not_keep_the_others_from_serving(tmp_path: Path) -> None:
+def test_broken_model_is_503_while_other_models_are_served(tmp_path: Path) -> None:
     shutil.copytree(DETECTOR, tmp_path / "good")
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "model.onnx").write_bytes(b"not a model")
     with serving("--model-repository", str(tmp_path)) as server:
         body = {"inputs": [image_input(base64_text(SCENE.read_bytes()))]}
         assert httpx.post(f"{server.address}/v2/models/m-good/infer", json=body, timeout=60).status_code == 200
-        refused = httpx.post(f"{server.address}/v2/models/m-bad/infer", json=body, timeout=60)
-        assert refused.status_code == 503
-        assert "model.onnx" in refused.json()["error"]
+        response = httpx.post(f"{server.address}/v2/models/m-bad/infer", json=body, timeout=60)
+        assert response.status_code == 503
+        assert "model.onnx" in response.json()["error"]
         ready = httpx.get(f"{server.address}/ready", timeout=60)
         assert ready.status_code == 503
         assert "bad/1" in ready.json()["error"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "error_text"),
     [
         (("--model", "no/such/place"), "neither a model file nor a folder"),
         (("--model-repository", "docs"), "holds no models"),
         (("--model", "a", "--model-repository", "b"), "not both"),
     ],
 )
-def test_wrong_arguments_end_the_start_with_a_sentence(arguments: tuple[str, ...], said: str) -> None:
+def test_process_exits_with_a_message_for_wrong_arguments(arguments: tuple[str, ...], error_text: str) -> None:
     with serving(*arguments) as server:
         assert server.wait() == 1
-        assert said in server.log[-1]
+        assert error_text in server.log[-1]
         assert "Traceback" not in "".join(server.log)
 
 
-def test_a_port_that_is_taken_ends_the_start_with_a_sentence() -> None:
+def test_process_exits_with_a_message_if_the_port_is_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with serving("--model", str(DETECTOR), "--port", str(port)) as server:
@@ -102,22 +102,22 @@ def test_a_port_that_is_taken_ends_the_start_with_a_sentence() -> None:
             assert str(port) in server.log[-1]
 
 
-def test_requests_in_flight_are_finished_when_the_server_is_told_to_stop() -> None:
+def test_sigterm_waits_for_requests_in_flight() -> None:
     with serving("--model", str(DETECTOR)) as server:
         host, _, port = server.address.removeprefix("http://").partition(":")
         body = json.dumps({"inputs": [image_input(base64_text(SCENE.read_bytes()))]}).encode()
         head = f"POST /infer HTTP/1.1\r\nHost: [::1]\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
-        with socket.create_connection((host, int(port))) as connection, connection.makefile("rb") as answer:
+        with socket.create_connection((host, int(port))) as connection, connection.makefile("rb") as response:
             connection.sendall(head.encode())
-            assert answer.readline().startswith(b"HTTP/1.1 100")
-            assert answer.readline() == b"\r\n"
+            assert response.readline().startswith(b"HTTP/1.1 100")
+            assert response.readline() == b"\r\n"
             server.process.terminate()
             connection.sendall(body)
-            assert answer.readline().startswith(b"HTTP/1.1 200")
+            assert response.readline().startswith(b"HTTP/1.1 200")
         assert server.wait() == 0
 
 
-def test_traces_go_from_the_sender_to_the_collector() -> None:
+def test_trace_context_of_the_client_reaches_the_collector() -> None:
     received: list[tuple[str, bytes]] = []
     trace = bytes(range(16))
     with collector(received) as endpoint, serving("--model", str(DETECTOR), "--otlp-endpoint", endpoint) as server:

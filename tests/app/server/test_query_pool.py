@@ -1,4 +1,4 @@
-"""Threads for queries of recordings."""
+"""The thread pool for queries of recordings."""
 
 import asyncio
 import os
@@ -49,7 +49,7 @@ def _fail() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no priorities elsewhere")
-def test_threads_of_queries_have_a_lower_priority() -> None:
+def test_query_threads_have_a_lower_priority() -> None:
     async def run() -> int:
         pool = QueryPool()
         try:
@@ -60,7 +60,7 @@ def test_threads_of_queries_have_a_lower_priority() -> None:
     assert asyncio.run(run()) > os.getpriority(os.PRIO_PROCESS, 0)
 
 
-def test_place_is_kept_while_a_thread_pauses_for_inferences() -> None:
+def test_slot_stays_taken_while_a_query_pauses_for_inferences() -> None:
     busy = threading.Event()
     busy.set()
 

@@ -1,4 +1,4 @@
-"""The page of the OpenAPI document."""
+"""The HTML page of the OpenAPI document."""
 
 import base64
 import hashlib
@@ -39,16 +39,16 @@ def test_every_operation_and_schema_is_shown(client: Client, html: str) -> None:
         assert f'<details id="schema-{name}" open>' in html
 
 
-def test_links_lead_to_places_on_the_page(client: Client, html: str) -> None:
+def test_links_resolve_to_anchors_on_the_page(client: Client, html: str) -> None:
     ids = re.findall(r' id="([^"]+)"', html)
     assert len(ids) == len(set(ids))
     links = set(re.findall(r' href="([^"]+)"', html))
-    assert {each for each in links if not each.startswith("#")} == {"schema/openapi.json"}
-    assert {each.removeprefix("#") for each in links if each.startswith("#")} <= set(ids)
+    assert {link for link in links if not link.startswith("#")} == {"schema/openapi.json"}
+    assert {link.removeprefix("#") for link in links if link.startswith("#")} <= set(ids)
     assert client.get("/schema/openapi.json").status_code == 200
 
 
-def test_the_page_loads_and_runs_nothing(client: Client, html: str) -> None:
+def test_page_has_no_scripts_and_loads_no_files(client: Client, html: str) -> None:
     assert not re.search(r"<(script|link|img|iframe)|@import|url\(| on\w+=| style=", html)
     (style,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -69,18 +69,18 @@ def test_text_of_the_document_is_escaped() -> None:
     assert "&lt;script&gt;" in html
 
 
-def test_permissions_are_shown_where_keys_are_asked_for(html: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_permissions_are_shown_only_with_authentication(html: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     client = client_of(secured(access_by(tmp_path_factory.mktemp("keys"))))
     assert client.get("/docs").status_code == 401
     assert "Permission: <code>admin</code>" in client.get("/docs", headers=bearer(READ)).text
     assert "Permission:" not in html
 
 
-def test_the_usual_address_of_the_document_leads_to_it(client: Client) -> None:
-    found = client.get("/openapi.json", follow_redirects=False)
-    assert (found.status_code, found.headers["location"]) == (307, "schema/openapi.json")
+def test_openapi_json_redirects_to_the_schema(client: Client) -> None:
+    response = client.get("/openapi.json", follow_redirects=False)
+    assert (response.status_code, response.headers["location"]) == (307, "schema/openapi.json")
     assert client.get("/openapi.json", follow_redirects=True).json() == client.get("/schema").json()
 
 
-def test_healthz_answers(client: Client) -> None:
+def test_healthz_is_alive(client: Client) -> None:
     assert client.get("/healthz").json() == {"status": "alive"}

@@ -8,14 +8,14 @@ import pytest
 from tests.support.server_process import ROOT
 
 _LINES = 6_000
-"""Of twenty bytes each: far more than a pipe holds."""
-_WRITING = f"""
+"""Lines of twenty bytes: far more than a pipe holds."""
+_WRITER = f"""
 import ctypes, os, sys
 from app.server.standard_files import log_file, never_wait, occupy
 
 occupy()
 lines = log_file()
-assert os.get_blocking(lines.fileno()), "whoever writes the log can wait"
+assert os.get_blocking(lines.fileno()), "the log file blocks"
 never_wait()
 library = ctypes.CDLL(None)
 for number in range({_LINES}):
@@ -26,46 +26,50 @@ sys.stdout.flush()
 """
 
 
-def written_to(stdout: int, stderr: int, code: str = _WRITING) -> None:
-    """Run a program that writes there until it ends, while nobody reads."""
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=stdout, stderr=stderr, timeout=60, check=False)
-    assert done.returncode == 0
+def run_writer(stdout: int, stderr: int, code: str = _WRITER) -> None:
+    """Run a program that writes to these descriptors while no process reads them."""
+    completed = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=stdout, stderr=stderr, timeout=60, check=False
+    )
+    assert completed.returncode == 0
 
 
-def all_in(pipe: int) -> bytes:
+def read_available(pipe: int) -> bytes:
     os.set_blocking(pipe, False)
-    found = b""
-    while more := os.read(pipe, 1 << 20):
-        found += more
-    return found
+    content = b""
+    while data := os.read(pipe, 1 << 20):
+        content += data
+    return content
 
 
-def test_nobody_waits_for_a_pipe_that_is_full() -> None:
-    (reading_out, stdout), (reading_error, stderr) = os.pipe(), os.pipe()
-    written_to(stdout, stderr)
-    assert [os.get_blocking(each) for each in (stdout, stderr)] == [True, True], "those who share it see no change"
+def test_full_pipes_do_not_block_the_writer() -> None:
+    (read_stdout, stdout), (read_stderr, stderr) = os.pipe(), os.pipe()
+    run_writer(stdout, stderr)
+    assert [os.get_blocking(descriptor) for descriptor in (stdout, stderr)] == [True, True], (
+        "other processes that share the pipe see no change"
+    )
     os.close(stdout)
     os.close(stderr)
-    out, error = all_in(reading_out), all_in(reading_error)
-    os.close(reading_out)
-    os.close(reading_error)
+    out, error = read_available(read_stdout), read_available(read_stderr)
+    os.close(read_stdout)
+    os.close(read_stderr)
     assert out.startswith(b"of a model   000000\nof a model   000001\n")
     assert error.startswith(b"of a library 000000\nof a model   000000\nof a library 000001\n")
     assert len(out) < 20 * _LINES
     assert len(error) < 40 * _LINES
 
 
-def test_a_file_gets_everything(tmp_path: Path) -> None:
+def test_file_gets_every_line(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as file:
-        written_to(file.fileno(), file.fileno())
+        run_writer(file.fileno(), file.fileno())
     assert (tmp_path / "log").read_bytes().count(b"\n") == 3 * _LINES
 
 
-def test_a_pipe_that_nobody_holds_any_more_is_left_as_it_is() -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    written_to(writing, writing, "from app.server.standard_files import never_wait; never_wait()")
-    os.close(writing)
+def test_broken_pipe_is_ignored() -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    run_writer(write_end, write_end, "from app.server.standard_files import never_wait; never_wait()")
+    os.close(write_end)
 
 
 _PRINTING = """
@@ -77,21 +81,21 @@ def print_in_c(text):
 """
 
 
-def test_native_messages_are_forwarded_by_lines_until_the_end() -> None:
+def test_native_messages_are_forwarded_line_by_line_until_shutdown() -> None:
     code = """
 import logging
 forward_native_messages(lambda line: print(repr(line)))
-for piece in (b"one ", b"line\\nand a", b"nother \\xff\\n\\n", b"last\\n"):
-    print_in_c(piece)
+for chunk in (b"one ", b"line\\nand a", b"nother \\xff\\n\\n", b"last\\n"):
+    print_in_c(chunk)
 logging.shutdown()
 """
     command = [sys.executable, "-c", _PRINTING + code]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["'one line'", r"'and another \\xff'", "'last'"]
-    assert done.stderr == ""
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert completed.stdout.splitlines() == ["'one line'", r"'and another \\xff'", "'last'"]
+    assert completed.stderr == ""
 
 
-def test_native_messages_that_no_thread_reads_block_nothing() -> None:
+def test_native_messages_do_not_block_if_the_forwarder_hangs() -> None:
     code = """
 forward_native_messages(lambda line: threading.Event().wait())
 for _ in range(5000):
@@ -99,12 +103,12 @@ for _ in range(5000):
 print("done")
 """
     command = [sys.executable, "-c", _PRINTING + code]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == "done\n"
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    assert completed.stdout == "done\n"
 
 
 @pytest.mark.parametrize(
-    ("crash", "words"),
+    ("crash", "expected"),
     [
         ('raise ValueError("uncaught")', "ValueError: uncaught"),
         ('ctypes.pythonapi.Py_FatalError(b"fatal")', "Fatal Python error: fatal"),
@@ -112,8 +116,8 @@ print("done")
         ("library.free(ctypes.c_void_p(id(library) + 8))", "invalid pointer"),
     ],
 )
-def test_crash_messages_go_past_the_forwarded_stream(crash: str, words: str) -> None:
+def test_crash_messages_bypass_the_forwarded_stream(crash: str, expected: str) -> None:
     code = f"{_PRINTING}forward_native_messages(lambda line: None)\n{crash}\n"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    assert words in done.stderr
+    completed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert completed.returncode != 0
+    assert expected in completed.stderr

@@ -1,4 +1,4 @@
-"""What is made of the process before its first request."""
+"""Process setup: malloc, native messages and free memory."""
 
 import asyncio
 import os
@@ -10,11 +10,11 @@ import pytest
 
 from app.server.tuning import releasing_memory
 
-# A packet is one write: whatever lies between two of them, a log line may lie there too.
-_PIECES = """
+# With SOCK_SEQPACKET every write is one packet, so partial lines would be visible.
+_DECODER_MESSAGES = """
 import os, socket
-kept, given = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-os.dup2(given.fileno(), 2)
+reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+os.dup2(writer.fileno(), 2)
 from app.server.tuning import tune_process
 tune_process()
 import cv2, numpy as np
@@ -22,15 +22,17 @@ from tests.support.pictures import encoded, rectangle
 data = encoded(rectangle(), icc_profile=b"profile" * 9)
 for _ in range(3):
     assert cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) is not None
-kept.setblocking(False)
+reader.setblocking(False)
 for _ in range(3):
-    print(kept.recv(1000).decode(), end="")
+    print(reader.recv(1000).decode(), end="")
 """
 
 
-def test_what_a_decoder_says_of_an_image_is_whole_lines() -> None:
-    said = subprocess.run([sys.executable, "-c", _PIECES], capture_output=True, text=True, check=True).stdout
-    assert said == "libpng warning: iCCP: too short\n" * 3
+def test_messages_of_image_decoders_are_written_as_complete_lines() -> None:
+    output = subprocess.run(
+        [sys.executable, "-c", _DECODER_MESSAGES], capture_output=True, text=True, check=True
+    ).stdout
+    assert output == "libpng warning: iCCP: too short\n" * 3
 
 
 _ARENAS = """
@@ -52,20 +54,20 @@ library.fflush(None)
 """
 
 
-def arenas(**environment: str) -> int:
-    ran = subprocess.run(
+def arena_count(**environment: str) -> int:
+    completed = subprocess.run(
         [sys.executable, "-c", _ARENAS], capture_output=True, text=True, check=True, env=os.environ | environment
     )
-    return ran.stdout.count("<heap nr=")
+    return completed.stdout.count("<heap nr=")
 
 
-def test_threads_share_arenas_of_malloc() -> None:
-    assert arenas() <= max(2, min(8, len(os.sched_getaffinity(0))))
+def test_threads_share_malloc_arenas() -> None:
+    assert arena_count() <= max(2, min(8, len(os.sched_getaffinity(0))))
 
 
 @pytest.mark.parametrize("count", [1, 5])
-def test_malloc_arena_max_of_the_environment_is_kept(count: int) -> None:
-    assert arenas(MALLOC_ARENA_MAX=str(count)) == count
+def test_malloc_arena_max_from_the_environment_wins(count: int) -> None:
+    assert arena_count(MALLOC_ARENA_MAX=str(count)) == count
 
 
 _RELEASED = """
@@ -89,20 +91,20 @@ print(before - resident())
 
 
 def test_free_memory_between_used_blocks_is_released() -> None:
-    ran = subprocess.run([sys.executable, "-c", _RELEASED], capture_output=True, text=True, check=True)
-    assert int(ran.stdout) > 90
+    completed = subprocess.run([sys.executable, "-c", _RELEASED], capture_output=True, text=True, check=True)
+    assert int(completed.stdout) > 90
 
 
 def test_memory_is_released_only_without_requests_in_flight() -> None:
-    in_flight, asked, released = [True], [0], threading.Event()
+    in_flight, calls, released = [True], [0], threading.Event()
 
     def busy() -> bool:
-        asked[0] += 1
+        calls[0] += 1
         return in_flight[0]
 
     async def run() -> None:
         async with releasing_memory(busy, 0, released.set):
-            while asked[0] < 10:
+            while calls[0] < 10:
                 await asyncio.sleep(0)
             assert not released.is_set()
             in_flight[0] = False
