@@ -1,4 +1,4 @@
-"""One explanation: made beside the predictions and never before them, bounded, observed once."""
+"""Explanations: lower priority than predictions, bounded, and observed once."""
 
 import asyncio
 import os
@@ -31,14 +31,14 @@ from tests.support.pictures import encoded, rectangle
 from tests.support.speaker import Gate, Seen
 from tests.support.stand_ins import LABELS, STAND_INS, detect, load_stand_in
 
-CALLER = RequestInfo(protocol="test", request_id="abc")
+INFO = RequestInfo(protocol="test", request_id="abc")
 NAMES = ("classifier", "detector", "segmenter", "teller", "failing")
 
 Explanations = Sequence[Sequence[Sequence[Explanation]]]
 
 
-class Slow:
-    """A detector that waits at a gate with every batch of copies, but not with the picture itself."""
+class GatedDetector:
+    """Wait at a gate with every batch of masked copies, but not with the image itself."""
 
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
@@ -54,7 +54,7 @@ class Slow:
 
 
 @contextmanager
-def running(slow: Slow | None = None, seen: Seen | None = None, **limits: Any) -> Generator[Engine]:
+def running(model: GatedDetector | None = None, observer: Seen | None = None, **limits: Any) -> Generator[Engine]:
     sources = [
         ModelSource(name=name, version="7", folder=Path(name), settings=ModelSettings(task_type=STAND_INS[name][0]))
         for name in NAMES
@@ -74,12 +74,12 @@ def running(slow: Slow | None = None, seen: Seen | None = None, **limits: Any) -
             outputs=(),
             facts=(),
         )
-        return BoundServable(ObjectDetection(), slow or detect, description, {})
+        return BoundServable(ObjectDetection(), model or detect, description, {})
 
     registry = Registry(sources)
-    for each in sources:
-        registry.load(each, load)
-    observers = [seen] if seen else []
+    for source in sources:
+        registry.load(source, load)
+    observers = [observer] if observer else []
     engine = Engine(Repository(registry, lambda: sources, load), observers, Limits(**limits), workers=1)
     try:
         yield engine
@@ -88,36 +88,43 @@ def running(slow: Slow | None = None, seen: Seen | None = None, **limits: Any) -
 
 
 def request(model: str = "detector", count: int = 1, **parameters: object) -> InferenceRequest:
-    picture = BinaryElement(encoded(rectangle()))
-    tensor = BytesTensor(name="a", shape=(count,), elements=[picture] * count, parameters={"score_threshold": 0.5})
+    element = BinaryElement(encoded(rectangle()))
+    tensor = BytesTensor(name="a", shape=(count,), elements=[element] * count, parameters={"score_threshold": 0.5})
     parameters = {"samples": 48} | parameters
     return InferenceRequest(id="body-id", model_name=model, inputs=(tensor,), parameters=parameters)
 
 
-def both(response: InferenceResponse, explanations: Explanations) -> tuple[InferenceResponse, Explanations]:
+def response_and_explanations(
+    response: InferenceResponse, explanations: Explanations
+) -> tuple[InferenceResponse, Explanations]:
     return response, explanations
 
 
-def explained(engine: Engine, decode: Callable[[], InferenceRequest]) -> tuple[InferenceResponse, Explanations]:
-    return asyncio.run(engine.explain(CALLER, "detector", decode, both))
+def explain(engine: Engine, decode: Callable[[], InferenceRequest]) -> tuple[InferenceResponse, Explanations]:
+    return asyncio.run(engine.explain(INFO, "detector", decode, response_and_explanations))
 
 
-def test_an_answer_comes_with_its_reasons_and_is_observed_once_but_not_as_an_inference() -> None:
-    seen = Seen()
-    with running(seen=seen) as engine:
-        response, explanations = explained(engine, lambda: request(count=2))
+def test_explanation_has_predictions_and_is_observed_once_but_not_as_inference() -> None:
+    observer = Seen()
+    with running(observer=observer) as engine:
+        response, explanations = explain(engine, lambda: request(count=2))
         answer = engine.infer(request(count=2))
         assert engine.statistics.of("detector", "7").inference_count == 0
         assert not engine.busy
     assert (response.id, response.model_name, response.model_version) == ("body-id", "detector", "7")
-    records = [each.records() for each in response.outputs[0].predictions]
-    assert records == [each.records() for each in answer.outputs[0].predictions]
+    records = [prediction.records() for prediction in response.outputs[0].predictions]
+    assert records == [prediction.records() for prediction in answer.outputs[0].predictions]
     ((first, second),) = explanations
-    for image, (found,) in zip(records, (first, second), strict=True):
-        assert found.record == image[0]
-        assert (found.label, found.score, found.samples, found.saliency.shape) == ("red", 0.9, 48, (48, 64))
-    (event,) = seen.events
-    assert (event.outcome, event.error, event.caller) == (None, "", CALLER)
+    for image, (explanation,) in zip(records, (first, second), strict=True):
+        assert explanation.record == image[0]
+        assert (explanation.label, explanation.score, explanation.samples, explanation.saliency.shape) == (
+            "red",
+            0.9,
+            48,
+            (48, 64),
+        )
+    (event,) = observer.events
+    assert (event.outcome, event.error, event.caller) == (None, "", INFO)
     assert (event.explanation, event.batch_size, event.samples) == (True, 2, 96)
     assert 0 < event.timings.decode + event.timings.model + event.timings.refine <= event.total
 
@@ -131,16 +138,16 @@ def test_an_answer_comes_with_its_reasons_and_is_observed_once_but_not_as_an_inf
         ("segmenter", {}, "red"),
     ],
 )
-def test_what_is_explained(model: str, parameters: dict[str, Any], label: str) -> None:
+def test_explanation_has_the_requested_label_and_method(model: str, parameters: dict[str, Any], label: str) -> None:
     with running() as engine:
-        ((found,),) = explained(engine, lambda: request(model, **parameters))[1]
-    assert [each.label for each in found] == [label]
-    assert found[0].method == parameters.get("method", "rise")
+        ((explanations,),) = explain(engine, lambda: request(model, **parameters))[1]
+    assert [explanation.label for explanation in explanations] == [label]
+    assert explanations[0].method == parameters.get("method", "rise")
 
 
 def test_objects_of_another_class_are_not_explained() -> None:
     with running() as engine:
-        assert explained(engine, lambda: request(label="border"))[1] == [[[]]]
+        assert explain(engine, lambda: request(label="border"))[1] == [[[]]]
 
 
 def unreadable() -> InferenceRequest:
@@ -170,124 +177,131 @@ def unreadable() -> InferenceRequest:
         (lambda: request(samples=1001, count=2), ErrorKind.TOO_LARGE, "2002 for 2 images"),
     ],
 )
-def test_refusals_name_the_field_and_are_observed_once(
+def test_refused_explanation_names_the_field_and_is_observed_once(
     decode: Callable[[], InferenceRequest], kind: ErrorKind, message: str
 ) -> None:
-    seen = Seen()
-    with running(seen=seen) as engine:
+    observer = Seen()
+    with running(observer=observer) as engine:
         with pytest.raises(InferenceError, match=message) as caught:
-            explained(engine, decode)
+            explain(engine, decode)
         assert not engine.busy
     assert caught.value.kind is kind
-    assert [(event.outcome, event.error) for event in seen.events] == [(kind, str(caught.value))]
+    assert [(event.outcome, event.error) for event in observer.events] == [(kind, str(caught.value))]
 
 
-def test_occlusion_that_would_take_too_many_samples_names_the_grid() -> None:
+def test_occlusion_over_the_sample_limit_names_the_grid() -> None:
     with running(max_explanation_samples=10) as engine, pytest.raises(InferenceError, match=r"parameters\.grid"):
-        explained(engine, lambda: request(method="occlusion"))
+        explain(engine, lambda: request(method="occlusion"))
 
 
-def test_any_seed_will_do() -> None:
+def test_seed_may_be_any_large_integer() -> None:
     with running() as engine:
-        assert explained(engine, lambda: request(seed=10**30))[1][0][0][0].seed == 10**30
+        assert explain(engine, lambda: request(seed=10**30))[1][0][0][0].seed == 10**30
 
 
-def test_images_share_the_samples_that_a_request_may_take() -> None:
+def test_images_of_a_request_share_the_sample_limit() -> None:
     with running(max_explanation_samples=60) as engine:
-        (images,) = explained(engine, lambda: request(count=3, samples=None))[1]
-    assert [each[0].samples for each in images] == [20, 20, 20]
+        (images,) = explain(engine, lambda: request(count=3, samples=None))[1]
+    assert [objects[0].samples for objects in images] == [20, 20, 20]
 
 
-def test_time_that_runs_out_leaves_fewer_samples_for_every_image() -> None:
+def test_time_limit_reduces_the_samples_of_every_image() -> None:
     with running(max_explanation_seconds=1e-9) as engine:
-        (images,) = explained(engine, lambda: request(count=2, samples=500))[1]
-    assert [each[0].samples for each in images] == [16, 16]
+        (images,) = explain(engine, lambda: request(count=2, samples=500))[1]
+    assert [objects[0].samples for objects in images] == [16, 16]
     with running() as engine:
-        (images,) = explained(engine, lambda: request(samples=500, max_seconds=1e-9))[1]
+        (images,) = explain(engine, lambda: request(samples=500, max_seconds=1e-9))[1]
     assert images[0][0].samples == 16
 
 
-def test_predictions_go_on_while_explanations_are_held_up_and_the_one_too_many_is_refused() -> None:
-    slow, seen = Slow(Gate()), Seen()
+def test_blocked_explanations_do_not_block_predictions_and_excess_is_refused() -> None:
+    model, observer = GatedDetector(Gate()), Seen()
 
     async def run(engine: Engine) -> None:
-        calls = [asyncio.create_task(engine.explain(CALLER, "slow", lambda: request("slow"), both)) for _ in range(4)]
-        (refused,), waiting = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
-        error = refused.exception()
+        calls = [
+            asyncio.create_task(engine.explain(INFO, "slow", lambda: request("slow"), response_and_explanations))
+            for _ in range(4)
+        ]
+        (first_done,), waiting = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+        error = first_done.exception()
         assert isinstance(error, InferenceError)
         assert error.kind is ErrorKind.OVERLOADED
-        await asyncio.to_thread(slow.gate.await_step)
+        await asyncio.to_thread(model.gate.await_step)
         assert engine.busy
         for _ in range(10):
-            answer = await engine.exchange(CALLER, "slow", lambda: request("slow"), lambda response: response)
+            answer = await engine.exchange(INFO, "slow", lambda: request("slow"), lambda response: response)
             assert len(answer.outputs[0].predictions) == 1
         for _ in range(9):
-            slow.gate.open()
+            model.gate.open()
         await asyncio.gather(*waiting)
         await asyncio.sleep(0)
         assert not engine.busy
 
-    with running(slow, seen) as engine:
+    with running(model, observer) as engine:
         asyncio.run(run(engine))
-    outcomes = [(event.explanation, event.outcome) for event in seen.events]
+    outcomes = [(event.explanation, event.outcome) for event in observer.events]
     assert outcomes == [(True, ErrorKind.OVERLOADED), *[(False, None)] * 10, *[(True, None)] * 3]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no priorities of their own")
-def test_explanations_step_back_for_everything_else() -> None:
-    slow = Slow(Gate(opened=3))
-    with running(slow) as engine:
-        explained(engine, lambda: request("slow"))
-    assert slow.niceness == {min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)}
+def test_explanation_threads_have_a_lower_priority() -> None:
+    model = GatedDetector(Gate(opened=3))
+    with running(model) as engine:
+        explain(engine, lambda: request("slow"))
+    assert model.niceness == {min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)}
 
 
-@pytest.mark.parametrize("end", ["the sender leaves", "the server stops", "the server will stop"])
-def test_an_explanation_that_nobody_waits_for_ends_with_the_copies_in_hand(end: str) -> None:
-    slow, seen = Slow(Gate()), Seen()
+@pytest.mark.parametrize("end", ["disconnect", "close", "drain"])
+def test_abandoned_explanation_ends_after_the_current_batch(end: str) -> None:
+    model, observer = GatedDetector(Gate()), Seen()
 
     async def run(engine: Engine) -> None:
-        call = asyncio.create_task(engine.explain(CALLER, "slow", lambda: request("slow", samples=480), both))
-        await asyncio.to_thread(slow.gate.await_step)
-        if end == "the sender leaves":
+        call = asyncio.create_task(
+            engine.explain(INFO, "slow", lambda: request("slow", samples=480), response_and_explanations)
+        )
+        await asyncio.to_thread(model.gate.await_step)
+        if end == "disconnect":
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
-            slow.gate.open()
+            model.gate.open()
         else:
-            (engine.close if end == "the server stops" else engine.hurry)()
-            slow.gate.open()
+            (engine.close if end == "close" else engine.hurry)()
+            model.gate.open()
             assert (await call)[1][0][0][0].samples == 16
 
-    with running(slow, seen) as engine:
+    with running(model, observer) as engine:
         asyncio.run(run(engine))
-    engine_threads = [each for each in threading.enumerate() if each.name.startswith("explanation")]
-    for each in engine_threads:
-        each.join(60)
-    assert slow.batches == [1, 16]
-    assert [(event.outcome, event.samples) for event in seen.events] == [(None, 16)]
+    explanation_threads = [thread for thread in threading.enumerate() if thread.name.startswith("explanation")]
+    for thread in explanation_threads:
+        thread.join(60)
+    assert model.batches == [1, 16]
+    assert [(event.outcome, event.samples) for event in observer.events] == [(None, 16)]
     assert not engine.busy
 
 
-def test_a_stopping_engine_explains_no_more() -> None:
-    seen = Seen()
-    with running(seen=seen) as engine:
+def test_closed_engine_refuses_explanations() -> None:
+    observer = Seen()
+    with running(observer=observer) as engine:
         engine.close()
         with pytest.raises(InferenceError, match="stopping") as caught:
-            explained(engine, request)
+            explain(engine, request)
     assert caught.value.kind is ErrorKind.MODEL_NOT_READY
-    assert [event.outcome for event in seen.events] == [ErrorKind.MODEL_NOT_READY]
+    assert [event.outcome for event in observer.events] == [ErrorKind.MODEL_NOT_READY]
 
 
-@pytest.mark.parametrize("end", ["the sender leaves", "the server stops"])
-def test_an_explanation_that_was_never_begun_is_told_all_the_same(end: str) -> None:
-    slow, seen = Slow(Gate()), Seen()
+@pytest.mark.parametrize("end", ["disconnect", "close"])
+def test_queued_explanation_that_is_dropped_is_observed(end: str) -> None:
+    model, observer = GatedDetector(Gate()), Seen()
 
     async def run(engine: Engine) -> None:
-        first = asyncio.create_task(engine.explain(CALLER, "slow", lambda: request("slow", samples=480), both))
-        await asyncio.to_thread(slow.gate.await_step)
-        second = asyncio.create_task(engine.explain(CALLER, "slow", lambda: request("slow"), both))
+        first = asyncio.create_task(
+            engine.explain(INFO, "slow", lambda: request("slow", samples=480), response_and_explanations)
+        )
+        await asyncio.to_thread(model.gate.await_step)
+        second = asyncio.create_task(engine.explain(INFO, "slow", lambda: request("slow"), response_and_explanations))
         await asyncio.sleep(0)
-        if end == "the sender leaves":
+        if end == "disconnect":
             second.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await second
@@ -297,11 +311,11 @@ def test_an_explanation_that_was_never_begun_is_told_all_the_same(end: str) -> N
             with pytest.raises(InferenceError, match="stopping"):
                 await second
         for _ in range(3):
-            slow.gate.open()
+            model.gate.open()
         await first
 
-    with running(slow, seen) as engine:
+    with running(model, observer) as engine:
         asyncio.run(run(engine))
-    expected = ErrorKind.CANCELLED if end == "the sender leaves" else ErrorKind.MODEL_NOT_READY
-    assert [event.outcome for event in seen.events] == [expected, None]
+    expected = ErrorKind.CANCELLED if end == "disconnect" else ErrorKind.MODEL_NOT_READY
+    assert [event.outcome for event in observer.events] == [expected, None]
     assert not engine.busy

@@ -1,4 +1,4 @@
-"""Explanations keep to the time that their request has, and say when to come again."""
+"""Deadlines and limits of explanations."""
 
 import asyncio
 import threading
@@ -33,23 +33,23 @@ from tests.support.speaker import Seen
 from tests.support.stand_ins import LABELS, detect
 
 
-class Slow:
-    """The detector, each of whose calls takes as long as it is told."""
+class SlowDetector:
+    """Detect after a delay or when the test proceeds."""
 
-    def __init__(self, seconds: float = 0, held: threading.Event | None = None) -> None:
+    def __init__(self, seconds: float = 0, proceed: threading.Event | None = None) -> None:
         self._seconds = seconds
-        self._held = held
+        self._proceed = proceed
         self.called = threading.Event()
 
     def __call__(self, inputs: Sequence[DetectionInput], /) -> Sequence[Detections]:
         self.called.set()
-        if self._held is not None:
-            assert self._held.wait(60)
+        if self._proceed is not None:
+            assert self._proceed.wait(60)
         threading.Event().wait(self._seconds)
         return detect(inputs)
 
 
-def load_slow(model: Slow) -> Servable:
+def load_slow(model: SlowDetector) -> Servable:
     description = ModelDescription(
         task_type=TaskType.OBJECT_DETECTION,
         platform="stand-in",
@@ -63,7 +63,7 @@ def load_slow(model: Slow) -> Servable:
 
 
 @contextmanager
-def running(model: Slow, seen: Seen, bounds: Bounds | None = None) -> Generator[Engine]:
+def running(model: SlowDetector, observer: Seen, bounds: Bounds | None = None) -> Generator[Engine]:
     settings = ModelSettings(task_type=TaskType.OBJECT_DETECTION)
     source = ModelSource(name="slow", version="7", folder=Path("slow"), settings=settings)
 
@@ -72,14 +72,14 @@ def running(model: Slow, seen: Seen, bounds: Bounds | None = None) -> Generator[
 
     registry = Registry([source])
     registry.load(source, load)
-    engine = Engine(Repository(registry, lambda: [source], load), [seen], Limits(), 1, bounds or Bounds())
+    engine = Engine(Repository(registry, lambda: [source], load), [observer], Limits(), 1, bounds or Bounds())
     try:
         yield engine
     finally:
         engine.close()
 
 
-def caller(name: str = "a", timeout: float | None = None, address: str = "") -> RequestInfo:
+def request_info(name: str = "a", timeout: float | None = None, address: str = "") -> RequestInfo:
     return RequestInfo(protocol="test", request_id=name, returned={}, timeout=timeout, address=address)
 
 
@@ -88,60 +88,66 @@ def request(samples: int = 60) -> InferenceRequest:
     return InferenceRequest(id="", model_name="slow", inputs=(tensor,), parameters={"samples": samples})
 
 
-def both(response: InferenceResponse, explanations: Explanations) -> tuple[InferenceResponse, Explanations]:
+def response_and_explanations(
+    response: InferenceResponse, explanations: Explanations
+) -> tuple[InferenceResponse, Explanations]:
     return response, explanations
 
 
-def test_samples_end_before_the_time_is_over() -> None:
-    with running(Slow(0.05), Seen()) as engine:
-        found = explained(engine.registry.find("slow").ready_servable(), request(2000), Limits(), lambda: True, 1.0)
-    ((objects,),) = found.explanations
+def test_time_limit_stops_sampling() -> None:
+    with running(SlowDetector(0.05), Seen()) as engine:
+        explained_request = explained(
+            engine.registry.find("slow").ready_servable(), request(2000), Limits(), lambda: True, 1.0
+        )
+    ((objects,),) = explained_request.explanations
     assert 0 < objects[0].samples < 2000
 
 
 @pytest.mark.slow
-def test_samples_end_in_time_for_the_answer() -> None:
-    seen = Seen()
-    with running(Slow(0.5), seen) as engine:
-        # The engine itself refuses an answer that comes later.
-        _, explanations = asyncio.run(engine.explain(caller(timeout=20), "slow", lambda: request(2000), both))
-    ((found,),) = explanations
-    assert 0 < found[0].samples < 2000
-    assert [event.outcome for event in seen.events] == [None]
+def test_request_deadline_stops_sampling_in_time_for_the_response() -> None:
+    observer = Seen()
+    with running(SlowDetector(0.5), observer) as engine:
+        # The engine refuses a response after the deadline.
+        _, explanations = asyncio.run(
+            engine.explain(request_info(timeout=20), "slow", lambda: request(2000), response_and_explanations)
+        )
+    ((image_explanations,),) = explanations
+    assert 0 < image_explanations[0].samples < 2000
+    assert [event.outcome for event in observer.events] == [None]
 
 
-def test_an_explanation_that_comes_too_late_is_given_up() -> None:
-    seen, held = Seen(), threading.Event()
+def test_explanation_after_its_deadline_is_deadline_exceeded() -> None:
+    observer, proceed = Seen(), threading.Event()
 
     async def run(engine: Engine) -> None:
         with pytest.raises(InferenceError) as caught:
-            await engine.explain(caller(timeout=0.1), "slow", request, both)
+            await engine.explain(request_info(timeout=0.1), "slow", request, response_and_explanations)
         assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
-        held.set()
+        proceed.set()
         await wait_until_async(lambda: not engine.busy)
 
-    with running(Slow(held=held), seen) as engine:
+    with running(SlowDetector(proceed=proceed), observer) as engine:
         asyncio.run(run(engine))
-    assert [event.outcome for event in seen.events] == [ErrorKind.DEADLINE_EXCEEDED]
+    assert [event.outcome for event in observer.events] == [ErrorKind.DEADLINE_EXCEEDED]
 
 
-def test_one_that_waits_for_its_turn_is_dropped_in_time() -> None:
-    seen, held = Seen(), threading.Event()
-    model = Slow(held=held)
+def test_queued_explanation_is_dropped_at_its_deadline() -> None:
+    observer, proceed = Seen(), threading.Event()
+    model = SlowDetector(proceed=proceed)
 
     async def run(engine: Engine) -> None:
-        first = asyncio.ensure_future(engine.explain(caller("first"), "slow", request, both))
+        first = asyncio.ensure_future(engine.explain(request_info("first"), "slow", request, response_and_explanations))
         await asyncio.to_thread(model.called.wait, 30)
         with pytest.raises(InferenceError) as caught:
-            await engine.explain(caller("second", timeout=0.1), "slow", request, both)
+            await engine.explain(request_info("second", timeout=0.1), "slow", request, response_and_explanations)
         assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
-        held.set()
+        proceed.set()
         await first
         await wait_until_async(lambda: not engine.busy)
 
-    with running(model, seen) as engine:
+    with running(model, observer) as engine:
         asyncio.run(run(engine))
-    outcomes = {event.caller.request_id: event.outcome for event in seen.events}
+    outcomes = {event.caller.request_id: event.outcome for event in observer.events}
     assert outcomes == {"first": None, "second": ErrorKind.DEADLINE_EXCEEDED}
 
 
@@ -152,78 +158,85 @@ class EarlyTimers(asyncio.SelectorEventLoop):
         return super().call_at(when - 0.05, *arguments, **options)
 
 
-def test_explain_deadline_that_fires_early_is_no_cancellation() -> None:
-    seen, held = Seen(), threading.Event()
-    model = Slow(held=held)
+def test_deadline_timer_that_fires_early_is_not_a_cancellation() -> None:
+    observer, proceed = Seen(), threading.Event()
+    model = SlowDetector(proceed=proceed)
 
     async def run(engine: Engine) -> None:
-        first = asyncio.ensure_future(engine.explain(caller("first"), "slow", request, both))
+        first = asyncio.ensure_future(engine.explain(request_info("first"), "slow", request, response_and_explanations))
         await asyncio.to_thread(model.called.wait, 30)
         with pytest.raises(InferenceError) as caught:
-            await engine.explain(caller("queued", timeout=0.2), "slow", request, both)
+            await engine.explain(request_info("queued", timeout=0.2), "slow", request, response_and_explanations)
         assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
-        held.set()
+        proceed.set()
         await first
         await wait_until_async(lambda: not engine.busy)
 
-    with running(model, seen) as engine, asyncio.Runner(loop_factory=EarlyTimers) as runner:
+    with running(model, observer) as engine, asyncio.Runner(loop_factory=EarlyTimers) as runner:
         runner.run(run(engine))
-    outcomes = {event.caller.request_id: event.outcome for event in seen.events}
+    outcomes = {event.caller.request_id: event.outcome for event in observer.events}
     assert outcomes == {"first": None, "queued": ErrorKind.DEADLINE_EXCEEDED}
 
 
 @pytest.mark.parametrize(
     ("timeout", "kind"), [(float("nan"), ErrorKind.INVALID_REQUEST), (0, ErrorKind.DEADLINE_EXCEEDED)]
 )
-def test_a_time_that_is_none_or_over_is_refused(timeout: float, kind: ErrorKind) -> None:
-    seen = Seen()
-    with running(Slow(), seen) as engine:
+def test_invalid_or_expired_timeout_of_an_explanation_is_refused(timeout: float, kind: ErrorKind) -> None:
+    observer = Seen()
+    with running(SlowDetector(), observer) as engine:
         with pytest.raises(InferenceError) as caught:
-            asyncio.run(engine.explain(caller(timeout=timeout), "slow", request, both))
+            asyncio.run(engine.explain(request_info(timeout=timeout), "slow", request, response_and_explanations))
         assert not engine.busy
     assert caught.value.kind is kind
-    assert [(event.outcome, event.explanation) for event in seen.events] == [(kind, True)]
+    assert [(event.outcome, event.explanation) for event in observer.events] == [(kind, True)]
 
 
-def test_whoever_finds_no_place_is_told_when_to_come_again() -> None:
-    seen, held = Seen(), threading.Event()
-    model = Slow(held=held)
+def test_explanation_over_the_limit_is_refused_with_retry_after() -> None:
+    observer, proceed = Seen(), threading.Event()
+    model = SlowDetector(proceed=proceed)
 
     async def run(engine: Engine) -> None:
-        others = [asyncio.ensure_future(engine.explain(caller(), "slow", request, both)) for _ in range(3)]
+        others = [
+            asyncio.ensure_future(engine.explain(request_info(), "slow", request, response_and_explanations))
+            for _ in range(3)
+        ]
         await asyncio.to_thread(model.called.wait, 30)
-        sender = caller("late")
+        late = request_info("late")
         with pytest.raises(InferenceError, match="3 explanations in flight") as caught:
-            await engine.explain(sender, "slow", request, both)
+            await engine.explain(late, "slow", request, response_and_explanations)
         assert caught.value.kind is ErrorKind.OVERLOADED
-        assert int(sender.returned["retry-after"]) >= 1
-        held.set()
+        assert int(late.returned["retry-after"]) >= 1
+        proceed.set()
         await asyncio.gather(*others)
 
-    with running(model, seen) as engine:
+    with running(model, observer) as engine:
         asyncio.run(run(engine))
 
 
-def test_explanations_count_among_what_a_client_has_in_hand() -> None:
-    seen, held = Seen(), threading.Event()
-    model = Slow(held=held)
+def test_explanations_count_towards_the_limit_of_a_client() -> None:
+    observer, proceed = Seen(), threading.Event()
+    model = SlowDetector(proceed=proceed)
 
     async def run(engine: Engine) -> None:
-        first = asyncio.ensure_future(engine.explain(caller(address="10.0.0.1"), "slow", request, both))
+        first = asyncio.ensure_future(
+            engine.explain(request_info(address="10.0.0.1"), "slow", request, response_and_explanations)
+        )
         await asyncio.to_thread(model.called.wait, 30)
-        for same in (
-            engine.explain(caller(address="10.0.0.1"), "slow", request, both),
-            engine.exchange(caller(address="10.0.0.1"), "slow", request, lambda each: each),
+        for call in (
+            engine.explain(request_info(address="10.0.0.1"), "slow", request, response_and_explanations),
+            engine.exchange(request_info(address="10.0.0.1"), "slow", request, lambda response: response),
         ):
             with pytest.raises(InferenceError, match="1 requests or streams of your address in flight") as caught:
-                await same
+                await call
             assert caught.value.kind is ErrorKind.OVERLOADED
-        other = asyncio.ensure_future(engine.exchange(caller(address="10.0.0.2"), "slow", request, lambda each: each))
-        held.set()
+        other = asyncio.ensure_future(
+            engine.exchange(request_info(address="10.0.0.2"), "slow", request, lambda response: response)
+        )
+        proceed.set()
         await asyncio.gather(first, other)
         await wait_until_async(lambda: not engine.busy)
-        # What has ended gives its place back.
-        await engine.exchange(caller(address="10.0.0.1"), "slow", request, lambda each: each)
+        # A finished request frees its slot.
+        await engine.exchange(request_info(address="10.0.0.1"), "slow", request, lambda response: response)
 
-    with running(model, seen, Bounds(max_each_client=1)) as engine:
+    with running(model, observer, Bounds(max_each_client=1)) as engine:
         asyncio.run(run(engine))

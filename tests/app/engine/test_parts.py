@@ -1,4 +1,4 @@
-"""Answers told datum by datum: each before the next is begun, and one observation for all of them."""
+"""Streams of outputs: every image is answered before the next, and the request is observed once."""
 
 import asyncio
 import threading
@@ -29,32 +29,32 @@ from tests.support.pictures import encoded, rectangle
 from tests.support.speaker import Gate, Seen, Speaker, speaking
 from tests.support.stand_ins import detect
 
-CALLER = RequestInfo(protocol="test", request_id="abc")
-PICTURE = BinaryElement(encoded(rectangle()))
+INFO = RequestInfo(protocol="test", request_id="abc")
+ELEMENT = BinaryElement(encoded(rectangle()))
 
 
 def request(*counts: int, model: str = "detector", **parameters: object) -> InferenceRequest:
     inputs = [
-        BytesTensor(name=name, shape=(count,), elements=[PICTURE] * count, parameters=parameters)
+        BytesTensor(name=name, shape=(count,), elements=[ELEMENT] * count, parameters=parameters)
         for name, count in zip("abc", counts, strict=False)
     ]
     return InferenceRequest(id="", model_name=model, inputs=tuple(inputs))
 
 
-class Waited(Seen):
-    """Can be waited for."""
+class AwaitableObserver(Seen):
+    """Signal when an event is observed."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.told = threading.Event()
+        self.observed = threading.Event()
 
     def observe(self, event: InferenceEvent, /) -> None:
         super().observe(event)
-        self.told.set()
+        self.observed.set()
 
 
-class Gated:
-    """A detector that counts its calls, waits at a gate before each, and fails at one of them."""
+class GatedDetector:
+    """Count calls, wait at a gate before each one, and fail at one of them."""
 
     def __init__(self, gate: Gate, failing: int = -1) -> None:
         self.sizes: list[int] = []
@@ -69,7 +69,7 @@ class Gated:
         return detect(inputs)
 
 
-def over(model: Gated, seen: Seen) -> Engine:
+def engine_of(model: GatedDetector, observer: Seen) -> Engine:
     def load(source: ModelSource) -> Servable:
         description = ModelDescription(
             task_type=TaskType.OBJECT_DETECTION,
@@ -85,89 +85,89 @@ def over(model: Gated, seen: Seen) -> Engine:
     source = ModelSource(name="detector", version="3", folder=Path("detector"))
     registry = Registry([source])
     registry.load(source, load)
-    return Engine(Repository(registry, lambda: [source], load), [seen], Limits(), workers=1)
+    return Engine(Repository(registry, lambda: [source], load), [observer], Limits(), workers=1)
 
 
-def told(response: InferenceResponse) -> tuple[str, str, str, int, dict[str, object]]:
+def encode_output(response: InferenceResponse) -> tuple[str, str, str, int, dict[str, object]]:
     (output,) = response.outputs
     (prediction,) = output.predictions
-    found = (response.model_name, response.model_version, output.name, len(prediction.records()))
-    return (*found, dict(output.parameters))
+    fields = (response.model_name, response.model_version, output.name, len(prediction.records()))
+    return (*fields, dict(output.parameters))
 
 
-def piece_told(piece: Piece) -> str | None:
-    return piece.text or None
+def encode_chunk(chunk: Piece) -> str | None:
+    return chunk.text or None
 
 
-def test_every_datum_is_answered_before_the_next_is_begun() -> None:
-    gate, seen = Gate(), Seen()
-    model = Gated(gate)
-    engine = over(model, seen)
+def test_every_image_is_answered_before_the_next_is_run() -> None:
+    gate, observer = Gate(), Seen()
+    model = GatedDetector(gate)
+    engine = engine_of(model, observer)
 
     async def run() -> None:
-        asked = request(2, 1, metadata="m")
-        parts = engine.parts(CALLER, "detector", lambda: asked, told, lambda _: None)
-        async with aclosing(parts):
+        inference_request = request(2, 1, metadata="m")
+        outputs = engine.parts(INFO, "detector", lambda: inference_request, encode_output, lambda _: None)
+        async with aclosing(outputs):
             for number, name in enumerate("aab", 1):
                 gate.open()
-                assert await anext(parts) == ("detector", "3", name, 1, {"metadata": "m"})
+                assert await anext(outputs) == ("detector", "3", name, 1, {"metadata": "m"})
                 assert model.sizes == [1] * number
-            assert await anext(parts, None) is None
+            assert await anext(outputs, None) is None
 
     asyncio.run(run())
-    (event,) = seen.events
+    (event,) = observer.events
     assert (event.outcome, event.batch_size, event.model_version) == (None, 3, "3")
     assert 0 < event.timings.decode < event.total
     assert event.timings.decode + event.timings.model + event.timings.refine <= event.total
     assert not engine.busy
 
 
-def test_a_failure_comes_behind_the_answers_before_it() -> None:
-    seen = Seen()
-    engine = over(Gated(Gate(opened=9), failing=1), seen)
+def test_failure_comes_after_the_earlier_outputs() -> None:
+    observer = Seen()
+    engine = engine_of(GatedDetector(Gate(opened=9), failing=1), observer)
 
     async def run() -> InferenceError:
-        async with aclosing(engine.parts(CALLER, "", lambda: request(3), told, lambda _: None)) as parts:
-            assert await anext(parts) == ("detector", "3", "a", 1, {})
+        async with aclosing(engine.parts(INFO, "", lambda: request(3), encode_output, lambda _: None)) as outputs:
+            assert await anext(outputs) == ("detector", "3", "a", 1, {})
             with pytest.raises(InferenceError, match="tired") as caught:
-                await anext(parts)
+                await anext(outputs)
             return caught.value
 
     assert asyncio.run(run()).kind is ErrorKind.MODEL_FAILED
-    (event,) = seen.events
+    (event,) = observer.events
     assert (event.outcome, event.batch_size) == (ErrorKind.MODEL_FAILED, 1)
     assert not engine.busy
 
 
-def test_a_reader_who_leaves_stops_the_model() -> None:
-    gate, seen = Gate(opened=1), Waited()
-    model = Gated(gate)
-    engine = over(model, seen)
+def test_reader_that_leaves_stops_the_model() -> None:
+    gate, observer = Gate(opened=1), AwaitableObserver()
+    model = GatedDetector(gate)
+    engine = engine_of(model, observer)
 
     async def run() -> None:
-        async with aclosing(engine.parts(CALLER, "", lambda: request(5), told, lambda _: None)) as parts:
-            await anext(parts)
+        async with aclosing(engine.parts(INFO, "", lambda: request(5), encode_output, lambda _: None)) as outputs:
+            await anext(outputs)
             for _ in range(2):
                 await asyncio.to_thread(gate.await_step)
         gate.open()
-        assert await asyncio.to_thread(seen.told.wait, 60)
+        assert await asyncio.to_thread(observer.observed.wait, 60)
 
     asyncio.run(run())
     assert model.sizes == [1, 1]
-    assert [event.outcome for event in seen.events] == [None]
+    assert [event.outcome for event in observer.events] == [None]
 
 
-def test_texts_are_told_piece_by_piece_but_those_that_nothing_is_made_of() -> None:
-    seen = Seen()
-    engine = speaking(Speaker("a", "", "b"), seen)
+def test_generated_text_is_streamed_without_empty_chunks() -> None:
+    observer = Seen()
+    engine = speaking(Speaker("a", "", "b"), observer)
 
     async def run() -> list[str]:
-        parts = engine.parts(CALLER, "", lambda: request(2, model="speaker"), lambda _: "never", piece_told)
-        async with aclosing(parts):
-            return [part async for part in parts]
+        outputs = engine.parts(INFO, "", lambda: request(2, model="speaker"), lambda _: "never", encode_chunk)
+        async with aclosing(outputs):
+            return [output async for output in outputs]
 
     assert asyncio.run(run()) == ["a", "b"] * 2
-    assert [(event.outcome, event.batch_size) for event in seen.events] == [(None, 2)]
+    assert [(event.outcome, event.batch_size) for event in observer.events] == [(None, 2)]
 
 
 def unreadable() -> InferenceRequest:
@@ -183,16 +183,16 @@ def unreadable() -> InferenceRequest:
         (lambda: 1 / 0, ErrorKind.INTERNAL),
     ],
 )
-def test_what_is_refused_is_refused_before_the_first(decode: Any, kind: ErrorKind) -> None:
-    seen = Seen()
-    engine = over(Gated(Gate(opened=9)), seen)
+def test_invalid_request_is_refused_before_the_first_output(decode: Any, kind: ErrorKind) -> None:
+    observer = Seen()
+    engine = engine_of(GatedDetector(Gate(opened=9)), observer)
 
     async def run() -> None:
-        async with aclosing(engine.parts(CALLER, "", decode, told, lambda _: None)) as parts:
-            await anext(parts)
+        async with aclosing(engine.parts(INFO, "", decode, encode_output, lambda _: None)) as outputs:
+            await anext(outputs)
 
     with pytest.raises(InferenceError) as caught:
         asyncio.run(run())
     assert caught.value.kind is kind
-    assert [event.outcome for event in seen.events] == [kind]
+    assert [event.outcome for event in observer.events] == [kind]
     assert not engine.busy

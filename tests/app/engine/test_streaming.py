@@ -1,4 +1,4 @@
-"""One stream: its pieces in order, never more of them than its reader has room for, and observed exactly once."""
+"""Streams: chunks in order, a bounded buffer, and one observation."""
 
 import asyncio
 import threading
@@ -20,34 +20,34 @@ from tests.support.pictures import encoded, rectangle
 from tests.support.polling import wait_until_async
 from tests.support.speaker import Gate, Seen, Speaker, speaking
 
-CALLER = RequestInfo(protocol="test", request_id="abc")
-ROOM = 32
+INFO = RequestInfo(protocol="test", request_id="abc")
+BUFFER_SIZE = 32
 
 
 def request(model: str = "speaker", count: int = 1, **parameters: object) -> InferenceRequest:
-    picture = BinaryElement(encoded(rectangle()))
-    tensor = BytesTensor(name="a", shape=(count,), elements=[picture] * count, parameters=parameters)
+    element = BinaryElement(encoded(rectangle()))
+    tensor = BytesTensor(name="a", shape=(count,), elements=[element] * count, parameters=parameters)
     return InferenceRequest(id="body-id", model_name=model, inputs=(tensor,))
 
 
-async def collected(engine: Engine, decode: Callable[[], InferenceRequest] = request) -> list[Piece]:
-    async with aclosing(engine.stream(CALLER, "speaker", decode)) as pieces:
-        return [piece async for piece in pieces]
+async def collect(engine: Engine, decode: Callable[[], InferenceRequest] = request) -> list[Piece]:
+    async with aclosing(engine.stream(INFO, "speaker", decode)) as chunks:
+        return [chunk async for chunk in chunks]
 
 
-def test_every_prompt_of_every_image_is_answered_piece_by_piece() -> None:
-    seen = Seen()
-    engine = speaking(Speaker("a", " circle"), seen)
-    pieces = asyncio.run(collected(engine, lambda: request(count=2, prompts=["what?", "where?"], metadata="x")))
-    said = [(piece.image, piece.prompt, piece.text, piece.final) for piece in pieces]
+def test_every_prompt_of_every_image_is_streamed_in_chunks() -> None:
+    observer = Seen()
+    engine = speaking(Speaker("a", " circle"), observer)
+    chunks = asyncio.run(collect(engine, lambda: request(count=2, prompts=["what?", "where?"], metadata="x")))
+    streamed = [(chunk.image, chunk.prompt, chunk.text, chunk.final) for chunk in chunks]
     answer = [("a", False), (" circle", False), ("", True)]
-    assert said == [(image, prompt, *each) for image in (0, 1) for prompt in (0, 1) for each in answer]
-    assert {(each.id, each.model_name, each.model_version, each.input) for each in pieces} == {
+    assert streamed == [(image, prompt, *chunk) for image in (0, 1) for prompt in (0, 1) for chunk in answer]
+    assert {(chunk.id, chunk.model_name, chunk.model_version, chunk.input) for chunk in chunks} == {
         ("body-id", "speaker", "7", "a")
     }
-    assert all(dict(each.parameters) == {"metadata": "x"} for each in pieces)
-    (event,) = seen.events
-    assert (event.outcome, event.error, event.caller) == (None, "", CALLER)
+    assert all(dict(chunk.parameters) == {"metadata": "x"} for chunk in chunks)
+    (event,) = observer.events
+    assert (event.outcome, event.error, event.caller) == (None, "", INFO)
     assert (event.model_name, event.model_version, event.batch_size) == ("speaker", "7", 2)
     assert event.timings.decode > 0
     assert event.timings.decode + event.timings.model <= event.total
@@ -55,9 +55,9 @@ def test_every_prompt_of_every_image_is_answered_piece_by_piece() -> None:
     assert not engine.busy
 
 
-def test_a_model_that_cannot_stream_gives_each_answer_in_one_piece() -> None:
-    pieces = asyncio.run(collected(speaking(Speaker()), lambda: request("teller", count=2, prompts=["size?", "eh?"])))
-    assert [(each.image, each.prompt, each.text, each.final) for each in pieces] == [
+def test_model_without_streaming_gives_every_answer_in_one_chunk() -> None:
+    chunks = asyncio.run(collect(speaking(Speaker()), lambda: request("teller", count=2, prompts=["size?", "eh?"])))
+    assert [(chunk.image, chunk.prompt, chunk.text, chunk.final) for chunk in chunks] == [
         (image, prompt, "64x48", True) for image in (0, 1) for prompt in (0, 1)
     ]
 
@@ -76,15 +76,15 @@ def unreadable() -> InferenceRequest:
         (lambda: 1 / 0, ErrorKind.INTERNAL, "abc"),
     ],
 )
-def test_what_is_refused_is_refused_before_the_first_piece(
+def test_invalid_request_is_refused_before_the_first_chunk(
     decode: Callable[[], InferenceRequest], kind: ErrorKind, message: str
 ) -> None:
-    seen = Seen()
-    engine = speaking(Speaker("a"), seen)
+    observer = Seen()
+    engine = speaking(Speaker("a"), observer)
     with pytest.raises(InferenceError, match=message) as caught:
-        asyncio.run(collected(engine, decode))
+        asyncio.run(collect(engine, decode))
     assert caught.value.kind is kind
-    assert [(event.outcome, event.error) for event in seen.events] == [(kind, str(caught.value))]
+    assert [(event.outcome, event.error) for event in observer.events] == [(kind, str(caught.value))]
     assert not engine.busy
 
 
@@ -92,67 +92,67 @@ def test_what_is_refused_is_refused_before_the_first_piece(
     ("failure", "kind"),
     [(RuntimeError("a wire came off"), ErrorKind.MODEL_FAILED), (invalid("too long"), ErrorKind.INVALID_REQUEST)],
 )
-def test_a_failure_on_the_way_comes_after_the_pieces_before_it(failure: Exception, kind: ErrorKind) -> None:
-    seen, speaker, told = Seen(), Speaker("a", "b", failure), list[str]()
+def test_failure_during_a_stream_comes_after_the_earlier_chunks(failure: Exception, kind: ErrorKind) -> None:
+    observer, speaker, texts = Seen(), Speaker("a", "b", failure), list[str]()
 
     async def read() -> None:
-        async with aclosing(engine.stream(CALLER, "speaker", request)) as pieces:
-            async for piece in pieces:
-                told.append(piece.text)
+        async with aclosing(engine.stream(INFO, "speaker", request)) as chunks:
+            async for chunk in chunks:
+                texts.append(chunk.text)
 
-    engine = speaking(speaker, seen)
+    engine = speaking(speaker, observer)
     with pytest.raises(InferenceError, match=str(failure)) as caught:
         asyncio.run(read())
-    assert (told, caught.value.kind) == (["a", "b"], kind)
-    assert [event.outcome for event in seen.events] == [kind]
+    assert (texts, caught.value.kind) == (["a", "b"], kind)
+    assert [event.outcome for event in observer.events] == [kind]
     assert speaker.closed.is_set()
     assert not engine.busy
 
 
-def test_a_piece_is_told_before_the_next_is_made() -> None:
+def test_chunk_is_delivered_before_the_next_is_generated() -> None:
     gate = Gate()
 
     async def read() -> None:
-        async with aclosing(engine.stream(CALLER, "speaker", request)) as pieces:
+        async with aclosing(engine.stream(INFO, "speaker", request)) as chunks:
             for expected in ("a", "b", "c"):
                 gate.open()
-                assert (await anext(pieces)).text == expected
-            assert (await anext(pieces)).final
-            assert await anext(pieces, None) is None
+                assert (await anext(chunks)).text == expected
+            assert (await anext(chunks)).final
+            assert await anext(chunks, None) is None
 
     engine = speaking(Speaker("a", "b", "c", gate=gate))
     asyncio.run(read())
 
 
-def test_a_reader_who_leaves_frees_the_worker_at_the_next_token() -> None:
-    seen, gate = Seen(), Gate(opened=1)
+def test_reader_that_leaves_frees_the_worker_at_the_next_token() -> None:
+    observer, gate = Seen(), Gate(opened=1)
     speaker = Speaker(*"abcdef", gate=gate)
 
     async def read() -> None:
-        async with aclosing(engine.stream(CALLER, "speaker", request)) as pieces:
-            assert (await anext(pieces)).text == "a"
+        async with aclosing(engine.stream(INFO, "speaker", request)) as chunks:
+            assert (await anext(chunks)).text == "a"
             for _ in "ab":
                 await asyncio.to_thread(gate.await_step)
         assert engine.busy, "the worker is at the next token"
         gate.open()
         assert await asyncio.to_thread(speaker.closed.wait, 60)
-        # There is but one worker, and it answers.
-        await engine.exchange(CALLER, "speaker", lambda: request("detector"), str)
+        # The only worker is free again.
+        await engine.exchange(INFO, "speaker", lambda: request("detector"), str)
 
-    engine = speaking(speaker, seen, workers=1)
+    engine = speaking(speaker, observer, workers=1)
     asyncio.run(read())
     assert speaker.made == 2
     assert not engine.busy
-    assert [(event.model_name, event.outcome) for event in seen.events] == [("speaker", None), ("detector", None)]
+    assert [(event.model_name, event.outcome) for event in observer.events] == [("speaker", None), ("detector", None)]
 
 
-def test_a_reader_who_is_cancelled_leaves() -> None:
-    seen, gate, waiting = Seen(), Gate(opened=1), asyncio.Event()
+def test_cancelled_reader_frees_the_worker() -> None:
+    observer, gate, waiting = Seen(), Gate(opened=1), asyncio.Event()
     speaker = Speaker(*"abcdef", gate=gate)
 
     async def read() -> None:
-        async with aclosing(engine.stream(CALLER, "speaker", request)) as pieces:
-            async for _ in pieces:
+        async with aclosing(engine.stream(INFO, "speaker", request)) as chunks:
+            async for _ in chunks:
                 waiting.set()
 
     async def run() -> None:
@@ -163,75 +163,75 @@ def test_a_reader_who_is_cancelled_leaves() -> None:
             await reader
         gate.open()
         assert await asyncio.to_thread(speaker.closed.wait, 60)
-        await engine.exchange(CALLER, "speaker", lambda: request("detector"), str)
+        await engine.exchange(INFO, "speaker", lambda: request("detector"), str)
 
-    engine = speaking(speaker, seen, workers=1)
+    engine = speaking(speaker, observer, workers=1)
     asyncio.run(run())
     assert not engine.busy
-    assert len(seen.events) == 2
+    assert len(observer.events) == 2
 
 
-def test_a_slow_reader_holds_neither_a_worker_nor_more_than_there_is_room_for() -> None:
+def test_slow_reader_holds_no_worker_and_buffer_is_bounded() -> None:
     speaker = Speaker(*(f"{number} " for number in range(1000)))
 
     async def read() -> list[str]:
-        async with aclosing(engine.stream(CALLER, "speaker", request)) as pieces:
-            told = [(await anext(pieces)).text]
-            # There is but one worker, and it answers although nobody reads the stream.
+        async with aclosing(engine.stream(INFO, "speaker", request)) as chunks:
+            texts = [(await anext(chunks)).text]
+            # The only worker is free although the stream is not read.
             for _ in range(3):
-                await engine.exchange(CALLER, "speaker", lambda: request("detector"), str)
-                assert speaker.made <= len(told) + ROOM
-            return told + [piece.text async for piece in pieces]
+                await engine.exchange(INFO, "speaker", lambda: request("detector"), str)
+                assert speaker.made <= len(texts) + BUFFER_SIZE
+            return texts + [chunk.text async for chunk in chunks]
 
     engine = speaking(speaker, workers=1)
     assert "".join(asyncio.run(read())) == "".join(f"{number} " for number in range(1000))
     assert not engine.busy
 
 
-def test_a_reader_who_leaves_a_waiting_stream_ends_it_at_once() -> None:
-    seen, speaker = Seen(), Speaker(*"a" * 1000)
+def test_reader_that_leaves_a_paused_stream_closes_it_at_once() -> None:
+    observer, speaker = Seen(), Speaker(*"a" * 1000)
 
     async def read() -> None:
-        async with aclosing(engine.stream(CALLER, "speaker", request)) as pieces:
-            await anext(pieces)
-            await engine.exchange(CALLER, "speaker", lambda: request("detector"), str)
+        async with aclosing(engine.stream(INFO, "speaker", request)) as chunks:
+            await anext(chunks)
+            await engine.exchange(INFO, "speaker", lambda: request("detector"), str)
         assert speaker.closed.is_set()
 
-    engine = speaking(speaker, seen, workers=1)
+    engine = speaking(speaker, observer, workers=1)
     asyncio.run(read())
     assert not engine.busy
-    assert [event.model_name for event in seen.events] == ["detector", "speaker"]
+    assert [event.model_name for event in observer.events] == ["detector", "speaker"]
 
 
-def test_streams_run_side_by_side() -> None:
-    both = threading.Barrier(2, timeout=60)
+def test_streams_run_concurrently() -> None:
+    barrier = threading.Barrier(2, timeout=60)
 
-    async def two() -> list[list[Piece]]:
-        return list(await asyncio.gather(collected(engine), collected(engine)))
+    async def run() -> list[list[Piece]]:
+        return list(await asyncio.gather(collect(engine), collect(engine)))
 
-    engine = speaking(Speaker("a", " red", " circle", gate=both.wait))
-    assert ["".join(piece.text for piece in pieces) for pieces in asyncio.run(two())] == ["a red circle"] * 2
+    engine = speaking(Speaker("a", " red", " circle", gate=barrier.wait))
+    assert ["".join(chunk.text for chunk in chunks) for chunks in asyncio.run(run())] == ["a red circle"] * 2
 
 
-def test_a_stream_takes_a_place_and_is_refused_without_one() -> None:
-    seen, gate = Seen(), Gate(opened=1)
+def test_stream_takes_a_slot_and_the_next_is_refused() -> None:
+    observer, gate = Seen(), Gate(opened=1)
 
     async def read() -> None:
-        async with aclosing(engine.stream(CALLER, "speaker", request)) as pieces:
-            await anext(pieces)
+        async with aclosing(engine.stream(INFO, "speaker", request)) as chunks:
+            await anext(chunks)
             with pytest.raises(InferenceError) as caught:
-                await collected(engine)
+                await collect(engine)
             assert caught.value.kind is ErrorKind.OVERLOADED
             gate.open()
-            assert [piece.text async for piece in pieces] == ["b", ""]
+            assert [chunk.text async for chunk in chunks] == ["b", ""]
 
-    engine = speaking(Speaker("a", "b", gate=gate), seen, workers=1, max_waiting=0)
+    engine = speaking(Speaker("a", "b", gate=gate), observer, workers=1, max_waiting=0)
     asyncio.run(read())
-    assert [event.outcome for event in seen.events] == [ErrorKind.OVERLOADED, None]
+    assert [event.outcome for event in observer.events] == [ErrorKind.OVERLOADED, None]
 
 
-def test_a_stream_that_waits_for_a_worker_can_be_left() -> None:
-    seen, gate = Seen(), Gate(opened=1)
+def test_queued_stream_can_be_cancelled() -> None:
+    observer, gate = Seen(), Gate(opened=1)
     decoded: list[str] = []
 
     def decode() -> InferenceRequest:
@@ -239,137 +239,137 @@ def test_a_stream_that_waits_for_a_worker_can_be_left() -> None:
         return request()
 
     async def read() -> None:
-        async with aclosing(engine.stream(CALLER, "speaker", request)) as pieces:
-            await anext(pieces)
-            second = asyncio.create_task(collected(engine, decode))
-            await asyncio.to_thread(lambda: None)  # the second has asked for a worker by now
+        async with aclosing(engine.stream(INFO, "speaker", request)) as chunks:
+            await anext(chunks)
+            second = asyncio.create_task(collect(engine, decode))
+            await asyncio.to_thread(lambda: None)  # the second request is queued by now
             second.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await second
             gate.open()
-            assert [piece.text async for piece in pieces] == ["b", ""]
+            assert [chunk.text async for chunk in chunks] == ["b", ""]
 
-    engine = speaking(Speaker("a", "b", gate=gate), seen, workers=1)
+    engine = speaking(Speaker("a", "b", gate=gate), observer, workers=1)
     asyncio.run(read())
     assert decoded == []
     assert not engine.busy
-    assert [event.outcome for event in seen.events] == [ErrorKind.CANCELLED, None]
+    assert [event.outcome for event in observer.events] == [ErrorKind.CANCELLED, None]
 
 
-@pytest.mark.parametrize("read", [1, ROOM])
-def test_whatever_a_model_raises_when_its_stream_is_closed_the_request_ends(
-    read: int, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("chunk_count", [1, BUFFER_SIZE])
+def test_error_on_close_of_a_model_stream_is_logged_and_the_request_ends(
+    chunk_count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Obstinate(Speaker):
+    class FailsOnClose(Speaker):
         def stream(self, inputs: Sequence[PromptedImage], /) -> Generator[TextPiece]:
             try:
                 yield from super().stream(inputs)
             finally:
                 raise SystemExit(3)
 
-    async def left() -> None:
-        async with aclosing(engine.stream(CALLER, "speaker", request)) as pieces:
-            for _ in range(read):
-                await anext(pieces)
+    async def read_and_leave() -> None:
+        async with aclosing(engine.stream(INFO, "speaker", request)) as chunks:
+            for _ in range(chunk_count):
+                await anext(chunks)
         await wait_until_async(lambda: not engine.busy)
 
-    seen = Seen()
-    engine = speaking(Obstinate(*"a" * 1000), seen, workers=1)
-    asyncio.run(asyncio.wait_for(left(), 30))
-    assert [event.outcome for event in seen.events] == [None]
-    assert [each.getMessage() for each in caplog.records] == ["a stream could not be closed"]
+    observer = Seen()
+    engine = speaking(FailsOnClose(*"a" * 1000), observer, workers=1)
+    asyncio.run(asyncio.wait_for(read_and_leave(), 30))
+    assert [event.outcome for event in observer.events] == [None]
+    assert [record.getMessage() for record in caplog.records] == ["a stream could not be closed"]
 
 
 @pytest.mark.parametrize("queued", [True, False])
-def test_a_stopping_engine_ends_streams_that_have_no_worker(queued: bool) -> None:
-    seen, speaker = Seen(), Speaker(*"a" * 1000)
-    told: list[str] = []
+def test_close_ends_streams_without_a_worker(queued: bool) -> None:
+    observer, speaker = Seen(), Speaker(*"a" * 1000)
+    texts: list[str] = []
 
     async def read() -> None:
-        async with aclosing(engine.stream(CALLER, "speaker", request)) as pieces:
+        async with aclosing(engine.stream(INFO, "speaker", request)) as chunks:
             if queued:
-                told.append((await anext(pieces)).text)
-                await engine.exchange(CALLER, "speaker", lambda: request("detector"), str)
+                texts.append((await anext(chunks)).text)
+                await engine.exchange(INFO, "speaker", lambda: request("detector"), str)
             engine.close()
             while True:
-                told.append((await anext(pieces)).text)
+                texts.append((await anext(chunks)).text)
 
-    engine = speaking(speaker, seen, workers=1)
+    engine = speaking(speaker, observer, workers=1)
     with pytest.raises(InferenceError, match="stopping") as caught:
         asyncio.run(read())
     assert caught.value.kind is ErrorKind.MODEL_NOT_READY
-    assert len(told) in ((ROOM, ROOM + 1) if queued else (0,)), "what was made is told"
-    assert seen.events[-1].outcome is ErrorKind.MODEL_NOT_READY
+    assert len(texts) in ((BUFFER_SIZE, BUFFER_SIZE + 1) if queued else (0,)), "buffered chunks are delivered"
+    assert observer.events[-1].outcome is ErrorKind.MODEL_NOT_READY
     assert not engine.busy
 
 
-def test_a_stopping_engine_ends_a_stream_that_waits_for_a_worker_and_finishes_the_one_that_has_it() -> None:
-    seen, gate = Seen(), Gate(opened=1)
+def test_close_ends_a_queued_stream_and_finishes_the_running_one() -> None:
+    observer, gate = Seen(), Gate(opened=1)
 
     async def read() -> None:
-        async with aclosing(engine.stream(CALLER, "speaker", request)) as pieces:
-            await anext(pieces)
-            second = asyncio.create_task(collected(engine))
-            await asyncio.to_thread(lambda: None)  # the second has asked for a worker by now
+        async with aclosing(engine.stream(INFO, "speaker", request)) as chunks:
+            await anext(chunks)
+            second = asyncio.create_task(collect(engine))
+            await asyncio.to_thread(lambda: None)  # the second request is queued by now
             engine.close()
             with pytest.raises(InferenceError, match="stopping"):
                 await second
             gate.open()
-            assert [piece.text async for piece in pieces] == ["b", ""]
+            assert [chunk.text async for chunk in chunks] == ["b", ""]
 
-    engine = speaking(Speaker("a", "b", gate=gate), seen, workers=1)
+    engine = speaking(Speaker("a", "b", gate=gate), observer, workers=1)
     asyncio.run(read())
     assert not engine.busy
-    assert [event.outcome for event in seen.events] == [ErrorKind.MODEL_NOT_READY, None]
+    assert [event.outcome for event in observer.events] == [ErrorKind.MODEL_NOT_READY, None]
 
 
-@pytest.mark.parametrize("when", ["waiting", "before a piece", "halfway", "stuck"])
-def test_a_stream_whose_time_is_over_is_told_so(when: str) -> None:
-    seen, gate = Seen(), Gate(opened={"waiting": 0, "before a piece": 0, "halfway": 1}.get(when, 1000))
-    late = RequestInfo(protocol="test", request_id="late", timeout=0.3)
+@pytest.mark.parametrize("when", ["queued", "before a chunk", "halfway", "not read"])
+def test_stream_past_its_deadline_is_deadline_exceeded(when: str) -> None:
+    observer, gate = Seen(), Gate(opened={"queued": 0, "before a chunk": 0, "halfway": 1}.get(when, 1000))
+    late_info = RequestInfo(protocol="test", request_id="late", timeout=0.3)
 
     async def read() -> None:
-        first = asyncio.create_task(collected(engine)) if when == "waiting" else None
+        first = asyncio.create_task(collect(engine)) if when == "queued" else None
         if first is not None:
             await asyncio.to_thread(gate.await_step)
-        async with aclosing(engine.stream(late, "speaker", request)) as pieces:
-            if when == "stuck":
-                # Whoever passes the pieces on does not ask for the next one any more.
-                await anext(pieces)
+        async with aclosing(engine.stream(late_info, "speaker", request)) as chunks:
+            if when == "not read":
+                # The reader stops asking for chunks.
+                await anext(chunks)
                 await wait_until_async(lambda: not engine.busy)
             with pytest.raises(InferenceError) as caught:
-                assert len([piece async for piece in pieces]) <= ROOM
+                assert len([chunk async for chunk in chunks]) <= BUFFER_SIZE
         assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
         for _ in range(1000):
             gate.open()
         if first is not None:
             await first
 
-    engine = speaking(Speaker(*"a" * 1000, gate=gate), seen, workers=1)
+    engine = speaking(Speaker(*"a" * 1000, gate=gate), observer, workers=1)
     asyncio.run(read())
-    outcomes = {event.caller.request_id: event.outcome for event in seen.events}
+    outcomes = {event.caller.request_id: event.outcome for event in observer.events}
     assert outcomes.get("late", ErrorKind.DEADLINE_EXCEEDED) is ErrorKind.DEADLINE_EXCEEDED
-    assert "late" in outcomes or when in ("before a piece", "halfway"), "a worker is still at it"
+    assert "late" in outcomes or when in ("before a chunk", "halfway"), "a worker still runs it"
 
 
-def test_a_stream_whose_sender_goes_before_its_first_piece_is_dropped() -> None:
-    seen, gate, gone = Seen(), Gate(), asyncio.Event()
+def test_stream_whose_client_disconnects_before_the_first_chunk_is_cancelled() -> None:
+    observer, gate, disconnected = Seen(), Gate(), asyncio.Event()
 
-    async def departure() -> None:
-        await gone.wait()
+    async def wait_disconnected() -> None:
+        await disconnected.wait()
 
     async def read() -> None:
         async with aclosing(
-            engine.stream(RequestInfo(protocol="test", request_id="left", gone=departure), "speaker", request)
-        ) as pieces:
-            first = asyncio.ensure_future(anext(pieces))
+            engine.stream(RequestInfo(protocol="test", request_id="left", gone=wait_disconnected), "speaker", request)
+        ) as chunks:
+            first = asyncio.ensure_future(anext(chunks))
             await asyncio.to_thread(gate.await_step)
-            gone.set()
+            disconnected.set()
             with pytest.raises(InferenceError, match="disconnected"):
                 await first
         gate.open()
         await wait_until_async(lambda: not engine.busy)
 
-    engine = speaking(Speaker(*"abc", gate=gate), seen, workers=1)
+    engine = speaking(Speaker(*"abc", gate=gate), observer, workers=1)
     asyncio.run(read())
-    assert [event.outcome for event in seen.events] == [ErrorKind.CANCELLED]
+    assert [event.outcome for event in observer.events] == [ErrorKind.CANCELLED]
