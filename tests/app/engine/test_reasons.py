@@ -1,4 +1,4 @@
-"""What is said of a model to those who should not know where it lies."""
+"""Error texts for clients, without the folders of the server."""
 
 from pathlib import Path
 
@@ -11,13 +11,13 @@ from app.settings.model import ModelSource
 
 FOLDER = Path("/srv/our models/detector")
 SOURCE = ModelSource(name="detector", version="1", folder=FOLDER)
-PART = st.text(st.characters(categories=["L", "N"], include_characters=" -_."), min_size=1).filter(
-    lambda each: each.strip(" .") == each and each not in (".", "..")
+FOLDER_NAME = st.text(st.characters(categories=["L", "N"], include_characters=" -_."), min_size=1).filter(
+    lambda text: text.strip(" .") == text and text not in (".", "..")
 )
 
 
 @pytest.mark.parametrize(
-    ("reason", "said"),
+    ("reason", "redacted"),
     [
         ("/srv/our models/detector holds no .onnx file", "detector holds no .onnx file"),
         ("/srv/our models/detector/1/model.onnx is cut short", "1/model.onnx is cut short"),
@@ -29,32 +29,32 @@ PART = st.text(st.characters(categories=["L", "N"], include_characters=" -_."), 
         ("/srv/our models/detector2/model.onnx", "our models/detector2/model.onnx".removeprefix("our models/")),
     ],
 )
-def test_files_keep_their_names_and_lose_their_folders(reason: str, said: str) -> None:
-    assert without_paths(reason, SOURCE) == said
+def test_redacted_reason_keeps_file_names_without_folders(reason: str, redacted: str) -> None:
+    assert without_paths(reason, SOURCE) == redacted
 
 
-def test_a_relative_folder_is_left_out_too() -> None:
+def test_relative_folder_is_redacted() -> None:
     source = ModelSource(name="detector", version="1", folder=Path("fixtures/models/detector"))
     assert without_paths("fixtures/models/detector/model.onnx is broken", source) == "model.onnx is broken"
     assert without_paths(f"{Path.cwd()}/fixtures/models/detector/x is broken", source) == "x is broken"
 
 
-@given(st.lists(PART, min_size=2, max_size=5))
-def test_no_folder_above_the_model_is_ever_named(parts: list[str]) -> None:
+@given(st.lists(FOLDER_NAME, min_size=2, max_size=5))
+def test_folders_above_the_model_are_always_redacted(parts: list[str]) -> None:
     folder = Path("/", "hidden-root", *parts)
-    said = without_paths(
+    redacted = without_paths(
         f"{folder}/model.onnx and '{folder}' are wrong", ModelSource(name="m", version="1", folder=folder)
     )
-    assert "hidden-root" not in said
-    assert said.endswith("are wrong")
+    assert "hidden-root" not in redacted
+    assert redacted.endswith("are wrong")
 
 
-class _MuteError(Exception):
+class _UnprintableError(Exception):
     def __str__(self) -> str:
         raise ValueError("nothing to say")
 
 
-def test_an_exception_that_says_nothing_is_named() -> None:
+def test_exception_without_message_is_shown_as_its_class() -> None:
     assert told(ValueError("five")) == "five"
     assert told(MemoryError()) == "MemoryError"
-    assert told(_MuteError()) == "_MuteError"
+    assert told(_UnprintableError()) == "_UnprintableError"

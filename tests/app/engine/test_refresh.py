@@ -1,4 +1,4 @@
-"""What is served follows what lies on disk."""
+"""Refreshing the models from disk."""
 
 import asyncio
 import threading
@@ -16,12 +16,12 @@ from tests.support.stand_ins import load_stand_in
 
 
 def discovered(root: Path) -> Sequence[ModelSource]:
-    """A model for each folder."""
-    return [ModelSource(name=each.name, version="1", folder=each) for each in sorted(root.iterdir())]
+    """Return a model for each folder."""
+    return [ModelSource(name=folder.name, version="1", folder=folder) for folder in sorted(root.iterdir())]
 
 
 def load(source: ModelSource) -> Servable:
-    """A stand-in, unless the file says that it is broken."""
+    """Load a stand-in, or fail if the file contains "broken"."""
     if (source.folder / "model").read_text() == "broken":
         raise ModelError("broken on purpose")
     return load_stand_in(source)
@@ -29,23 +29,23 @@ def load(source: ModelSource) -> Servable:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A repository of one detector."""
+    """Create a repository with one detector."""
     (tmp_path / "detector").mkdir()
     (tmp_path / "detector" / "model").write_text("first")
     return tmp_path
 
 
 def states(repository: Repository) -> dict[str, str]:
-    """The state of every model."""
-    return {each.source.name: each.state.value for each in repository.registry.registrations}
+    """Return the state of every model."""
+    return {registration.source.name: registration.state.value for registration in repository.registry.registrations}
 
 
 def served(repository: Repository, name: str) -> Servable | None:
-    """What answers for a model."""
+    """Return the servable of a model."""
     return repository.registry.versions(name)[0].servable
 
 
-def test_new_changed_and_removed_models_are_noticed(root: Path) -> None:
+def test_refresh_loads_new_and_changed_models_and_removes_deleted_ones(root: Path) -> None:
     async def run() -> None:
         repository = Repository(Registry(discovered(root)), lambda: discovered(root), load)
         await repository.load("detector")
@@ -68,20 +68,20 @@ def test_new_changed_and_removed_models_are_noticed(root: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_repository_that_is_out_of_reach_leaves_its_models_serving(root: Path) -> None:
-    def looked_for() -> Sequence[ModelSource]:
+def test_refresh_keeps_models_while_the_repository_is_unreadable(root: Path) -> None:
+    def discover() -> Sequence[ModelSource]:
         if not root.is_dir():
             raise ModelError("not a folder")
         return discovered(root)
 
     async def run() -> None:
-        repository = Repository(Registry(discovered(root)), looked_for, load)
+        repository = Repository(Registry(discovered(root)), discover, load)
         await repository.load("detector")
         await repository.refresh()
-        away = root.rename(root.with_name("away"))
+        moved = root.rename(root.with_name("away"))
         await repository.refresh()
         assert states(repository) == {"detector": "READY"}
-        away.rename(root)
+        moved.rename(root)
         (root / "detector" / "model").write_text("second version")
         first = served(repository, "detector")
         await repository.refresh()
@@ -90,7 +90,7 @@ def test_a_repository_that_is_out_of_reach_leaves_its_models_serving(root: Path)
     asyncio.run(run())
 
 
-def test_a_change_that_cannot_be_loaded_leaves_the_old_model_serving(root: Path) -> None:
+def test_refresh_keeps_the_old_model_if_the_new_one_is_broken(root: Path) -> None:
     async def run() -> None:
         repository = Repository(Registry(discovered(root)), lambda: discovered(root), load)
         await repository.load("detector")
@@ -106,18 +106,16 @@ def test_a_change_that_cannot_be_loaded_leaves_the_old_model_serving(root: Path)
     asyncio.run(run())
 
 
-def test_a_model_that_hangs_while_it_is_loaded_does_not_keep_the_others_from_being_followed(
-    root: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    let_go = threading.Event()
+def test_refresh_loads_other_models_while_one_hangs(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    proceed = threading.Event()
 
-    def hanging(source: ModelSource) -> Servable:
+    def load_blocked(source: ModelSource) -> Servable:
         if (source.folder / "model").read_text() == "hanging":
-            assert let_go.wait(60)
+            assert proceed.wait(60)
         return load(source)
 
     async def run() -> None:
-        repository = Repository(Registry(discovered(root)), lambda: discovered(root), hanging, patience=0.1)
+        repository = Repository(Registry(discovered(root)), lambda: discovered(root), load_blocked, patience=0.1)
         await repository.load("detector")
         await repository.refresh()
         first = served(repository, "detector")
@@ -128,13 +126,15 @@ def test_a_model_that_hangs_while_it_is_loaded_does_not_keep_the_others_from_bei
         (root / "segmenter" / "model").write_text("new")
         await repository.refresh()
         assert states(repository) == {"detector": "READY", "segmenter": "READY"}
-        late = [vars(each)["model"] for each in caplog.records if each.getMessage() == "model takes long to load"]
-        assert late == ["detector"], "it is waited for once, and not with every look"
+        slow_models = [
+            vars(record)["model"] for record in caplog.records if record.getMessage() == "model takes long to load"
+        ]
+        assert slow_models == ["detector"], "only the first refresh waits for it"
         (root / "detector" / "model").write_text("mended at last")
-        let_go.set()
+        proceed.set()
         await wait_until_async(lambda: not repository.following)
-        hung = served(repository, "detector")
+        loaded_late = served(repository, "detector")
         await repository.refresh()
-        assert served(repository, "detector") not in (first, hung), "what changed meanwhile is looked at afterwards"
+        assert served(repository, "detector") not in (first, loaded_late), "the later change is loaded too"
 
     asyncio.run(run())

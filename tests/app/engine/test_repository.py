@@ -1,4 +1,4 @@
-"""Loading and unloading, with stand-ins; over files and under traffic it is tested with the V2 routes."""
+"""Loading and unloading stand-ins; the tests of the V2 routes do it with files and traffic."""
 
 import asyncio
 import threading
@@ -22,162 +22,165 @@ def source(name: str = "detector", version: str = "1") -> ModelSource:
 ONE, TWO, OTHER = source(), source(version="2"), source("classifier")
 
 
-def repository(
-    *found: ModelSource,
+def repository_of(
+    *on_disk: ModelSource,
     served: Sequence[ModelSource] = (ONE,),
     load: Callable[[ModelSource], Servable] = load_stand_in,
 ) -> Repository:
-    """Of the models `found` on disk those `served` are loaded."""
+    """Return a repository with the models `on_disk`, where those in `served` are loaded."""
     registry = Registry(served)
-    for each in served:
-        registry.load(each, load_stand_in)
-    return Repository(registry, lambda: found, load)
+    for model_source in served:
+        registry.load(model_source, load_stand_in)
+    return Repository(registry, lambda: on_disk, load)
 
 
-def refusal(made: Repository, what: str, name: str) -> InferenceError:
+def refusal(repository: Repository, action: str, name: str) -> InferenceError:
     with pytest.raises(InferenceError) as caught:
-        asyncio.run(getattr(made, what)(name))
+        asyncio.run(getattr(repository, action)(name))
     return caught.value
 
 
-def states(found: Sequence[Registration]) -> list[tuple[str, str, ModelState, str]]:
-    return [(each.source.name, each.source.version, each.state, each.reason) for each in found]
+def states(registrations: Sequence[Registration]) -> list[tuple[str, str, ModelState, str]]:
+    return [
+        (registration.source.name, registration.source.version, registration.state, registration.reason)
+        for registration in registrations
+    ]
 
 
-def test_the_index_has_what_is_served_and_what_only_lies_on_disk() -> None:
-    made = repository(ONE, TWO, OTHER)
-    assert states(asyncio.run(made.index())) == [
+def test_index_lists_served_models_and_models_on_disk() -> None:
+    repository = repository_of(ONE, TWO, OTHER)
+    assert states(asyncio.run(repository.index())) == [
         ("detector", "1", ModelState.READY, ""),
         ("detector", "2", ModelState.UNAVAILABLE, "not loaded"),
         ("classifier", "1", ModelState.UNAVAILABLE, "not loaded"),
     ]
-    assert not made.registry.unready
+    assert not repository.registry.unready
 
 
-def test_a_load_takes_every_version_and_drops_those_that_are_gone() -> None:
-    made = repository(TWO, served=(ONE,))
-    asyncio.run(made.load("detector"))
-    assert [each.source for each in made.registry.versions("detector")] == [TWO]
-    made = repository(ONE, TWO)
-    asyncio.run(made.load("detector"))
-    assert [each.source for each in made.registry.versions("detector")] == [TWO, ONE]
-    assert made.registry.find("detector").source is TWO
+def test_load_adds_new_versions_and_drops_deleted_ones() -> None:
+    repository = repository_of(TWO, served=(ONE,))
+    asyncio.run(repository.load("detector"))
+    assert [registration.source for registration in repository.registry.versions("detector")] == [TWO]
+    repository = repository_of(ONE, TWO)
+    asyncio.run(repository.load("detector"))
+    assert [registration.source for registration in repository.registry.versions("detector")] == [TWO, ONE]
+    assert repository.registry.find("detector").source is TWO
 
 
-def test_a_load_that_fails_changes_nothing() -> None:
-    def load(of: ModelSource) -> Servable:
-        if of is TWO:
+def test_failed_load_changes_nothing() -> None:
+    def load(model_source: ModelSource) -> Servable:
+        if model_source is TWO:
             raise ModelError("cut short")
-        return load_stand_in(of)
+        return load_stand_in(model_source)
 
-    made = repository(ONE, TWO, load=load)
-    before = made.registry.find("detector")
-    error = refusal(made, "load", "detector")
+    repository = repository_of(ONE, TWO, load=load)
+    before = repository.registry.find("detector")
+    error = refusal(repository, "load", "detector")
     assert error.kind is ErrorKind.MODEL_NOT_READY
     assert str(error) == "Failed to load 'detector': cut short"
-    assert made.registry.find("detector") is before
+    assert repository.registry.find("detector") is before
 
 
-@pytest.mark.parametrize("what", ["load", "unload"])
-def test_names_that_nothing_has(what: str) -> None:
-    error = refusal(repository(ONE), what, "nobody")
+@pytest.mark.parametrize("action", ["load", "unload"])
+def test_load_and_unload_of_an_unknown_name_are_not_found(action: str) -> None:
+    error = refusal(repository_of(ONE), action, "nobody")
     assert error.kind is ErrorKind.MODEL_NOT_FOUND
     assert "'nobody'" in str(error)
 
 
-def test_unloading_keeps_the_name_and_does_not_spoil_readiness() -> None:
-    made = repository(ONE, OTHER, served=(ONE, OTHER))
-    asyncio.run(made.unload("detector"))
-    assert states(asyncio.run(made.index())) == [
+def test_unload_keeps_the_name_and_the_readiness() -> None:
+    repository = repository_of(ONE, OTHER, served=(ONE, OTHER))
+    asyncio.run(repository.unload("detector"))
+    assert states(asyncio.run(repository.index())) == [
         ("classifier", "1", ModelState.READY, ""),
         ("detector", "1", ModelState.UNAVAILABLE, UNLOADED),
     ]
-    assert not made.registry.unready
+    assert not repository.registry.unready
     with pytest.raises(InferenceError) as caught:
-        made.registry.find("detector")
+        repository.registry.find("detector")
     assert caught.value.kind is ErrorKind.MODEL_NOT_READY
-    asyncio.run(made.load("detector"))
-    assert made.registry.find("detector").state is ModelState.READY
+    asyncio.run(repository.load("detector"))
+    assert repository.registry.find("detector").state is ModelState.READY
 
 
-def test_the_old_version_answers_until_the_new_one_is_ready() -> None:
-    begun, go_on = threading.Event(), threading.Event()
+def test_old_version_serves_until_the_new_one_is_ready() -> None:
+    started, proceed = threading.Event(), threading.Event()
 
-    def load(of: ModelSource) -> Servable:
-        begun.set()
-        assert go_on.wait(60)
-        return load_stand_in(of)
+    def load(model_source: ModelSource) -> Servable:
+        started.set()
+        assert proceed.wait(60)
+        return load_stand_in(model_source)
 
-    made = repository(ONE, load=load)
-    before = made.registry.find("detector").servable
+    repository = repository_of(ONE, load=load)
+    before = repository.registry.find("detector").servable
 
     async def run() -> None:
-        loading = asyncio.create_task(made.load("detector"))
-        assert await asyncio.to_thread(begun.wait, 30)
-        assert made.registry.find("detector").servable is before
-        unloading = asyncio.create_task(made.unload("detector"))
-        go_on.set()
+        loading = asyncio.create_task(repository.load("detector"))
+        assert await asyncio.to_thread(started.wait, 30)
+        assert repository.registry.find("detector").servable is before
+        unloading = asyncio.create_task(repository.unload("detector"))
+        proceed.set()
         await asyncio.gather(loading, unloading)
 
     asyncio.run(run())
-    assert made.registry.versions("detector")[0].reason == UNLOADED, "one after the other"
+    assert repository.registry.versions("detector")[0].reason == UNLOADED, "load and unload run one after the other"
 
 
-def test_a_repository_that_cannot_be_read_is_empty() -> None:
+def test_unreadable_repository_is_treated_as_empty() -> None:
     def discover() -> Sequence[ModelSource]:
         raise ModelError("gone")
 
-    made = Repository(Registry([ONE]), discover, load_stand_in)
-    assert [each.source for each in asyncio.run(made.index())] == [ONE]
-    assert refusal(made, "load", "detector").kind is ErrorKind.MODEL_NOT_FOUND
+    repository = Repository(Registry([ONE]), discover, load_stand_in)
+    assert [registration.source for registration in asyncio.run(repository.index())] == [ONE]
+    assert refusal(repository, "load", "detector").kind is ErrorKind.MODEL_NOT_FOUND
 
 
-class _Hanging:
-    """Loads every model but one, which never comes to its end until it is let go."""
+class BlockingLoader:
+    """Load every model at once except one, which waits for `proceed`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self.begun, self.let_go = threading.Event(), threading.Event()
+        self.started, self.proceed = threading.Event(), threading.Event()
 
-    def __call__(self, of: ModelSource) -> Servable:
-        if of.name == self._name:
-            self.begun.set()
-            assert self.let_go.wait(60)
-        return load_stand_in(of)
+    def __call__(self, model_source: ModelSource) -> Servable:
+        if model_source.name == self._name:
+            self.started.set()
+            assert self.proceed.wait(60)
+        return load_stand_in(model_source)
 
 
-def test_a_model_that_hangs_while_it_is_loaded_holds_up_no_other() -> None:
-    load = _Hanging("detector")
-    made = repository(ONE, OTHER, served=(ONE, OTHER), load=load)
-    before = made.registry.find("classifier").servable
+def test_model_that_hangs_during_load_does_not_block_others() -> None:
+    load = BlockingLoader("detector")
+    repository = repository_of(ONE, OTHER, served=(ONE, OTHER), load=load)
+    before = repository.registry.find("classifier").servable
 
     async def run() -> None:
-        loading = asyncio.create_task(made.load("detector"))
-        assert await asyncio.to_thread(load.begun.wait, 30)
-        await asyncio.wait_for(made.load("classifier"), 10)
-        assert made.registry.find("classifier").servable is not before
-        await asyncio.wait_for(made.unload("classifier"), 10)
+        loading = asyncio.create_task(repository.load("detector"))
+        assert await asyncio.to_thread(load.started.wait, 30)
+        await asyncio.wait_for(repository.load("classifier"), 10)
+        assert repository.registry.find("classifier").servable is not before
+        await asyncio.wait_for(repository.unload("classifier"), 10)
         assert not loading.done()
-        load.let_go.set()
+        load.proceed.set()
         await loading
 
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("what", ["load", "unload"])
-def test_a_model_that_hangs_while_it_is_loaded_is_not_waited_for_for_ever(what: str) -> None:
-    load = _Hanging("detector")
-    made = repository(ONE, load=load)
-    made = Repository(made.registry, lambda: [ONE], load, patience=0.05)
+@pytest.mark.parametrize("action", ["load", "unload"])
+def test_second_load_or_unload_of_a_hanging_model_times_out(action: str) -> None:
+    load = BlockingLoader("detector")
+    repository = repository_of(ONE, load=load)
+    repository = Repository(repository.registry, lambda: [ONE], load, patience=0.05)
 
     async def run() -> None:
-        loading = asyncio.create_task(made.load("detector"))
-        assert await asyncio.to_thread(load.begun.wait, 30)
+        loading = asyncio.create_task(repository.load("detector"))
+        assert await asyncio.to_thread(load.started.wait, 30)
         with pytest.raises(InferenceError, match="still being loaded") as caught:
-            await getattr(made, what)("detector")
+            await getattr(repository, action)("detector")
         assert caught.value.kind is ErrorKind.MODEL_NOT_READY
-        assert made.registry.find("detector").state is ModelState.READY, "what served goes on serving"
-        load.let_go.set()
+        assert repository.registry.find("detector").state is ModelState.READY, "the old version keeps serving"
+        load.proceed.set()
         await loading
 
     asyncio.run(run())
@@ -186,46 +189,44 @@ def test_a_model_that_hangs_while_it_is_loaded_is_not_waited_for_for_ever(what: 
 @pytest.mark.parametrize(
     "raised", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), MemoryError(), StopIteration()]
 )
-def test_an_order_to_stop_that_a_model_gives_while_it_is_loaded_stops_nothing(raised: BaseException) -> None:
+def test_system_exit_and_similar_errors_during_load_fail_only_the_load(raised: BaseException) -> None:
     def load(_: ModelSource) -> Servable:
         raise raised
 
-    made = repository(ONE, load=load)
-    error = refusal(made, "load", "detector")
+    repository = repository_of(ONE, load=load)
+    error = refusal(repository, "load", "detector")
     assert error.kind is ErrorKind.MODEL_NOT_READY
     assert type(raised).__name__ in str(error)
-    assert made.registry.find("detector").state is ModelState.READY
+    assert repository.registry.find("detector").state is ModelState.READY
 
 
-def test_senders_are_not_told_where_the_server_keeps_its_models(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_load_errors_for_clients_have_no_folders(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = tmp_path / "a secret place" / "detector"
-    placed = ModelSource(name="detector", version="1", folder=folder)
+    source_in_folder = ModelSource(name="detector", version="1", folder=folder)
 
-    def load(of: ModelSource) -> Servable:
-        raise ModelError(f"{of.folder / 'model.onnx'} is cut short")
+    def load(model_source: ModelSource) -> Servable:
+        raise ModelError(f"{model_source.folder / 'model.onnx'} is cut short")
 
-    made = repository(placed, load=load)
-    assert str(refusal(made, "load", "detector")) == "Failed to load 'detector': model.onnx is cut short"
-    assert [getattr(each, "reason", "") for each in caplog.records] == [f"{folder / 'model.onnx'} is cut short"]
-    registry = Registry([placed])
-    found = registry.load(placed, load)
-    assert found.reason == "model.onnx is cut short"
-    assert found.detail == f"{folder / 'model.onnx'} is cut short"
+    repository = repository_of(source_in_folder, load=load)
+    assert str(refusal(repository, "load", "detector")) == "Failed to load 'detector': model.onnx is cut short"
+    assert [getattr(record, "reason", "") for record in caplog.records] == [f"{folder / 'model.onnx'} is cut short"]
+    registry = Registry([source_in_folder])
+    registration = registry.load(source_in_folder, load)
+    assert registration.reason == "model.onnx is cut short"
+    assert registration.detail == f"{folder / 'model.onnx'} is cut short"
     assert "secret" not in registry.unready
 
 
-def test_a_model_that_was_unloaded_while_it_was_loaded_first_stays_unloaded() -> None:
-    load = _Hanging("detector")
+def test_unload_during_the_first_load_wins() -> None:
+    load = BlockingLoader("detector")
     registry = Registry([ONE])
-    made = Repository(registry, lambda: [ONE], load)
+    repository = Repository(registry, lambda: [ONE], load)
 
     async def run() -> None:
         first = asyncio.create_task(asyncio.to_thread(registry.load, ONE, load))
-        assert await asyncio.to_thread(load.begun.wait, 30)
-        await made.unload("detector")
-        load.let_go.set()
+        assert await asyncio.to_thread(load.started.wait, 30)
+        await repository.unload("detector")
+        load.proceed.set()
         await first
 
     asyncio.run(run())

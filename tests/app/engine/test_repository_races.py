@@ -1,4 +1,4 @@
-"""Models are loaded, unloaded, replaced and looked for all at once, by senders who leave: what is left is in order."""
+"""Concurrent loads, unloads, changes and refreshes, some of them cancelled, end in a consistent state."""
 
 import asyncio
 import random
@@ -20,59 +20,61 @@ from tests.support.stand_ins import load_stand_in
 NAMES = ("detector", "segmenter", "teller")
 
 
-class Disk:
-    """Models, each a folder of one file, which may be broken.
+class ModelFolders:
+    """Write and load models, each a folder with one file, which may be broken.
 
     Args:
-        root: has the folders.
-        chance: of everything that happens.
+        root: The folder of the models.
+        rng: The source of random delays.
     """
 
-    def __init__(self, root: Path, chance: random.Random) -> None:
+    def __init__(self, root: Path, rng: random.Random) -> None:
         self._root = root
-        self._chance = chance
-        self.made: dict[Servable, str] = {}
-        self.put(dict.fromkeys(NAMES, "first"))
+        self._rng = rng
+        self.content_by_servable: dict[Servable, str] = {}
+        self.write(dict.fromkeys(NAMES, "first"))
 
-    def put(self, contents: dict[str, str]) -> None:
+    def write(self, contents: dict[str, str]) -> None:
         for name, content in contents.items():
             (self._root / name).mkdir(exist_ok=True)
             (self._root / name / "model").write_text(content)
 
     def discover(self) -> Sequence[ModelSource]:
-        return [ModelSource(name=each.name, version="1", folder=each) for each in sorted(self._root.iterdir())]
+        return [ModelSource(name=folder.name, version="1", folder=folder) for folder in sorted(self._root.iterdir())]
 
     def load(self, source: ModelSource) -> Servable:
         content = (source.folder / "model").read_text()
-        for _ in range(self._chance.randrange(50)):
-            time.sleep(0)  # other threads go on during a load
+        for _ in range(self._rng.randrange(50)):
+            time.sleep(0)  # let other threads run during a load
         if content.startswith("broken"):
             raise ModelError("broken on purpose")
         servable = load_stand_in(source)
-        self.made[servable] = content
+        self.content_by_servable[servable] = content
         return servable
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_is_done_at_once_the_last_word_is_served(tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)
-    disk = Disk(tmp_path, chance)
-    registry = Registry(disk.discover())
-    repository = Repository(registry, disk.discover, disk.load, patience=30)
-    odd: list[object] = []
-    ended = threading.Event()
+def test_concurrent_repository_actions_end_with_the_latest_content_served(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    folders = ModelFolders(tmp_path, rng)
+    registry = Registry(folders.discover())
+    repository = Repository(registry, folders.discover, folders.load, patience=30)
+    inconsistent: list[object] = []
+    finished = threading.Event()
 
-    def look() -> None:
-        while not ended.is_set():
-            odd.extend(
-                each for each in registry.registrations if (each.servable is None) == (each.state is ModelState.READY)
+    def check_registrations() -> None:
+        while not finished.is_set():
+            inconsistent.extend(
+                registration
+                for registration in registry.registrations
+                if (registration.servable is None) == (registration.state is ModelState.READY)
             )
 
-    async def act() -> None:
+    async def run_random_steps() -> None:
         for step in range(12):
-            name = chance.choice(NAMES)
+            name = rng.choice(NAMES)
             with suppress(InferenceError):
-                match chance.randrange(5):
+                match rng.randrange(5):
                     case 0:
                         await repository.load(name)
                     case 1:
@@ -80,28 +82,28 @@ def test_whatever_is_done_at_once_the_last_word_is_served(tmp_path: Path, seed: 
                     case 2:
                         await repository.refresh()
                     case 3:
-                        disk.put({name: f"{chance.choice(('broken', 'whole'))} {step}"})
+                        folders.write({name: f"{rng.choice(('broken', 'whole'))} {step}"})
                     case _:
-                        leaving = asyncio.create_task(repository.load(name))
+                        cancelled_load = asyncio.create_task(repository.load(name))
                         await asyncio.sleep(0)
-                        leaving.cancel()
-                        await asyncio.wait([leaving])
+                        cancelled_load.cancel()
+                        await asyncio.wait([cancelled_load])
 
     async def run() -> None:
         await repository.refresh()
-        await asyncio.gather(*(act() for _ in range(4)))
-        disk.put(dict.fromkeys(NAMES, "the last word"))
+        await asyncio.gather(*(run_random_steps() for _ in range(4)))
+        folders.write(dict.fromkeys(NAMES, "the last word"))
         await repository.refresh()
 
-    looking = threading.Thread(target=look)
-    looking.start()
+    checker = threading.Thread(target=check_registrations)
+    checker.start()
     try:
         asyncio.run(run())
     finally:
-        ended.set()
-        looking.join()
-    assert odd == []
-    served = {each.source.name: each.servable for each in registry.registrations}
-    assert {name: disk.made.get(servable) if servable else None for name, servable in served.items()} == dict.fromkeys(
-        NAMES, "the last word"
-    )
+        finished.set()
+        checker.join()
+    assert inconsistent == []
+    served = {registration.source.name: registration.servable for registration in registry.registrations}
+    assert {
+        name: folders.content_by_servable.get(servable) if servable else None for name, servable in served.items()
+    } == dict.fromkeys(NAMES, "the last word")

@@ -1,4 +1,4 @@
-"""Models that cannot answer for a while, and say so."""
+"""Models that report that they are unavailable for a while."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +13,8 @@ from tasks.exchange.error import ErrorKind, InferenceError
 from tests.support.stand_ins import load_stand_in
 
 
-class Faint:
-    """Answers nobody while it is in trouble."""
+class UnavailableModel:
+    """Report trouble when the test sets it."""
 
     def __init__(self) -> None:
         self.trouble = ""
@@ -23,57 +23,57 @@ class Faint:
         return inputs
 
 
-def registry(model: Faint) -> Registry:
-    """One detector of two versions, of which the later one is `model`."""
+def registry_of(model: UnavailableModel) -> Registry:
+    """Return a registry of a detector with two versions; the later one is `model`."""
 
     def load(source: ModelSource) -> Servable:
-        made = cast("BoundServable[Any, Any]", load_stand_in(source))
+        servable = cast("BoundServable[Any, Any]", load_stand_in(source))
         if source.version == "1":
-            return made
-        return BoundServable(made.task, model, made.description, {}).batched(4, 0.001)
+            return servable
+        return BoundServable(servable.task, model, servable.description, {}).batched(4, 0.001)
 
-    sources = [ModelSource(name="detector", version=each, folder=Path("/srv/models/detector")) for each in "12"]
-    made = Registry(sources)
+    sources = [ModelSource(name="detector", version=version, folder=Path("/srv/models/detector")) for version in "12"]
+    registry = Registry(sources)
     for source in sources:
-        made.load(source, load)
-    return made
+        registry.load(source, load)
+    return registry
 
 
-def test_it_is_not_ready_for_as_long_as_it_says() -> None:
-    model = Faint()
-    made = registry(model)
-    assert made.unready == ""
+def test_model_with_trouble_is_not_ready_until_it_recovers() -> None:
+    model = UnavailableModel()
+    registry = registry_of(model)
+    assert registry.unready == ""
     model.trouble = "It fell at /srv/models/detector/model.onnx"
-    assert made.unready == "detector/2: It fell at model.onnx"
-    later, earlier = made.versions("detector")
+    assert registry.unready == "detector/2: It fell at model.onnx"
+    later, earlier = registry.versions("detector")
     assert (later.state, later.servable, earlier.state) == (ModelState.UNAVAILABLE, None, ModelState.READY)
     assert (later.reason, later.detail) == ("It fell at model.onnx", model.trouble)
     with pytest.raises(InferenceError) as caught:
-        made.find("detector", "2")
+        registry.find("detector", "2")
     assert caught.value.kind is ErrorKind.MODEL_NOT_READY
     assert caught.value.message == "Model 'detector' version '2' is not ready: It fell at model.onnx"
     model.trouble = ""
-    assert made.unready == ""
-    assert made.find("detector").source.version == "2"
+    assert registry.unready == ""
+    assert registry.find("detector").source.version == "2"
 
 
-def test_another_version_answers_meanwhile() -> None:
-    model = Faint()
-    made = registry(model)
+def test_earlier_version_serves_while_the_latest_has_trouble() -> None:
+    model = UnavailableModel()
+    registry = registry_of(model)
     model.trouble = "It fell"
-    assert made.find("detector").source.version == "1"
+    assert registry.find("detector").source.version == "1"
 
 
-def test_a_registration_that_a_request_holds_is_not_altered() -> None:
-    model = Faint()
-    made = registry(model)
-    held = made.find("detector")
+def test_trouble_does_not_change_a_registration_in_use() -> None:
+    model = UnavailableModel()
+    registry = registry_of(model)
+    registration = registry.find("detector")
     model.trouble = "It fell"
-    assert held.ready_servable() is held.servable
-    assert made.registrations[1].servable is None
-    assert held.state is ModelState.READY
+    assert registration.ready_servable() is registration.servable
+    assert registry.registrations[1].servable is None
+    assert registration.state is ModelState.READY
 
 
-def test_a_model_that_says_nothing_of_the_kind_is_never_in_trouble() -> None:
+def test_model_without_health_reporting_has_no_trouble() -> None:
     servable = load_stand_in(ModelSource(name="detector", version="1", folder=Path("m")))
     assert servable.trouble == ""

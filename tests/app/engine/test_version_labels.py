@@ -1,4 +1,4 @@
-"""Names for versions, which the settings of a model give."""
+"""Version labels in the settings of a model."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ def source(version: str, **labels: str) -> ModelSource:
     return ModelSource(name="m", version=version, folder=Path("m"), settings=ModelSettings(version_labels=labels))
 
 
-def test_a_label_is_the_version_that_it_names() -> None:
+def test_label_maps_to_its_version() -> None:
     registry = Registry([source("1", stable="1", canary="2"), source("2", stable="1")])
     assert registry.labelled("m", "stable") == "1"
     assert registry.labelled("m", "canary") == "2"
@@ -24,17 +24,17 @@ def test_a_label_is_the_version_that_it_names() -> None:
     assert registry.labelled("nobody", "stable") is None
 
 
-def test_a_label_of_a_version_that_is_not_there_is_refused() -> None:
+def test_label_of_a_missing_version_is_refused() -> None:
     with pytest.raises(ModelError, match=r"^Model 'm': version_labels: There is no version '3' to be called 'canary'$"):
         Registry([source("1", canary="3"), source("2")])
 
 
-def test_versions_that_disagree_are_refused() -> None:
+def test_versions_with_contradicting_labels_are_refused() -> None:
     with pytest.raises(ModelError, match=r"^Model 'm': version_labels: Its versions disagree on 'stable'$"):
         Registry([source("1", stable="1"), source("2", stable="2")])
 
 
-def test_labels_stand_in_the_settings_above_the_versions(tmp_path: Path) -> None:
+def test_labels_are_read_from_the_settings_of_the_model_folder(tmp_path: Path) -> None:
     model = tmp_path / "half"
     for version in ("1", "2"):
         shutil.copytree(FIXTURE_MODELS / "half_plus_two", model / version)
