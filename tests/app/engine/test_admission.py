@@ -1,4 +1,4 @@
-"""Who may come in, and for how long."""
+"""Admission: limits, deadlines and arriving bodies."""
 
 import math
 import time
@@ -12,157 +12,166 @@ from app.engine.story import RequestContext
 from tasks.exchange.error import ErrorKind, InferenceError
 
 
-def caller(timeout: float | None = None) -> RequestInfo:
+def request_info(timeout: float | None = None) -> RequestInfo:
     return RequestInfo(protocol="test", request_id="1", returned={}, timeout=timeout)
 
 
-def admission(
-    *, own: Mapping[str, int] | None = None, several: bool = False, wait: float = 0, workers: int = 2, **bounds: float
+def admission_of(
+    *,
+    model_limits: Mapping[str, int] | None = None,
+    multi_model: bool = False,
+    wait: float = 0,
+    workers: int = 2,
+    **bounds: float,
 ) -> Admission:
     return Admission(
         workers,
         Bounds(**bounds),  # pyright: ignore[reportArgumentType]
-        own_bound=lambda model: (own or {}).get(model),
-        several=lambda: several,
+        own_bound=lambda model: (model_limits or {}).get(model),
+        several=lambda: multi_model,
         expected_wait=lambda _: wait,
     )
 
 
-def admitted(to: Admission, model: str, *, at_most: int = 1000) -> int:
-    """How many requests for a model come in before one is refused."""
-    for count in range(at_most):
+def admitted_requests(admission: Admission, model: str, *, max_requests: int = 1000) -> int:
+    """Return how many requests for a model are admitted before one is refused."""
+    for count in range(max_requests):
         try:
-            to.admit(caller(), model, None)
+            admission.admit(request_info(), model, None)
         except InferenceError:
             return count
-    return at_most
+    return max_requests
 
 
-def test_as_many_come_in_as_there_are_places() -> None:
-    doors = admission(max_waiting=5)
-    assert admitted(doors, "a") == 7
-    assert (doors.in_hand, doors.waiting) == (7, 5)
-    doors.leave("a", caller())
-    assert admitted(doors, "a") == 1
+def test_requests_over_workers_and_queue_are_refused() -> None:
+    admission = admission_of(max_waiting=5)
+    assert admitted_requests(admission, "a") == 7
+    assert (admission.in_hand, admission.waiting) == (7, 5)
+    admission.leave("a", request_info())
+    assert admitted_requests(admission, "a") == 1
 
 
-def test_one_model_leaves_places_to_the_others() -> None:
-    doors = admission(max_waiting=10, several=True)
-    assert admitted(doors, "a") == 7
-    assert admitted(doors, "b") == 5
+def test_one_model_cannot_fill_the_queue_of_several_models() -> None:
+    admission = admission_of(max_waiting=10, multi_model=True)
+    assert admitted_requests(admission, "a") == 7
+    assert admitted_requests(admission, "b") == 5
 
 
-@pytest.mark.parametrize(("own", "each", "expected"), [({"a": 1}, 8, 3), ({}, 8, 10), ({"a": 0}, None, 3)])
-def test_bounds_of_a_model_go_before_those_of_all(own: Mapping[str, int], each: int | None, expected: int) -> None:
-    doors = Admission(
+@pytest.mark.parametrize(
+    ("model_limits", "model_limit", "expected"), [({"a": 1}, 8, 3), ({}, 8, 10), ({"a": 0}, None, 3)]
+)
+def test_limit_of_a_model_overrides_the_limit_for_all_models(
+    model_limits: Mapping[str, int], model_limit: int | None, expected: int
+) -> None:
+    admission = Admission(
         2,
-        Bounds(max_waiting=100, max_waiting_each=each),
-        own_bound=own.get,
+        Bounds(max_waiting=100, max_waiting_each=model_limit),
+        own_bound=model_limits.get,
         several=lambda: True,
         expected_wait=lambda _: 0,
     )
-    assert admitted(doors, "a") == expected
+    assert admitted_requests(admission, "a") == expected
 
 
-def test_whoever_would_wait_too_long_is_refused_with_the_time_to_wait() -> None:
-    doors = admission(max_queue_seconds=1, wait=2.3)
-    sender = caller()
+def test_request_over_max_queue_seconds_is_refused_with_retry_after() -> None:
+    admission = admission_of(max_queue_seconds=1, wait=2.3)
+    info = request_info()
     with pytest.raises(InferenceError, match=r"wait for about 2\.3 s; try again later") as caught:
-        doors.admit(sender, "a", None)
+        admission.admit(info, "a", None)
     assert caught.value.kind is ErrorKind.OVERLOADED
-    assert sender.returned == {"retry-after": "3"}
-    assert doors.in_hand == 0
+    assert info.returned == {"retry-after": "3"}
+    assert admission.in_hand == 0
 
 
-def test_whoever_would_be_answered_too_late_is_refused_at_once() -> None:
-    doors = admission(wait=2)
+def test_request_whose_deadline_ends_before_the_expected_wait_is_refused() -> None:
+    admission = admission_of(wait=2)
     with pytest.raises(InferenceError, match="longer than its timeout"):
-        doors.admit(caller(), "a", time.monotonic() + 1)
-    doors.admit(caller(), "a", time.monotonic() + 3)
+        admission.admit(request_info(), "a", time.monotonic() + 1)
+    admission.admit(request_info(), "a", time.monotonic() + 3)
 
 
-def test_a_sender_may_give_less_time_than_the_server_never_more() -> None:
-    doors = admission(request_timeout=10)
+def test_request_timeout_can_only_shorten_the_server_timeout() -> None:
+    admission = admission_of(request_timeout=10)
     now = time.monotonic()
-    for given, expected in ((None, 10), (1, 1), (60, 10)):
-        deadline = doors.deadline(caller(given))
+    for timeout, expected in ((None, 10), (1, 1), (60, 10)):
+        deadline = admission.deadline(request_info(timeout))
         assert deadline is not None
         assert now + expected <= deadline <= now + expected + 60
         assert deadline - now < expected + 5
-    assert admission().deadline(caller()) is None
+    assert admission_of().deadline(request_info()) is None
 
 
 @pytest.mark.parametrize("timeout", [math.nan, math.inf, 1e12])
-def test_a_time_that_is_none_is_refused(timeout: float) -> None:
+def test_invalid_timeout_is_refused(timeout: float) -> None:
     with pytest.raises(InferenceError, match="x-request-timeout-ms: Expected a number of milliseconds") as caught:
-        admission(request_timeout=10).deadline(caller(timeout))
+        admission_of(request_timeout=10).deadline(request_info(timeout))
     assert caught.value.kind is ErrorKind.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("timeout", [0, -1, -math.inf])
-def test_a_time_that_is_over_is_too_late(timeout: float) -> None:
+def test_timeout_of_zero_or_less_is_deadline_exceeded(timeout: float) -> None:
     with pytest.raises(InferenceError) as caught:
-        admission().deadline(caller(timeout))
+        admission_of().deadline(request_info(timeout))
     assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
 
 
-def test_bodies_that_arrive_count_until_they_are_here() -> None:
-    doors = admission(max_waiting=38)
-    assert doors.excess(None) is None
-    arriving = [doors.expect() for _ in range(40)]
-    found = doors.excess(None)
-    assert found is not None
-    assert (found.message, found.retry_after) == (
+def test_arriving_bodies_count_as_in_flight_until_they_have_arrived() -> None:
+    admission = admission_of(max_waiting=38)
+    assert admission.excess(None) is None
+    arrivals = [admission.expect() for _ in range(40)]
+    excess = admission.excess(None)
+    assert excess is not None
+    assert (excess.message, excess.retry_after) == (
         "The server has 40 requests in flight and takes no more; try again later",
         1,
     )
-    arriving[0]()
-    arriving[0]()
-    assert doors.excess(None) is None
+    arrivals[0]()
+    arrivals[0]()
+    assert admission.excess(None) is None
 
 
-def test_few_places_keep_no_small_bodies_from_arriving() -> None:
-    doors = admission(max_waiting=0)
-    arriving = [doors.expect() for _ in range(31)]
-    assert doors.excess(None) is None
-    arriving.append(doors.expect())
-    assert doors.excess(None) is not None
+def test_at_least_31_bodies_may_arrive_with_a_short_queue() -> None:
+    admission = admission_of(max_waiting=0)
+    arrivals = [admission.expect() for _ in range(31)]
+    assert admission.excess(None) is None
+    arrivals.append(admission.expect())
+    assert admission.excess(None) is not None
 
 
-def test_body_that_is_expected_takes_no_place_once_it_is_admitted() -> None:
-    doors = admission(max_waiting=38)
-    token = ARRIVED.set(doors.expect())
+def test_admitted_request_no_longer_counts_as_an_arriving_body() -> None:
+    admission = admission_of(max_waiting=38)
+    token = ARRIVED.set(admission.expect())
     try:
-        doors.admit(caller(), "a", None)
+        admission.admit(request_info(), "a", None)
     finally:
         ARRIVED.reset(token)
-    arriving = [doors.expect() for _ in range(38)]
-    assert doors.excess(None) is None
-    arriving.append(doors.expect())
-    assert doors.excess(None) is not None
+    arrivals = [admission.expect() for _ in range(38)]
+    assert admission.excess(None) is None
+    arrivals.append(admission.expect())
+    assert admission.excess(None) is not None
 
 
-def test_excess_and_admit_refuse_for_the_same_reasons() -> None:
-    doors = admission(max_queue_seconds=1, wait=2.3)
-    found = doors.excess("a")
-    assert found is not None
+def test_excess_and_check_refuse_for_the_same_reason() -> None:
+    admission = admission_of(max_queue_seconds=1, wait=2.3)
+    excess = admission.excess("a")
+    assert excess is not None
     with pytest.raises(InferenceError) as caught:
-        doors.check(caller(), "a")
-    assert (found.message, found.retry_after) == (caught.value.message, 3)
-    assert doors.excess(None) is None
+        admission.check(request_info(), "a")
+    assert (excess.message, excess.retry_after) == (caught.value.message, 3)
+    assert admission.excess(None) is None
 
 
 @pytest.mark.parametrize(("wait", "expected"), [(0, None), (0.5, 1)])
-def test_admitted_request_may_wait_for_as_long_as_the_bound_says(wait: float, expected: float | None) -> None:
-    assert admission(max_queue_seconds=1, wait=wait).admit(caller(), "a", None) == expected
+def test_admit_returns_max_queue_seconds_only_if_the_request_waits(wait: float, expected: float | None) -> None:
+    assert admission_of(max_queue_seconds=1, wait=wait).admit(request_info(), "a", None) == expected
 
 
 def test_request_that_waited_too_long_is_refused_when_its_turn_comes() -> None:
-    story = RequestContext(caller(), "a")
-    story.begin()
-    story.check_queue_time()
-    story.max_queue_seconds = 0
+    context = RequestContext(request_info(), "a")
+    context.begin()
+    context.check_queue_time()
+    context.max_queue_seconds = 0
     with pytest.raises(InferenceError, match="longer than the server allows; try again later") as caught:
-        story.check_queue_time()
+        context.check_queue_time()
     assert caught.value.kind is ErrorKind.OVERLOADED
-    assert story.caller.returned == {"retry-after": "1"}
+    assert context.caller.returned == {"retry-after": "1"}

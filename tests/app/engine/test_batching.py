@@ -1,4 +1,4 @@
-"""Several requests, one call of the model: nobody notices but the model."""
+"""Dynamic batching: several requests in one call of the model."""
 
 import threading
 from collections.abc import Callable, Generator, Sequence
@@ -15,12 +15,12 @@ from app.engine.workers import Workers
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.text_generation import Generation
 
-SECONDS = 30
-LONG = 20.0
+TIMEOUT = 30
+LONG_DELAY = 20.0
 
 
 class Echo:
-    """Says what it is told, and keeps the batches."""
+    """Return the inputs and record the batches."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -29,147 +29,147 @@ class Echo:
         self.batches.append(list(inputs))
         if "bad" in inputs:
             raise ValueError("a bad input")
-        return [Generation(each) for each in inputs if each != "lost"]
+        return [Generation(text) for text in inputs if text != "lost"]
 
 
-class Held(Echo):
-    """Answers when it is let."""
+class BlockedEcho(Echo):
+    """Wait for `released` before answering."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.begun = threading.Semaphore(0)
-        self.let = threading.Event()
+        self.started = threading.Semaphore(0)
+        self.released = threading.Event()
 
     def __call__(self, inputs: Sequence[str], /) -> Sequence[Generation]:
-        self.begun.release()
-        assert self.let.wait(SECONDS)
+        self.started.release()
+        assert self.released.wait(TIMEOUT)
         return super().__call__(inputs)
 
 
 @contextmanager
-def occupied(count: int = 2) -> Generator[Workers]:
-    """Workers of whom one has something else to do, so that nobody is alone."""
+def busy_workers(count: int = 2) -> Generator[Workers]:
+    """Yield workers with a busy one among them, so that requests wait for a batch."""
     workers, done = Workers(count, "w"), threading.Event()
-    other = workers.submit(done.wait, SECONDS)
+    blocker = workers.submit(done.wait, TIMEOUT)
     try:
         yield workers
     finally:
         done.set()
-        other.result(SECONDS)
+        blocker.result(TIMEOUT)
         workers.close()
 
 
-def ask(workers: Workers, model: BatchingModel[str, Generation], *texts: str) -> "Future[list[str]]":
-    return workers.submit_for("m", lambda: [each.text for each in model(texts)])
+def submit(workers: Workers, model: BatchingModel[str, Generation], *texts: str) -> "Future[list[str]]":
+    return workers.submit_for("m", lambda: [generation.text for generation in model(texts)])
 
 
-def test_requests_that_come_together_are_one_call() -> None:
+def test_concurrent_requests_are_one_call() -> None:
     echo = Echo()
-    model = BatchingModel(echo, 4, LONG)
-    with occupied() as workers:
-        asked = [ask(workers, model, *texts) for texts in (["a"], ["b", "c"], ["d"])]
-        assert [each.result(SECONDS) for each in asked] == [["a"], ["b", "c"], ["d"]]
+    model = BatchingModel(echo, 4, LONG_DELAY)
+    with busy_workers() as workers:
+        jobs = [submit(workers, model, *texts) for texts in (["a"], ["b", "c"], ["d"])]
+        assert [job.result(TIMEOUT) for job in jobs] == [["a"], ["b", "c"], ["d"]]
     assert sorted(echo.batches[0]) == ["a", "b", "c", "d"]
     assert len(echo.batches) == 1
 
 
-def test_one_that_is_alone_waits_for_nobody() -> None:
+def test_single_request_does_not_wait_for_a_batch() -> None:
     echo, workers = Echo(), Workers(2, "w")
-    assert ask(workers, BatchingModel(echo, 4, LONG), "a").result(SECONDS / 3) == ["a"]
-    assert [each.text for each in BatchingModel(echo, 4, LONG)(["b"])] == ["b"]
+    assert submit(workers, BatchingModel(echo, 4, LONG_DELAY), "a").result(TIMEOUT / 3) == ["a"]
+    assert [generation.text for generation in BatchingModel(echo, 4, LONG_DELAY)(["b"])] == ["b"]
     workers.close()
 
 
-def test_after_the_delay_whoever_is_there_is_taken() -> None:
+def test_incomplete_batch_runs_after_the_delay() -> None:
     echo = Echo()
-    with occupied() as workers:
-        assert ask(workers, BatchingModel(echo, 4, 0.01), "a").result(SECONDS) == ["a"]
+    with busy_workers() as workers:
+        assert submit(workers, BatchingModel(echo, 4, 0.01), "a").result(TIMEOUT) == ["a"]
     assert echo.batches == [["a"]]
 
 
-def test_the_next_batch_gathers_while_one_is_under_way() -> None:
-    held = Held()
-    model = BatchingModel(held, 2, LONG)
-    with occupied() as workers:
-        first = [ask(workers, model, text) for text in "ab"]
-        assert held.begun.acquire(timeout=SECONDS)
-        second = [ask(workers, model, text) for text in "cd"]
-        held.let.set()
-        assert [each.result(SECONDS) for each in (*first, *second)] == [["a"], ["b"], ["c"], ["d"]]
-    assert sorted(map(sorted, held.batches)) == [["a", "b"], ["c", "d"]]
+def test_next_batch_forms_while_one_runs() -> None:
+    blocked = BlockedEcho()
+    model = BatchingModel(blocked, 2, LONG_DELAY)
+    with busy_workers() as workers:
+        first = [submit(workers, model, text) for text in "ab"]
+        assert blocked.started.acquire(timeout=TIMEOUT)
+        second = [submit(workers, model, text) for text in "cd"]
+        blocked.released.set()
+        assert [job.result(TIMEOUT) for job in (*first, *second)] == [["a"], ["b"], ["c"], ["d"]]
+    assert sorted(map(sorted, blocked.batches)) == [["a", "b"], ["c", "d"]]
 
 
-def test_only_the_request_that_makes_the_model_fail_fails() -> None:
+def test_failed_batch_fails_only_the_request_that_caused_it() -> None:
     echo = Echo()
-    model = BatchingModel(echo, 4, LONG)
-    with occupied() as workers:
-        asked = {text: ask(workers, model, text) for text in ("a", "bad", "b", "c")}
+    model = BatchingModel(echo, 4, LONG_DELAY)
+    with busy_workers() as workers:
+        jobs = {text: submit(workers, model, text) for text in ("a", "bad", "b", "c")}
         for text in "abc":
-            assert asked[text].result(SECONDS) == [text]
+            assert jobs[text].result(TIMEOUT) == [text]
         with pytest.raises(ValueError, match="bad input"):
-            asked["bad"].result(SECONDS)
+            jobs["bad"].result(TIMEOUT)
     assert len(echo.batches) == 5
 
 
-def test_a_model_that_loses_an_answer_is_asked_again_one_by_one() -> None:
+def test_batch_with_a_missing_result_is_retried_request_by_request() -> None:
     echo = Echo()
-    model = BatchingModel(echo, 2, LONG)
-    with occupied() as workers:
-        whole, lost = ask(workers, model, "a"), ask(workers, model, "lost")
-        assert whole.result(SECONDS) == ["a"]
-        assert lost.result(SECONDS) == []
+    model = BatchingModel(echo, 2, LONG_DELAY)
+    with busy_workers() as workers:
+        complete, lost = submit(workers, model, "a"), submit(workers, model, "lost")
+        assert complete.result(TIMEOUT) == ["a"]
+        assert lost.result(TIMEOUT) == []
 
 
-def test_a_request_of_more_than_a_batch_is_one_by_itself() -> None:
+def test_request_larger_than_a_batch_runs_alone() -> None:
     echo = Echo()
     model = BatchingModel(echo, 2, 0.0)
-    assert [each.text for each in model(["a", "b", "c"])] == ["a", "b", "c"]
+    assert [generation.text for generation in model(["a", "b", "c"])] == ["a", "b", "c"]
     assert echo.batches == [["a", "b", "c"]]
 
 
-def test_a_request_whose_sender_has_left_is_left_out() -> None:
-    held = Held()
-    model = BatchingModel(held, 2, 0.05)
-    gone = CancellationToken()
+def test_cancelled_request_is_left_out_of_the_batch() -> None:
+    blocked = BlockedEcho()
+    model = BatchingModel(blocked, 2, 0.05)
+    token = CancellationToken()
 
-    def ask_for_nobody() -> list[str]:
-        with on_behalf_of(gone):
-            return [each.text for each in model(["x"])]
+    def run_cancelled() -> list[str]:
+        with on_behalf_of(token):
+            return [generation.text for generation in model(["x"])]
 
-    with occupied() as workers:
-        first = [ask(workers, model, text) for text in "ab"]
-        assert held.begun.acquire(timeout=SECONDS)
-        gone.leave()
-        nobody = workers.submit_for("m", ask_for_nobody)
-        later = [ask(workers, model, text) for text in "cd"]
-        held.let.set()
-        assert [each.result(SECONDS) for each in (*first, *later)] == [["a"], ["b"], ["c"], ["d"]]
+    with busy_workers() as workers:
+        first = [submit(workers, model, text) for text in "ab"]
+        assert blocked.started.acquire(timeout=TIMEOUT)
+        token.leave()
+        cancelled = workers.submit_for("m", run_cancelled)
+        later = [submit(workers, model, text) for text in "cd"]
+        blocked.released.set()
+        assert [job.result(TIMEOUT) for job in (*first, *later)] == [["a"], ["b"], ["c"], ["d"]]
         with pytest.raises(InferenceError) as caught:
-            nobody.result(SECONDS)
+            cancelled.result(TIMEOUT)
     assert caught.value.kind is ErrorKind.CANCELLED
-    assert "x" not in [each for batch in held.batches for each in batch]
+    assert "x" not in [text for batch in blocked.batches for text in batch]
 
 
-def test_no_more_wait_with_their_inputs_than_are_soon_looked_at() -> None:
-    held = Held()
-    model = BatchingModel(held, 1, 0.0)
-    begun = threading.Semaphore(0)
+def test_number_of_requests_that_wait_for_a_batch_is_bounded() -> None:
+    blocked = BlockedEcho()
+    model = BatchingModel(blocked, 1, 0.0)
+    started = threading.Semaphore(0)
 
-    def asked(text: str) -> Callable[[], list[str]]:
+    def job_for(text: str) -> Callable[[], list[str]]:
         def run() -> list[str]:
-            begun.release()
-            return [each.text for each in model([text])]
+            started.release()
+            return [generation.text for generation in model([text])]
 
         return run
 
-    with occupied(3) as workers:
-        jobs = [workers.submit_for("m", asked(str(index))) for index in range(20)]
-        assert held.begun.acquire(timeout=SECONDS)
-        while begun.acquire(timeout=0.1):
+    with busy_workers(3) as workers:
+        jobs = [workers.submit_for("m", job_for(str(index))) for index in range(20)]
+        assert blocked.started.acquire(timeout=TIMEOUT)
+        while started.acquire(timeout=0.1):
             pass
-        assert sum(each.running() for each in jobs) < 10
-        held.let.set()
-        assert [each.result(SECONDS) for each in jobs] == [[str(index)] for index in range(20)]
+        assert sum(job.running() for job in jobs) < 10
+        blocked.released.set()
+        assert [job.result(TIMEOUT) for job in jobs] == [[str(index)] for index in range(20)]
 
 
 @settings(max_examples=25)
@@ -178,22 +178,22 @@ def test_no_more_wait_with_their_inputs_than_are_soon_looked_at() -> None:
     st.integers(2, 6),
     st.sampled_from([0.0, 0.001]),
 )
-def test_everybody_gets_their_own_answers_in_their_order(
-    asked: list[list[str]], max_size: int, max_delay: float
+def test_every_request_gets_its_own_results_in_order(
+    requests: list[list[str]], max_size: int, max_delay: float
 ) -> None:
     echo, workers = Echo(), Workers(3, "w")
     model = BatchingModel(echo, max_size, max_delay)
-    jobs = [ask(workers, model, *texts) for texts in asked]
-    for texts, job in zip(asked, jobs, strict=True):
+    jobs = [submit(workers, model, *texts) for texts in requests]
+    for texts, job in zip(requests, jobs, strict=True):
         if "bad" in texts:
-            assert isinstance(job.exception(SECONDS), ValueError)
+            assert isinstance(job.exception(TIMEOUT), ValueError)
         else:
-            assert job.result(SECONDS) == texts
-    assert all(len(batch) <= max_size or batch in asked for batch in echo.batches)
+            assert job.result(TIMEOUT) == texts
+    assert all(len(batch) <= max_size or batch in requests for batch in echo.batches)
     workers.close()
 
 
-def test_whatever_a_model_raises_or_answers_nobody_is_left_waiting() -> None:
+def test_batch_of_a_misbehaving_model_leaves_no_request_waiting() -> None:
     class Odd(Echo):
         def __call__(self, inputs: Sequence[str], /) -> Sequence[Generation]:
             if len(inputs) > 1:
@@ -203,8 +203,8 @@ def test_whatever_a_model_raises_or_answers_nobody_is_left_waiting() -> None:
                 return iter(())  # pyright: ignore[reportReturnType]
             return super().__call__(inputs)
 
-    model = BatchingModel(Odd(), 2, LONG)
-    with occupied() as workers:
+    model = BatchingModel(Odd(), 2, LONG_DELAY)
+    with busy_workers() as workers:
         for _ in range(2):
-            both = [ask(workers, model, text) for text in "ab"]
-            assert [each.result(SECONDS) for each in both] == [["a"], ["b"]]
+            jobs = [submit(workers, model, text) for text in "ab"]
+            assert [job.result(TIMEOUT) for job in jobs] == [["a"], ["b"]]

@@ -1,4 +1,4 @@
-"""What one client may have in hand."""
+"""Limits of requests in flight for one client."""
 
 import asyncio
 from contextlib import aclosing
@@ -16,78 +16,78 @@ from tests.support.polling import wait_until_async
 from tests.support.speaker import Gate, Seen, Speaker, speaking
 
 
-def admission(most: int | None, max_waiting: int = 100) -> Admission:
+def admission_of(max_each_client: int | None, max_waiting: int = 100) -> Admission:
     return Admission(
         2,
-        Bounds(max_each_client=most, max_waiting=max_waiting),
+        Bounds(max_each_client=max_each_client, max_waiting=max_waiting),
         own_bound=lambda _: None,
         several=lambda: False,
         expected_wait=lambda _: 0,
     )
 
 
-def caller(client: str = "", address: str = "") -> RequestInfo:
+def request_info(client: str = "", address: str = "") -> RequestInfo:
     return RequestInfo(protocol="test", request_id="1", returned={}, client=client, address=address)
 
 
-def admitted(to: Admission, sender: RequestInfo) -> int:
-    """How many requests come in before one is refused, of twenty."""
+def admitted_requests(admission: Admission, info: RequestInfo) -> int:
+    """Return how many of twenty requests are admitted before one is refused."""
     for count in range(20):
         try:
-            to.admit(sender, "a", None)
+            admission.admit(info, "a", None)
         except InferenceError:
             return count
     return 20
 
 
 @pytest.mark.parametrize(
-    ("sender", "whose"),
+    ("info", "client_name"),
     [
-        (caller(address="10.0.0.1"), "your address"),
-        (caller("camera", "10.0.0.1"), "the key 'camera'"),
+        (request_info(address="10.0.0.1"), "your address"),
+        (request_info("camera", "10.0.0.1"), "the key 'camera'"),
     ],
 )
-def test_as_many_as_it_may_and_no_more(sender: RequestInfo, whose: str) -> None:
-    doors = admission(3)
-    assert admitted(doors, sender) == 3
-    with pytest.raises(InferenceError, match=f"has 3 requests or streams of {whose} in flight") as caught:
-        doors.admit(sender, "a", None)
+def test_client_over_its_limit_is_refused(info: RequestInfo, client_name: str) -> None:
+    admission = admission_of(3)
+    assert admitted_requests(admission, info) == 3
+    with pytest.raises(InferenceError, match=f"has 3 requests or streams of {client_name} in flight") as caught:
+        admission.admit(info, "a", None)
     assert caught.value.kind is ErrorKind.OVERLOADED
-    assert sender.returned == {"retry-after": "1"}
-    assert doors.in_hand == 3
-    doors.leave("a", sender)
-    assert admitted(doors, sender) == 1
+    assert info.returned == {"retry-after": "1"}
+    assert admission.in_hand == 3
+    admission.leave("a", info)
+    assert admitted_requests(admission, info) == 1
 
 
-def test_keys_are_told_apart_behind_one_address_and_are_one_from_several() -> None:
-    doors = admission(3)
-    assert admitted(doors, caller("one", "10.0.0.1")) == 3
-    assert admitted(doors, caller("two", "10.0.0.1")) == 3
-    assert admitted(doors, caller("one", "10.0.0.2")) == 0
-    assert admitted(doors, caller(address="10.0.0.1")) == 3
+def test_clients_are_counted_by_key_or_else_by_address() -> None:
+    admission = admission_of(3)
+    assert admitted_requests(admission, request_info("one", "10.0.0.1")) == 3
+    assert admitted_requests(admission, request_info("two", "10.0.0.1")) == 3
+    assert admitted_requests(admission, request_info("one", "10.0.0.2")) == 0
+    assert admitted_requests(admission, request_info(address="10.0.0.1")) == 3
 
 
-def test_whoever_is_not_known_or_not_bounded_is_not_counted() -> None:
-    assert admitted(admission(1), caller()) == 20
-    assert admitted(admission(None), caller("one")) == 20
+def test_unknown_client_and_client_without_limit_are_not_refused() -> None:
+    assert admitted_requests(admission_of(1), request_info()) == 20
+    assert admitted_requests(admission_of(None), request_info("one")) == 20
 
 
-def test_a_request_that_is_refused_for_another_reason_is_not_in_hand() -> None:
-    doors, sender = admission(5, max_waiting=1), caller("one")
-    assert admitted(doors, sender) == 3
+def test_request_refused_for_another_reason_does_not_count() -> None:
+    admission, info = admission_of(5, max_waiting=1), request_info("one")
+    assert admitted_requests(admission, info) == 3
     for _ in range(10):
-        assert admitted(doors, sender) == 0
-    doors.leave("a", sender)
-    assert admitted(doors, sender) == 1
+        assert admitted_requests(admission, info) == 0
+    admission.leave("a", info)
+    assert admitted_requests(admission, info) == 1
 
 
-def test_a_stream_counts_for_as_long_as_it_is_open_and_its_request_besides() -> None:
-    doors, sender = admission(2), caller("one")
-    doors.join(sender)
-    assert admitted(doors, sender) == 1
-    doors.leave("a", sender)
-    doors.part(sender)
-    assert admitted(doors, sender) == 2
+def test_open_stream_and_its_requests_count_separately() -> None:
+    admission, info = admission_of(2), request_info("one")
+    admission.join(info)
+    assert admitted_requests(admission, info) == 1
+    admission.leave("a", info)
+    admission.part(info)
+    assert admitted_requests(admission, info) == 2
 
 
 def request() -> InferenceRequest:
@@ -96,17 +96,17 @@ def request() -> InferenceRequest:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_an_answer_that_was_left_halfway_was_told_only_where_pieces_are(whole: bool) -> None:
-    seen, gate = Seen(), Gate(opened=1)
-    engine = speaking(Speaker(*"abc", gate=gate), seen, workers=1)
+def test_abandoned_stream_is_cancelled_only_for_complete_answers(whole: bool) -> None:
+    observer, gate = Seen(), Gate(opened=1)
+    engine = speaking(Speaker(*"abc", gate=gate), observer, workers=1)
 
     async def read() -> None:
-        async with aclosing(engine.stream(caller("one"), "speaker", request, whole=whole)) as pieces:
-            assert (await anext(pieces)).text == "a"
+        async with aclosing(engine.stream(request_info("one"), "speaker", request, whole=whole)) as chunks:
+            assert (await anext(chunks)).text == "a"
             await asyncio.to_thread(gate.await_step)
             await asyncio.to_thread(gate.await_step)
         gate.open()
         await wait_until_async(lambda: not engine.busy)
 
     asyncio.run(read())
-    assert [event.outcome for event in seen.events] == [ErrorKind.CANCELLED if whole else None]
+    assert [event.outcome for event in observer.events] == [ErrorKind.CANCELLED if whole else None]

@@ -1,4 +1,4 @@
-"""Work that may never end, and an event loop that does not wait for it."""
+"""Work in daemon threads, which the event loop does not wait for."""
 
 import asyncio
 import threading
@@ -8,34 +8,34 @@ import pytest
 from app.engine.daemon import in_daemon_thread
 
 
-def refuse() -> None:
+def fail() -> None:
     raise KeyError("x")
 
 
-def test_results_and_errors_come_back() -> None:
-    async def both() -> None:
+def test_daemon_thread_returns_results_and_errors() -> None:
+    async def run() -> None:
         assert await in_daemon_thread(lambda: 3) == 3
         assert await in_daemon_thread(lambda: threading.current_thread().daemon)
         with pytest.raises(KeyError):
-            await in_daemon_thread(refuse)
+            await in_daemon_thread(fail)
 
-    asyncio.run(both())
+    asyncio.run(run())
 
 
-def test_the_loop_ends_though_the_work_goes_on() -> None:
-    go_on, ended = threading.Event(), threading.Event()
+def test_event_loop_ends_while_daemon_work_runs() -> None:
+    proceed, ended = threading.Event(), threading.Event()
 
     def hang() -> None:
-        assert go_on.wait(60)
+        assert proceed.wait(60)
         ended.set()
 
-    async def leave() -> None:
+    async def run() -> None:
         task = asyncio.create_task(in_daemon_thread(hang))
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    asyncio.run(leave())
+    asyncio.run(run())
     assert not ended.is_set()
-    go_on.set()
+    proceed.set()
     assert ended.wait(60)

@@ -1,4 +1,4 @@
-"""One exchange: answered or refused, and observed exactly once."""
+"""The engine: every request is answered or refused, and observed exactly once."""
 
 import asyncio
 import gc
@@ -30,11 +30,11 @@ from tests.support.pictures import encoded, rectangle
 from tests.support.polling import wait_until_async
 from tests.support.stand_ins import STAND_INS, load_stand_in
 
-CALLER = RequestInfo(protocol="test", request_id="abc", base_id="base")
+INFO = RequestInfo(protocol="test", request_id="abc", base_id="base")
 
 
-class Seen:
-    """Keeps what it is told."""
+class RecordingObserver:
+    """Record every event."""
 
     def __init__(self) -> None:
         self.events: list[InferenceEvent] = []
@@ -43,8 +43,8 @@ class Seen:
         self.events.append(event)
 
 
-class Clumsy:
-    """Breaks its promise not to raise."""
+class FailingObserver:
+    """Raise an error, which observers must not do."""
 
     def observe(self, event: InferenceEvent, /) -> None:
         raise RuntimeError(event.model_name)
@@ -63,8 +63,8 @@ def running(
         for name in ("detector", "failing", "oriented")
     ]
     registry = Registry(sources)
-    for each in sources[:2]:
-        registry.load(each, load_stand_in)
+    for source in sources[:2]:
+        registry.load(source, load_stand_in)
     engine = Engine(
         Repository(registry, lambda: sources, load_stand_in),
         observers,
@@ -81,8 +81,8 @@ def running(
 
 
 def request(model: str = "detector", count: int = 1, **parameters: object) -> InferenceRequest:
-    picture = BinaryElement(encoded(rectangle()))
-    tensor = BytesTensor(name="a", shape=(count,), elements=[picture] * count, parameters=parameters)
+    element = BinaryElement(encoded(rectangle()))
+    tensor = BytesTensor(name="a", shape=(count,), elements=[element] * count, parameters=parameters)
     return InferenceRequest(id="body-id", model_name=model, inputs=(tensor,))
 
 
@@ -90,178 +90,186 @@ def name_of(response: InferenceResponse) -> str:
     return response.model_name
 
 
-def exchange(
+def run_exchange(
     engine: Engine, decode: Callable[[], InferenceRequest], encode: Callable[[InferenceResponse], Any] = name_of
 ) -> Any:
-    return asyncio.run(engine.exchange(CALLER, "detector", decode, encode))
+    return asyncio.run(engine.exchange(INFO, "detector", decode, encode))
 
 
-def failure(decode: Callable[[], InferenceRequest], encode: Callable[[InferenceResponse], Any] = name_of) -> tuple[
-    InferenceError, InferenceEvent
-]:  # fmt: skip
-    """The error of an exchange that fails, and the one event that tells of it."""
-    seen = Seen()
-    with running(seen) as engine, pytest.raises(InferenceError) as caught:
-        exchange(engine, decode, encode)
-    (event,) = seen.events
+def failed_exchange(
+    decode: Callable[[], InferenceRequest], encode: Callable[[InferenceResponse], Any] = name_of
+) -> tuple[InferenceError, InferenceEvent]:
+    """Run a request that fails, and return its error and its event."""
+    observer = RecordingObserver()
+    with running(observer) as engine, pytest.raises(InferenceError) as caught:
+        run_exchange(engine, decode, encode)
+    (event,) = observer.events
     assert event.outcome is caught.value.kind
     assert event.error == str(caught.value)
-    assert event.caller == CALLER
+    assert event.caller == INFO
     return caught.value, event
 
 
-def test_an_answer_is_observed_once_with_all_that_is_known() -> None:
-    seen = Seen()
-    with running(seen) as engine:
+def test_successful_inference_is_observed_once_with_all_fields() -> None:
+    observer = RecordingObserver()
+    with running(observer) as engine:
         assert (
-            exchange(engine, lambda: request(count=3, metadata='[{"key":"k","type":"int","value":"5"}]')) == "detector"
+            run_exchange(engine, lambda: request(count=3, metadata='[{"key":"k","type":"int","value":"5"}]'))
+            == "detector"
         )
-    (event,) = seen.events
-    assert (event.outcome, event.error, event.caller) == (None, "", CALLER)
+    (event,) = observer.events
+    assert (event.outcome, event.error, event.caller) == (None, "", INFO)
     assert (event.model_name, event.model_version, event.batch_size) == ("detector", "7", 3)
-    assert [[(each.key, each.value) for each in read.entries] for read in event.metadata] == [[("k", 5)]]
+    assert [[(entry.key, entry.value) for entry in sample_metadata.entries] for sample_metadata in event.metadata] == [
+        [("k", 5)]
+    ]
     assert 0 < event.timings.decode + event.timings.model + event.timings.refine <= event.total
     assert 0 < event.queue < event.total
 
 
-def test_the_answer_carries_ids_versions_and_only_the_echoed_parameters() -> None:
+def test_response_has_id_version_and_only_echoed_parameters() -> None:
     with running() as engine:
-        response = exchange(engine, lambda: request(metadata="x", top_k=5), lambda response: response)
+        response = run_exchange(engine, lambda: request(metadata="x", top_k=5), lambda response: response)
     assert (response.id, response.model_name, response.model_version) == ("body-id", "detector", "7")
     assert [dict(output.parameters) for output in response.outputs] == [{"metadata": "x"}]
 
 
-def test_every_observer_is_told_although_one_raises(caplog: pytest.LogCaptureFixture) -> None:
-    first, last = Seen(), Seen()
-    with running(first, Clumsy(), last) as engine:
-        assert exchange(engine, request) == "detector"
+def test_failing_observer_does_not_affect_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    first, last = RecordingObserver(), RecordingObserver()
+    with running(first, FailingObserver(), last) as engine:
+        assert run_exchange(engine, request) == "detector"
         with pytest.raises(InferenceError, match="The model failed"):
-            exchange(engine, lambda: request("failing"))
+            run_exchange(engine, lambda: request("failing"))
     assert [event.outcome for event in first.events] == [None, ErrorKind.MODEL_FAILED]
     assert [event.outcome for event in last.events] == [None, ErrorKind.MODEL_FAILED]
     assert [record.message for record in caplog.records].count("observer failed") == 2
 
 
-def test_a_request_that_cannot_be_read_is_told_under_the_name_in_its_path() -> None:
+def test_undecodable_request_is_observed_with_the_model_of_its_path() -> None:
     def unreadable() -> InferenceRequest:
         raise invalid("Expected more", "inputs")
 
-    error, event = failure(unreadable)
+    error, event = failed_exchange(unreadable)
     assert str(error) == "inputs: Expected more"
     assert (event.model_name, event.model_version, event.batch_size, list(event.metadata)) == ("detector", "", 0, [])
 
 
-def test_a_failing_model_is_told_with_its_version_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    error, event = failure(lambda: request("failing", metadata="["))
+def test_failed_model_is_observed_with_its_version_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    error, event = failed_exchange(lambda: request("failing", metadata="["))
     assert error.kind is ErrorKind.MODEL_FAILED
     assert (event.model_name, event.model_version, event.batch_size) == ("failing", "7", 0)
-    assert [len(read.faults) for read in event.metadata] == [1]
+    assert [len(sample_metadata.faults) for sample_metadata in event.metadata] == [1]
     assert any(record.__dict__.get("request_id") == "abc" and record.exc_info for record in caplog.records)
 
 
 @pytest.mark.parametrize(
     ("model", "kind"), [("nobody", ErrorKind.MODEL_NOT_FOUND), ("oriented", ErrorKind.MODEL_NOT_READY)]
 )
-def test_a_model_that_cannot_answer(model: str, kind: ErrorKind) -> None:
-    error, event = failure(lambda: request(model))
+def test_unknown_and_unready_models_are_refused(model: str, kind: ErrorKind) -> None:
+    error, event = failed_exchange(lambda: request(model))
     assert error.kind is kind
     assert (event.model_name, event.model_version) == (model, "")
 
 
-def test_refusals_are_not_logged_as_failures(caplog: pytest.LogCaptureFixture) -> None:
-    failure(lambda: request(count=9))
+def test_invalid_request_is_not_logged_as_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    failed_exchange(lambda: request(count=9))
     assert not caplog.records
 
 
 @pytest.mark.parametrize("crash", [ValueError("secret"), KeyError("secret"), RecursionError("secret"), MemoryError()])
-def test_what_nobody_expected_names_the_request_and_hides_the_rest(
+def test_unexpected_error_shows_the_request_id_but_not_its_message(
     crash: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     def encode(response: InferenceResponse) -> Any:
         raise crash
 
-    error, event = failure(request, encode)
+    error, event = failed_exchange(request, encode)
     assert error.kind is ErrorKind.INTERNAL
     assert "abc" in error.message
     assert "secret" not in error.message
     assert error.__cause__ is crash
-    assert (event.batch_size, event.model_version) == (1, "7"), "the model had answered"
+    assert (event.batch_size, event.model_version) == (1, "7"), "the model has answered"
     assert [record.__dict__["request_id"] for record in caplog.records] == ["abc"]
 
 
-def test_what_nobody_expected_while_reading_is_internal_too() -> None:
+def test_unexpected_error_of_a_decoder_is_internal() -> None:
     def decode() -> InferenceRequest:
         raise TypeError("secret")
 
-    assert failure(decode)[0].kind is ErrorKind.INTERNAL
+    assert failed_exchange(decode)[0].kind is ErrorKind.INTERNAL
 
 
-def test_exchanges_run_side_by_side_and_each_gets_its_own_answer() -> None:
-    seen, both = Seen(), threading.Barrier(2, timeout=10)
+def test_concurrent_requests_get_their_own_responses() -> None:
+    observer, barrier = RecordingObserver(), threading.Barrier(2, timeout=10)
 
-    def meeting(model: str) -> Callable[[], InferenceRequest]:
+    def decode_together(model: str) -> Callable[[], InferenceRequest]:
         def decode() -> InferenceRequest:
-            both.wait()
+            barrier.wait()
             return request(model)
 
         return decode
 
-    async def two(engine: Engine) -> list[Any]:
-        calls = [engine.exchange(CALLER, model, meeting(model), name_of) for model in ("detector", "failing")]
+    async def run(engine: Engine) -> list[Any]:
+        calls = [engine.exchange(INFO, model, decode_together(model), name_of) for model in ("detector", "failing")]
         return list(await asyncio.gather(*calls, return_exceptions=True))
 
-    with running(seen) as engine:
-        answer, error = asyncio.run(two(engine))
+    with running(observer) as engine:
+        answer, error = asyncio.run(run(engine))
     assert answer == "detector"
     assert isinstance(error, InferenceError)
-    assert sorted(str(event.outcome) for event in seen.events) == ["None", "model_failed"]
+    assert sorted(str(event.outcome) for event in observer.events) == ["None", "model_failed"]
 
 
-def test_many_more_exchanges_than_workers_are_all_answered() -> None:
-    seen = Seen()
+def test_more_requests_than_workers_are_all_answered() -> None:
+    observer = RecordingObserver()
 
-    async def many(engine: Engine) -> list[str]:
-        wishes = [request(count=1 + index % 3) for index in range(30)]
-        sizes = [engine.exchange(CALLER, "detector", lambda wish=wish: wish, _predictions) for wish in wishes]
-        return list(await asyncio.gather(*sizes))
+    async def run(engine: Engine) -> list[str]:
+        requests = [request(count=1 + index % 3) for index in range(30)]
+        calls = [
+            engine.exchange(
+                INFO, "detector", lambda inference_request=inference_request: inference_request, _predictions
+            )
+            for inference_request in requests
+        ]
+        return list(await asyncio.gather(*calls))
 
-    with running(seen) as engine:
-        assert asyncio.run(many(engine)) == [str(1 + index % 3) for index in range(30)]
-    assert len(seen.events) == 30
-    assert sum(event.batch_size for event in seen.events) == 60
+    with running(observer) as engine:
+        assert asyncio.run(run(engine)) == [str(1 + index % 3) for index in range(30)]
+    assert len(observer.events) == 30
+    assert sum(event.batch_size for event in observer.events) == 60
 
 
 def _predictions(response: InferenceResponse) -> str:
     return str(sum(len(output.predictions) for output in response.outputs))
 
 
-def test_infer_answers_in_the_calling_thread_and_tells_nobody() -> None:
-    seen = Seen()
-    with running(seen) as engine:
+def test_infer_runs_in_the_calling_thread_without_observers() -> None:
+    observer = RecordingObserver()
+    with running(observer) as engine:
         response = engine.infer(request(metadata="x"))
         with pytest.raises(InferenceError, match="not known"):
             engine.infer(request("nobody"))
     assert dict(response.outputs[0].parameters) == {"metadata": "x"}
-    assert seen.events == []
+    assert observer.events == []
 
 
-def test_an_event_has_what_was_asked_and_answered() -> None:
-    seen = Seen()
-    with running(seen) as engine:
-        exchange(engine, request)
-        exchange(engine, request)
-    first, second = seen.events
+def test_event_has_request_and_result() -> None:
+    observer = RecordingObserver()
+    with running(observer) as engine:
+        run_exchange(engine, request)
+        run_exchange(engine, request)
+    first, second = observer.events
     assert first.request is not None
     assert first.answered is not None
-    assert [(each.input, each.index) for each in first.answered.data] == [(0, 0)]
+    assert [(sample.input, sample.index) for sample in first.answered.data] == [(0, 0)]
     assert first.answered.data[0].prediction.records()
     assert first.task_type == "OBJECT_DETECTION"
     assert first.id != second.id
     assert abs(time.time_ns() - first.started) < 600e9
 
 
-class _KeptLater(Future[None]):
-    """Tell when something waits for it."""
+class _WatchedFuture(Future[None]):
+    """Record whether something waits for this future."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -272,207 +280,207 @@ class _KeptLater(Future[None]):
         self.awaited = True
 
 
-class _Cupboard:
-    """Keeps what it is told, when it is told to."""
+class FakeRecordSink:
+    """Record events, and let the test complete their futures."""
 
     def __init__(self) -> None:
-        self.kept: list[tuple[InferenceEvent, _KeptLater]] = []
+        self.recorded: list[tuple[InferenceEvent, _WatchedFuture]] = []
         self.refusing = ""
 
     def keep(self, event: InferenceEvent, /) -> Future[None]:
-        future = _KeptLater()
-        self.kept.append((event, future))
+        future = _WatchedFuture()
+        self.recorded.append((event, future))
         return future
 
 
-def test_no_answer_leaves_before_it_is_kept() -> None:
-    cupboard, seen = _Cupboard(), Seen()
+def test_response_waits_until_it_is_recorded() -> None:
+    sink, observer = FakeRecordSink(), RecordingObserver()
 
     async def run(engine: Engine) -> None:
-        call = asyncio.create_task(engine.exchange(CALLER, "detector", request, name_of))
-        await wait_until_async(lambda: bool(cupboard.kept))
-        event, future = cupboard.kept[0]
+        call = asyncio.create_task(engine.exchange(INFO, "detector", request, name_of))
+        await wait_until_async(lambda: bool(sink.recorded))
+        event, future = sink.recorded[0]
         assert event.outcome is None
         assert not call.done()
-        assert not seen.events, "nobody is told of an answer that may never leave"
+        assert not observer.events, "observers get no event before the response is recorded"
         future.set_result(None)
         assert await call == "detector"
-        (told,) = seen.events
-        assert (told.id, told.outcome) == (event.id, None)
-        assert told.total > event.total, "keeping takes its time too"
+        (observed,) = observer.events
+        assert (observed.id, observed.outcome) == (event.id, None)
+        assert observed.total > event.total, "the total includes the recording"
 
-    with running(seen, keeper=cupboard) as engine:
+    with running(observer, keeper=sink) as engine:
         asyncio.run(run(engine))
 
 
-def test_an_answer_that_cannot_be_kept_is_an_error() -> None:
-    cupboard, seen = _Cupboard(), Seen()
+def test_response_that_cannot_be_recorded_is_an_error() -> None:
+    sink, observer = FakeRecordSink(), RecordingObserver()
 
     async def run(engine: Engine) -> None:
-        call = asyncio.create_task(engine.exchange(CALLER, "detector", request, name_of))
-        await wait_until_async(lambda: bool(cupboard.kept))
-        cupboard.kept[0][1].set_exception(InferenceError(ErrorKind.MODEL_NOT_READY, "The disk is full"))
+        call = asyncio.create_task(engine.exchange(INFO, "detector", request, name_of))
+        await wait_until_async(lambda: bool(sink.recorded))
+        sink.recorded[0][1].set_exception(InferenceError(ErrorKind.MODEL_NOT_READY, "The disk is full"))
         with pytest.raises(InferenceError, match="disk is full"):
             await call
         assert engine.statistics.of("detector", "7").success.count == 0
 
-    with running(seen, keeper=cupboard) as engine:
+    with running(observer, keeper=sink) as engine:
         asyncio.run(run(engine))
-    assert [(event.outcome, event.error) for event in seen.events] == [
+    assert [(event.outcome, event.error) for event in observer.events] == [
         (ErrorKind.MODEL_NOT_READY, "The disk is full")
-    ], "observers are told what the sender was"
+    ], "observers get the same error as the client"
 
 
-def test_a_sender_who_leaves_while_the_answer_is_kept_does_not_stop_the_keeping() -> None:
-    cupboard, seen = _Cupboard(), Seen()
+def test_disconnect_does_not_cancel_the_recording() -> None:
+    sink, observer = FakeRecordSink(), RecordingObserver()
 
     async def run(engine: Engine) -> None:
-        call = asyncio.create_task(engine.exchange(CALLER, "detector", request, name_of))
-        await wait_until_async(lambda: bool(cupboard.kept) and cupboard.kept[0][1].awaited)
+        call = asyncio.create_task(engine.exchange(INFO, "detector", request, name_of))
+        await wait_until_async(lambda: bool(sink.recorded) and sink.recorded[0][1].awaited)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        assert not cupboard.kept[0][1].cancelled()
-        cupboard.kept[0][1].set_result(None)
+        assert not sink.recorded[0][1].cancelled()
+        sink.recorded[0][1].set_result(None)
 
-    with running(seen, keeper=cupboard) as engine:
+    with running(observer, keeper=sink) as engine:
         asyncio.run(run(engine))
-    assert [event.outcome for event in seen.events] == [None]
+    assert [event.outcome for event in observer.events] == [None]
 
 
-def test_readiness_says_that_nothing_can_be_kept() -> None:
-    cupboard = _Cupboard()
-    with running(keeper=cupboard) as engine:
+def test_engine_is_not_ready_if_the_record_sink_refuses() -> None:
+    sink = FakeRecordSink()
+    with running(keeper=sink) as engine:
         asyncio.run(engine.repository.unload("oriented"))
         asyncio.run(engine.repository.unload("failing"))
         assert engine.unready == ""
-        cupboard.refusing = "The disk is full"
+        sink.refusing = "The disk is full"
         assert engine.unready == "The disk is full"
         with pytest.raises(InferenceError, match="disk is full"):
             engine.ready("detector")
 
 
 @pytest.mark.parametrize("step", ["retire", "hurry"])
-def test_a_server_that_is_about_to_stop_is_not_ready_and_answers_what_comes(step: str) -> None:
+def test_draining_engine_is_not_ready_but_serves_requests(step: str) -> None:
     with running() as engine:
         getattr(engine, step)()
         assert engine.unready == "The server is stopping"
         with pytest.raises(InferenceError, match="stopping"):
             engine.ready("detector")
-        assert exchange(engine, request) == "detector"
+        assert run_exchange(engine, request) == "detector"
 
 
-def test_a_request_that_outlasts_the_server_is_told_before_its_end() -> None:
-    seen, held, begun = Seen(), threading.Event(), threading.Event()
+def test_request_that_outlasts_the_drain_is_observed_as_not_ready() -> None:
+    observer, proceed, started = RecordingObserver(), threading.Event(), threading.Event()
 
     def wait() -> InferenceRequest:
-        begun.set()
-        assert held.wait(60)
+        started.set()
+        assert proceed.wait(60)
         return request()
 
     async def run(engine: Engine) -> None:
-        call = asyncio.create_task(engine.exchange(CALLER, "detector", wait, name_of))
-        await asyncio.to_thread(begun.wait, 60)
+        call = asyncio.create_task(engine.exchange(INFO, "detector", wait, name_of))
+        await asyncio.to_thread(started.wait, 60)
         engine.close()
         await engine.ended(0.01)
-        (event,) = seen.events
+        (event,) = observer.events
         assert (event.outcome, event.error) == (ErrorKind.MODEL_NOT_READY, "The server is stopping")
-        held.set()
+        proceed.set()
         await call
 
-    with running(seen) as engine:
+    with running(observer) as engine:
         asyncio.run(run(engine))
-    assert len(seen.events) == 1, "told once"
+    assert len(observer.events) == 1, "observed once"
 
 
-def test_the_end_waits_for_what_is_about_to_be_told() -> None:
-    seen, held, begun = Seen(), threading.Event(), threading.Event()
+def test_drain_waits_until_requests_are_observed() -> None:
+    observer, proceed, started = RecordingObserver(), threading.Event(), threading.Event()
 
     def wait() -> InferenceRequest:
-        begun.set()
-        assert held.wait(60)
+        started.set()
+        assert proceed.wait(60)
         return request()
 
     async def run(engine: Engine) -> None:
-        call = asyncio.create_task(engine.exchange(CALLER, "detector", wait, name_of))
-        await asyncio.to_thread(begun.wait, 60)
+        call = asyncio.create_task(engine.exchange(INFO, "detector", wait, name_of))
+        await asyncio.to_thread(started.wait, 60)
         engine.close()
-        end = asyncio.create_task(engine.ended(60))
+        drained = asyncio.create_task(engine.ended(60))
         await asyncio.sleep(0)
-        assert not end.done()
-        held.set()
-        await end
-        assert [event.outcome for event in seen.events] == [None]
+        assert not drained.done()
+        proceed.set()
+        await drained
+        assert [event.outcome for event in observer.events] == [None]
         await call
 
-    with running(seen) as engine:
+    with running(observer) as engine:
         asyncio.run(run(engine))
-    assert [event.outcome for event in seen.events] == [None]
+    assert [event.outcome for event in observer.events] == [None]
 
 
-def test_a_refusal_is_kept_too_and_waits_for_nobody() -> None:
-    cupboard = _Cupboard()
+def test_refusal_is_recorded_without_delay() -> None:
+    sink = FakeRecordSink()
 
     async def run(engine: Engine) -> None:
         with pytest.raises(InferenceError, match="not known"):
-            await engine.exchange(CALLER, "nobody", lambda: request("nobody"), name_of)
+            await engine.exchange(INFO, "nobody", lambda: request("nobody"), name_of)
 
-    with running(keeper=cupboard) as engine:
+    with running(keeper=sink) as engine:
         asyncio.run(run(engine))
-    assert [event.outcome for event, _ in cupboard.kept] == [ErrorKind.MODEL_NOT_FOUND]
+    assert [event.outcome for event, _ in sink.recorded] == [ErrorKind.MODEL_NOT_FOUND]
 
 
-def test_additions_say_something_about_every_answer() -> None:
-    def count(caller: RequestInfo, answered: InferenceResult, model_name: str, /) -> Sequence[Mapping[str, object]]:
-        caller.returned["x-model"] = model_name
-        return [{"seen": len(answered.data)} for _ in answered.outputs]
+def test_annotator_adds_parameters_and_headers_to_the_response() -> None:
+    def annotate(info: RequestInfo, result: InferenceResult, model_name: str, /) -> Sequence[Mapping[str, object]]:
+        info.returned["x-model"] = model_name
+        return [{"seen": len(result.data)} for _ in result.outputs]
 
-    caller = RequestInfo(protocol="test", request_id="1", returned={})
+    info = RequestInfo(protocol="test", request_id="1", returned={})
 
     async def run(engine: Engine) -> None:
-        said = await engine.exchange(
-            caller, "detector", lambda: request(metadata="x"), lambda response: dict(response.outputs[0].parameters)
+        parameters = await engine.exchange(
+            info, "detector", lambda: request(metadata="x"), lambda response: dict(response.outputs[0].parameters)
         )
-        assert said == {"metadata": "x", "seen": 1}
+        assert parameters == {"metadata": "x", "seen": 1}
 
-    with running(additions=[count]) as engine:
+    with running(additions=[annotate]) as engine:
         asyncio.run(run(engine))
-    assert caller.returned == {"x-model": "detector"}
+    assert info.returned == {"x-model": "detector"}
 
 
-def test_a_request_that_finds_no_place_is_refused_at_once() -> None:
-    seen, held = Seen(), threading.Event()
+def test_request_over_the_queue_limit_is_refused_at_once() -> None:
+    observer, proceed = RecordingObserver(), threading.Event()
 
     def wait() -> InferenceRequest:
-        assert held.wait(60)
+        assert proceed.wait(60)
         return request()
 
     async def run(engine: Engine) -> None:
-        calls = [asyncio.create_task(engine.exchange(CALLER, "detector", wait, name_of)) for _ in range(3)]
-        (refused,), _ = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
-        error = refused.exception()
+        calls = [asyncio.create_task(engine.exchange(INFO, "detector", wait, name_of)) for _ in range(3)]
+        (first_done,), _ = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+        error = first_done.exception()
         assert isinstance(error, InferenceError)
         assert error.kind is ErrorKind.OVERLOADED
         assert engine.busy
-        held.set()
+        proceed.set()
         await asyncio.gather(*calls, return_exceptions=True)
 
-    with running(seen, workers=1, bounds=Bounds(max_waiting=1)) as engine:
+    with running(observer, workers=1, bounds=Bounds(max_waiting=1)) as engine:
         asyncio.run(run(engine))
         assert not engine.busy
-    assert [event.outcome for event in seen.events] == [ErrorKind.OVERLOADED, None, None]
+    assert [event.outcome for event in observer.events] == [ErrorKind.OVERLOADED, None, None]
 
 
-def test_a_stopping_engine_takes_no_more() -> None:
+def test_closed_engine_refuses_requests() -> None:
     with running() as engine:
         engine.close()
         with pytest.raises(InferenceError, match="stopping") as caught:
-            exchange(engine, request)
+            run_exchange(engine, request)
         assert caught.value.kind is ErrorKind.MODEL_NOT_READY
 
 
-class _Picture:
-    """An element that can be watched."""
+class WatchableElement:
+    """Support weak references, unlike the usual elements."""
 
     def binary(self) -> bytes:
         return encoded(rectangle())
@@ -481,19 +489,21 @@ class _Picture:
         raise NotImplementedError
 
 
-def test_nothing_of_a_request_is_kept_once_it_is_answered() -> None:
-    watched: list[weakref.ref[_Picture]] = []
+def test_request_is_released_after_its_response() -> None:
+    references: list[weakref.ref[WatchableElement]] = []
 
     def decode() -> InferenceRequest:
-        picture = _Picture()
-        watched.append(weakref.ref(picture))
-        tensor = BytesTensor(name="a", shape=(1,), elements=[picture])
+        element = WatchableElement()
+        references.append(weakref.ref(element))
+        tensor = BytesTensor(name="a", shape=(1,), elements=[element])
         return InferenceRequest(id="1", model_name="detector", inputs=(tensor,))
 
     async def run(engine: Engine) -> None:
         for _ in range(5):
-            await engine.exchange(CALLER, "detector", decode, name_of)
-        await wait_until_async(lambda: not engine.in_flight and all(each() is None for each in watched[:-1]))
+            await engine.exchange(INFO, "detector", decode, name_of)
+        await wait_until_async(
+            lambda: not engine.in_flight and all(reference() is None for reference in references[:-1])
+        )
 
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Names that nobody else has."""
+"""Unique ids."""
 
 import multiprocessing
 import uuid
@@ -7,29 +7,29 @@ from multiprocessing.queues import Queue
 from app.engine.ids import event_id, request_id
 
 
-def test_names_differ_and_look_as_they_should() -> None:
+def test_ids_are_unique_and_well_formed() -> None:
     events, requests = {event_id() for _ in range(2000)}, {request_id() for _ in range(2000)}
     assert len(events) == len(requests) == 2000
-    assert all(len(each) == 32 and int(each, 16) >= 0 for each in events)
-    assert all(uuid.UUID(each).version == 4 for each in requests)
+    assert all(len(name) == 32 and int(name, 16) >= 0 for name in events)
+    assert all(uuid.UUID(name).version == 4 for name in requests)
 
 
-def test_events_are_in_the_order_of_their_times() -> None:
+def test_event_ids_are_ordered_by_time() -> None:
     times = [event_id()[:12] for _ in range(100)]
     assert times == sorted(times)
 
 
-def _tell(queue: "Queue[str]") -> None:
+def _put_request_id(queue: "Queue[str]") -> None:
     queue.put(request_id())
 
 
-def test_forked_processes_make_names_of_their_own() -> None:
+def test_forked_processes_make_different_ids() -> None:
     context = multiprocessing.get_context("fork")
     queue: Queue[str] = context.Queue()
-    children = [context.Process(target=_tell, args=(queue,)) for _ in range(3)]
-    for each in children:
-        each.start()
+    children = [context.Process(target=_put_request_id, args=(queue,)) for _ in range(3)]
+    for child in children:
+        child.start()
     names = {queue.get(timeout=60) for _ in children}
-    for each in children:
-        each.join(60)
+    for child in children:
+        child.join(60)
     assert len({*names, request_id()}) == 4

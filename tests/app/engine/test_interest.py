@@ -1,4 +1,4 @@
-"""Work ends when nobody waits for it any more."""
+"""Cancellation, deadlines and disconnects end the work for a request."""
 
 import asyncio
 import threading
@@ -13,25 +13,25 @@ from app.engine.events import RequestInfo
 from app.engine.interest import CancellationToken, check_interest, on_behalf_of
 from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.exchange.request import InferenceRequest
-from tests.app.engine.test_engine import Seen, name_of, request, running
+from tests.app.engine.test_engine import RecordingObserver, name_of, request, running
 from tests.support.polling import wait_until_async
 
 
-def test_interest_is_lost_by_leaving_and_by_time() -> None:
+def test_token_ends_when_cancelled_expired_or_past_its_deadline() -> None:
     assert CancellationToken().loss is None
     assert CancellationToken(time.monotonic() + 60).loss is None
-    late, left, expired = (
+    past_deadline, cancelled, expired = (
         CancellationToken(time.monotonic() - 1),
         CancellationToken(),
         CancellationToken(time.monotonic() + 60),
     )
-    left.leave()
+    cancelled.leave()
     expired.expire()
-    kinds = [each.loss.kind for each in (late, left, expired) if each.loss]
+    kinds = [token.loss.kind for token in (past_deadline, cancelled, expired) if token.loss]
     assert kinds == [ErrorKind.DEADLINE_EXCEEDED, ErrorKind.CANCELLED, ErrorKind.DEADLINE_EXCEEDED]
 
 
-def test_a_thread_asks_on_whose_behalf_it_works() -> None:
+def test_thread_checks_the_token_of_the_innermost_scope() -> None:
     check_interest()
     outer, inner = CancellationToken(), CancellationToken()
     inner.leave()
@@ -42,98 +42,102 @@ def test_a_thread_asks_on_whose_behalf_it_works() -> None:
     check_interest()
 
 
-class Held:
-    """Requests that are decoded when they are let."""
+class BlockedDecoder:
+    """Decode requests when `released` is set."""
 
     def __init__(self) -> None:
-        self.begun = threading.Semaphore(0)
-        self.let = threading.Event()
+        self.started = threading.Semaphore(0)
+        self.released = threading.Event()
         self.count = 0
 
     def decode(self) -> InferenceRequest:
         self.count += 1
-        self.begun.release()
-        assert self.let.wait(60)
+        self.started.release()
+        assert self.released.wait(60)
         return request()
 
 
-def caller(timeout: float | None = None, gone: Callable[[], Awaitable[None]] | None = None) -> RequestInfo:
+def request_info(timeout: float | None = None, gone: Callable[[], Awaitable[None]] | None = None) -> RequestInfo:
     return RequestInfo(protocol="test", request_id="1", returned={}, timeout=timeout, gone=gone)
 
 
-def outcomes(seen: Seen) -> list[ErrorKind | None]:
-    return sorted((event.outcome for event in seen.events), key=str)
+def outcomes(observer: RecordingObserver) -> list[ErrorKind | None]:
+    return sorted((event.outcome for event in observer.events), key=str)
 
 
-def test_a_request_whose_time_is_over_is_answered_so_and_the_worker_stops_at_its_next_step() -> None:
-    seen, held = Seen(), Held()
+def test_request_past_its_timeout_is_answered_and_skips_the_model() -> None:
+    observer, decoder = RecordingObserver(), BlockedDecoder()
 
     async def run(engine: Engine) -> None:
         with pytest.raises(InferenceError) as caught:
-            await engine.exchange(caller(timeout=0.5), "detector", held.decode, name_of)
+            await engine.exchange(request_info(timeout=0.5), "detector", decoder.decode, name_of)
         assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
         assert engine.in_flight == 1
-        held.let.set()
+        decoder.released.set()
         await wait_until_async(lambda: engine.in_flight == 0)
 
-    with running(seen, workers=1) as engine:
+    with running(observer, workers=1) as engine:
         asyncio.run(run(engine))
-    (event,) = seen.events
+    (event,) = observer.events
     assert event.outcome is ErrorKind.DEADLINE_EXCEEDED
     assert event.timings.model == 0
 
 
-def test_a_deadline_is_only_moved_forward() -> None:
-    interest, now = CancellationToken(), time.monotonic()
+def test_shorten_never_extends_the_deadline() -> None:
+    token, now = CancellationToken(), time.monotonic()
     calls: list[float | None] = []
-    interest.on_shortened = lambda: calls.append(interest.deadline)
+    token.on_shortened = lambda: calls.append(token.deadline)
     for deadline in (now + 60, now + 70, now - 1):
-        interest.shorten(deadline)
+        token.shorten(deadline)
     assert calls == [now + 60, now - 1]
-    assert interest.loss is not None
+    assert token.loss is not None
 
 
-@pytest.mark.parametrize("header", [None, 3600.0])
-def test_a_timeout_in_the_body_is_answered_while_the_worker_is_busy(header: float | None) -> None:
-    seen, let = Seen(), threading.Event()
+@pytest.mark.parametrize("header_timeout", [None, 3600.0])
+def test_timeout_in_the_body_ends_the_request_while_the_worker_is_busy(header_timeout: float | None) -> None:
+    observer, released = RecordingObserver(), threading.Event()
 
     def encode(_: object) -> str:
-        assert let.wait(60)
+        assert released.wait(60)
         return "late"
 
     async def run(engine: Engine) -> None:
-        given = msgspec.structs.replace(request(), timeout=0.2)
+        request_with_timeout = msgspec.structs.replace(request(), timeout=0.2)
         with pytest.raises(InferenceError) as caught:
-            await engine.exchange(caller(timeout=header), "detector", lambda: given, encode)
+            await engine.exchange(
+                request_info(timeout=header_timeout), "detector", lambda: request_with_timeout, encode
+            )
         assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
         assert engine.in_flight == 1
-        let.set()
+        released.set()
         await wait_until_async(lambda: engine.in_flight == 0)
 
-    with running(seen, workers=1) as engine:
+    with running(observer, workers=1) as engine:
         asyncio.run(run(engine))
-    assert outcomes(seen) == [ErrorKind.DEADLINE_EXCEEDED]
+    assert outcomes(observer) == [ErrorKind.DEADLINE_EXCEEDED]
 
 
-@pytest.mark.parametrize("how", ["time", "gone", "cancelled"])
-def test_a_request_that_waits_is_dropped_without_a_worker(how: str) -> None:
-    seen, held, waiting = Seen(), Held(), Held()
-    expected = ErrorKind.DEADLINE_EXCEEDED if how == "time" else ErrorKind.CANCELLED
+@pytest.mark.parametrize("reason", ["time", "gone", "cancelled"])
+def test_queued_request_is_dropped_without_a_worker(reason: str) -> None:
+    observer, decoder, queued = RecordingObserver(), BlockedDecoder(), BlockedDecoder()
+    expected = ErrorKind.DEADLINE_EXCEEDED if reason == "time" else ErrorKind.CANCELLED
 
     async def run(engine: Engine) -> None:
-        left = asyncio.Event()
+        disconnect = asyncio.Event()
 
-        async def gone() -> None:
-            await left.wait()
+        async def wait_disconnected() -> None:
+            await disconnect.wait()
 
-        first = asyncio.create_task(engine.exchange(caller(), "detector", held.decode, name_of))
-        await wait_until_async(lambda: held.count == 1)
-        sender = caller(timeout=0.05 if how == "time" else None, gone=gone if how == "gone" else None)
-        second = asyncio.create_task(engine.exchange(sender, "detector", waiting.decode, name_of))
+        first = asyncio.create_task(engine.exchange(request_info(), "detector", decoder.decode, name_of))
+        await wait_until_async(lambda: decoder.count == 1)
+        info = request_info(
+            timeout=0.05 if reason == "time" else None, gone=wait_disconnected if reason == "gone" else None
+        )
+        second = asyncio.create_task(engine.exchange(info, "detector", queued.decode, name_of))
         await wait_until_async(lambda: engine.in_flight == 2)
-        if how == "gone":
-            left.set()
-        if how == "cancelled":
+        if reason == "gone":
+            disconnect.set()
+        if reason == "cancelled":
             second.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await second
@@ -142,157 +146,164 @@ def test_a_request_that_waits_is_dropped_without_a_worker(how: str) -> None:
                 await second
             assert caught.value.kind is expected
         assert engine.in_flight == 1
-        held.let.set()
+        decoder.released.set()
         assert await first == "detector"
 
-    with running(seen, workers=1) as engine:
+    with running(observer, workers=1) as engine:
         asyncio.run(run(engine))
-    assert waiting.count == 0
-    assert outcomes(seen) == [None, expected]
+    assert queued.count == 0
+    assert outcomes(observer) == [None, expected]
 
 
-def test_work_that_is_under_way_when_its_sender_leaves_does_not_reach_the_model() -> None:
-    seen, held = Seen(), Held()
+def test_disconnect_during_decoding_skips_the_model() -> None:
+    observer, decoder = RecordingObserver(), BlockedDecoder()
 
     async def run(engine: Engine) -> None:
-        left = asyncio.Event()
+        disconnect = asyncio.Event()
 
-        async def gone() -> None:
-            await left.wait()
+        async def wait_disconnected() -> None:
+            await disconnect.wait()
 
-        call = asyncio.create_task(engine.exchange(caller(gone=gone), "detector", held.decode, name_of))
-        await wait_until_async(lambda: held.count == 1)
-        left.set()
+        call = asyncio.create_task(
+            engine.exchange(request_info(gone=wait_disconnected), "detector", decoder.decode, name_of)
+        )
+        await wait_until_async(lambda: decoder.count == 1)
+        disconnect.set()
         with pytest.raises(InferenceError, match="client disconnected"):
             await call
-        held.let.set()
+        decoder.released.set()
         await wait_until_async(lambda: engine.in_flight == 0)
 
-    with running(seen, workers=1) as engine:
+    with running(observer, workers=1) as engine:
         asyncio.run(run(engine))
-    assert [event.outcome for event in seen.events] == [ErrorKind.CANCELLED]
-    assert seen.events[0].timings.model == 0
+    assert [event.outcome for event in observer.events] == [ErrorKind.CANCELLED]
+    assert observer.events[0].timings.model == 0
 
 
-def test_an_answer_in_time_is_not_disturbed() -> None:
-    seen = Seen()
+def test_request_in_time_is_answered_and_leaves_no_tasks() -> None:
+    observer = RecordingObserver()
 
     async def forever() -> None:
         await asyncio.Event().wait()
 
     async def run(engine: Engine) -> None:
         for _ in range(20):
-            assert await engine.exchange(caller(60, forever), "detector", request, name_of) == "detector"
+            assert await engine.exchange(request_info(60, forever), "detector", request, name_of) == "detector"
         assert len(asyncio.all_tasks()) == 1
 
-    with running(seen) as engine:
+    with running(observer) as engine:
         asyncio.run(run(engine))
-    assert [event.outcome for event in seen.events] == [None] * 20
+    assert [event.outcome for event in observer.events] == [None] * 20
 
 
 @pytest.mark.parametrize("first", ["time", "cancelled"])
-def test_a_request_that_is_lost_twice_at_once_is_told_once(first: str) -> None:
-    seen, held = Seen(), Held()
+def test_request_cancelled_twice_at_once_is_observed_once(first: str) -> None:
+    observer, decoder = RecordingObserver(), BlockedDecoder()
 
     async def run(engine: Engine) -> None:
-        watched, left = asyncio.Event(), asyncio.Event()
+        watching, disconnect = asyncio.Event(), asyncio.Event()
 
-        async def gone() -> None:
-            watched.set()
-            await left.wait()
+        async def wait_disconnected() -> None:
+            watching.set()
+            await disconnect.wait()
             if first == "time":
-                # The loss is known before the call that is cancelled goes on.
+                # Cancel after the disconnect is known and before the call continues.
                 asyncio.get_running_loop().call_soon(second.cancel)
 
-        busy = asyncio.create_task(engine.exchange(caller(), "detector", held.decode, name_of))
-        await wait_until_async(lambda: held.count == 1)
-        second = asyncio.create_task(engine.exchange(caller(gone=gone), "detector", request, name_of))
-        await watched.wait()
-        left.set()
+        busy = asyncio.create_task(engine.exchange(request_info(), "detector", decoder.decode, name_of))
+        await wait_until_async(lambda: decoder.count == 1)
+        second = asyncio.create_task(
+            engine.exchange(request_info(gone=wait_disconnected), "detector", request, name_of)
+        )
+        await watching.wait()
+        disconnect.set()
         if first == "cancelled":
             second.cancel()
         with pytest.raises((asyncio.CancelledError, InferenceError)):
             await second
         await wait_until_async(lambda: engine.in_flight == 1)
-        held.let.set()
+        decoder.released.set()
         await busy
 
-    with running(seen, workers=1) as engine:
+    with running(observer, workers=1) as engine:
         asyncio.run(run(engine))
-    assert outcomes(seen) == [None, ErrorKind.CANCELLED]
+    assert outcomes(observer) == [None, ErrorKind.CANCELLED]
 
 
-def test_a_request_that_waits_when_the_engine_stops_is_told_so() -> None:
-    seen, held = Seen(), Held()
+def test_queued_request_is_refused_when_the_engine_closes() -> None:
+    observer, decoder = RecordingObserver(), BlockedDecoder()
 
     async def run(engine: Engine) -> None:
-        first = asyncio.create_task(engine.exchange(caller(), "detector", held.decode, name_of))
-        await wait_until_async(lambda: held.count == 1)
-        second = asyncio.create_task(engine.exchange(caller(), "detector", request, name_of))
+        first = asyncio.create_task(engine.exchange(request_info(), "detector", decoder.decode, name_of))
+        await wait_until_async(lambda: decoder.count == 1)
+        second = asyncio.create_task(engine.exchange(request_info(), "detector", request, name_of))
         await wait_until_async(lambda: engine.in_flight == 2)
         engine.close()
         with pytest.raises(InferenceError, match="stopping") as caught:
             await second
         assert caught.value.kind is ErrorKind.MODEL_NOT_READY
-        held.let.set()
+        decoder.released.set()
         assert await first == "detector"
 
-    with running(seen, workers=1) as engine:
+    with running(observer, workers=1) as engine:
         asyncio.run(run(engine))
-    assert outcomes(seen) == [None, ErrorKind.MODEL_NOT_READY]
+    assert outcomes(observer) == [None, ErrorKind.MODEL_NOT_READY]
 
 
-def test_an_answer_that_comes_too_late_is_late_to_its_sender_and_to_whoever_counts() -> None:
-    seen = Seen()
+def test_late_response_is_deadline_exceeded_for_client_and_observers() -> None:
+    observer = RecordingObserver()
 
     async def run(engine: Engine) -> None:
         def decode() -> InferenceRequest:
-            # Nothing in the event loop notices.
+            # Block the event loop so that its timers are late.
             asyncio.run_coroutine_threadsafe(_block(0.3), loop)
             threading.Event().wait(0.2)
             return request()
 
         loop = asyncio.get_running_loop()
         with pytest.raises(InferenceError) as caught:
-            await engine.exchange(caller(timeout=0.1), "detector", decode, name_of)
+            await engine.exchange(request_info(timeout=0.1), "detector", decode, name_of)
         assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
 
     async def _block(seconds: float) -> None:
         threading.Event().wait(seconds)
 
-    with running(seen, workers=1) as engine:
+    with running(observer, workers=1) as engine:
         asyncio.run(run(engine))
-    assert outcomes(seen) == [ErrorKind.DEADLINE_EXCEEDED]
+    assert outcomes(observer) == [ErrorKind.DEADLINE_EXCEEDED]
 
 
-def test_what_ends_at_its_deadline_was_late_whoever_ends_it() -> None:
-    interest = CancellationToken(time.monotonic() - 0.001)
-    interest.leave()
-    assert interest.loss is not None
-    assert interest.loss.kind is ErrorKind.DEADLINE_EXCEEDED
+def test_cancel_after_the_deadline_is_deadline_exceeded() -> None:
+    token = CancellationToken(time.monotonic() - 0.001)
+    token.leave()
+    assert token.loss is not None
+    assert token.loss.kind is ErrorKind.DEADLINE_EXCEEDED
 
 
-def test_a_request_that_the_stopping_server_cuts_off_is_told_so() -> None:
-    seen, held = Seen(), Held()
+def test_request_cancelled_during_the_drain_is_not_ready() -> None:
+    observer, decoder = RecordingObserver(), BlockedDecoder()
 
-    async def gone() -> None:
+    async def wait_disconnected() -> None:
         await asyncio.Event().wait()
 
     async def run(engine: Engine) -> None:
         calls = [
-            asyncio.create_task(engine.exchange(caller(gone=gone), "detector", held.decode, name_of)) for _ in range(2)
+            asyncio.create_task(
+                engine.exchange(request_info(gone=wait_disconnected), "detector", decoder.decode, name_of)
+            )
+            for _ in range(2)
         ]
-        await wait_until_async(lambda: held.count == 1 and engine.in_flight == 2)
+        await wait_until_async(lambda: decoder.count == 1 and engine.in_flight == 2)
         engine.hurry()
-        for each in calls:
-            each.cancel()
-        for each in calls:
+        for call in calls:
+            call.cancel()
+        for call in calls:
             with pytest.raises(InferenceError, match="stopping"):
-                await each
-        held.let.set()
+                await call
+        decoder.released.set()
         await wait_until_async(lambda: engine.in_flight == 0)
 
-    with running(seen, workers=1) as engine:
+    with running(observer, workers=1) as engine:
         asyncio.run(run(engine))
-    assert held.count == 1
-    assert outcomes(seen) == [ErrorKind.MODEL_NOT_READY] * 2
+    assert decoder.count == 1
+    assert outcomes(observer) == [ErrorKind.MODEL_NOT_READY] * 2

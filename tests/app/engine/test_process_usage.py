@@ -1,4 +1,4 @@
-"""What this process uses of the machine."""
+"""CPU and memory of this process."""
 
 from pathlib import Path
 
@@ -7,24 +7,24 @@ import pytest
 from app.engine.process_usage import CpuMeter, machine_memory, resident_bytes
 
 
-def test_processor_time_by_the_clock() -> None:
+def test_cpu_meter_reads_cpu_time_per_second() -> None:
     clock, used = iter([10.0, 12.0, 12.5]), iter([1.0, 4.0, 4.25])
     meter = CpuMeter(lambda: next(clock), lambda: next(used))
     assert meter.read() == 1.5
     assert meter.read() == 0.5
 
 
-def test_memory_is_that_of_a_process_with_numpy_in_it() -> None:
+def test_resident_bytes_are_plausible() -> None:
     assert 10 * 2**20 < resident_bytes() < machine_memory()
 
 
-@pytest.mark.parametrize("told", ["max\n", "", f"{2**62}\n"])
-def test_without_a_smaller_grant_memory_is_the_machines(tmp_path: Path, told: str) -> None:
-    whole = machine_memory(tmp_path / "none")
-    (tmp_path / "memory.max").write_text(told)
-    assert machine_memory(tmp_path / "memory.max") == whole > 2**20
+@pytest.mark.parametrize("content", ["max\n", "", f"{2**62}\n"])
+def test_machine_memory_without_a_smaller_cgroup_limit_is_the_physical_memory(tmp_path: Path, content: str) -> None:
+    total = machine_memory(tmp_path / "none")
+    (tmp_path / "memory.max").write_text(content)
+    assert machine_memory(tmp_path / "memory.max") == total > 2**20
 
 
-def test_a_container_has_what_it_is_granted(tmp_path: Path) -> None:
+def test_machine_memory_is_the_cgroup_limit(tmp_path: Path) -> None:
     (tmp_path / "memory.max").write_text("1048576\n")
     assert machine_memory(tmp_path / "memory.max") == 2**20

@@ -1,4 +1,4 @@
-"""What is remembered of the last minute, hour, day and month."""
+"""Trends over the last minute, hour, day and month."""
 
 import threading
 from collections import Counter
@@ -33,7 +33,7 @@ FAILURE = msgspec.structs.replace(EVENT, outcome=ErrorKind.INVALID_REQUEST)
 
 
 class Clock:
-    """Stands still until told otherwise. It does not begin at 0, as no real one does."""
+    """Return a time that only the test changes; like a real clock, it does not start at 0."""
 
     def __init__(self) -> None:
         self.now = 1000.25
@@ -56,7 +56,7 @@ def sums(window: Window) -> tuple[int, int, int, int]:
     return (int(window.requests.sum()), int(window.failures.sum()), int(window.latency.sum()), int(window.items.sum()))
 
 
-def test_nothing_has_happened_yet(trends: Trends) -> None:
+def test_new_trends_are_empty(trends: Trends) -> None:
     for resolution in Resolution:
         window = trends.total(resolution)
         assert window.requests.tolist() == [0] * resolution.size
@@ -66,7 +66,7 @@ def test_nothing_has_happened_yet(trends: Trends) -> None:
     assert trends.requests == 0
 
 
-def test_a_second_is_told_once_it_is_over(trends: Trends, clock: Clock) -> None:
+def test_second_is_reported_after_it_is_over(trends: Trends, clock: Clock) -> None:
     trends.observe(EVENT)
     clock.now += 0.5
     assert trends.total(Resolution.SECONDS).requests.sum() == 0
@@ -78,17 +78,17 @@ def test_a_second_is_told_once_it_is_over(trends: Trends, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("resolution", Resolution)
-def test_what_happened_moves_back_and_out(trends: Trends, clock: Clock, resolution: Resolution) -> None:
+def test_request_moves_through_the_window_and_out(trends: Trends, clock: Clock, resolution: Resolution) -> None:
     trends.observe(EVENT)
     clock.now += 1
-    for place in range(resolution.size):
-        assert trends.total(resolution).requests[-1 - place] == 1, place
+    for position in range(resolution.size):
+        assert trends.total(resolution).requests[-1 - position] == 1, position
         clock.now += resolution.interval
     assert trends.total(resolution).requests.sum() == 0
 
 
 @pytest.mark.parametrize("resolution", Resolution)
-def test_long_idleness_leaves_nothing_behind(trends: Trends, clock: Clock, resolution: Resolution) -> None:
+def test_old_requests_are_gone_after_long_idleness(trends: Trends, clock: Clock, resolution: Resolution) -> None:
     trends.observe(EVENT)
     clock.now += 400 * 86400
     trends.observe(EVENT)
@@ -96,7 +96,7 @@ def test_long_idleness_leaves_nothing_behind(trends: Trends, clock: Clock, resol
     assert trends.total(resolution).requests.tolist() == [0] * (resolution.size - 1) + [1]
 
 
-def test_grains_are_covered_from_the_start_up_to_the_last_second_that_is_over(trends: Trends, clock: Clock) -> None:
+def test_covered_seconds_count_from_the_start_to_the_last_complete_second(trends: Trends, clock: Clock) -> None:
     clock.now += 90
     assert trends.total(Resolution.SECONDS).covered.tolist() == [1] * 60
     assert trends.total(Resolution.MINUTES).covered.tolist() == [0] * 58 + [60, 30]
@@ -105,7 +105,7 @@ def test_grains_are_covered_from_the_start_up_to_the_last_second_that_is_over(tr
     assert trends.total(Resolution.MINUTES).covered.tolist() == [0] * 58 + [60, 60]
 
 
-def test_latency_items_and_batches_are_of_answered_requests(trends: Trends, clock: Clock) -> None:
+def test_latency_items_and_batches_count_successful_requests_only(trends: Trends, clock: Clock) -> None:
     for size, latency in ((1, 1_000_000), (3, 5_000_000), (4, 3_000_000), (300, 2_000_000)):
         trends.observe(msgspec.structs.replace(EVENT, batch_size=size, total=latency))
     trends.observe(msgspec.structs.replace(FAILURE, total=10**12))
@@ -126,10 +126,10 @@ def test_batch_sizes_are_grouped_by_powers_of_two(trends: Trends, clock: Clock, 
     trends.observe(msgspec.structs.replace(EVENT, batch_size=size))
     clock.now += 1
     counts = trends.total(Resolution.SECONDS).batches.sum(axis=0)
-    assert [BATCH_SIZES[place] for place in np.flatnonzero(counts)] == [group]
+    assert [BATCH_SIZES[position] for position in np.flatnonzero(counts)] == [group]
 
 
-def test_models_have_histories_of_their_own(trends: Trends, clock: Clock) -> None:
+def test_models_have_separate_histories(trends: Trends, clock: Clock) -> None:
     trends.observe(EVENT)
     trends.observe(msgspec.structs.replace(FAILURE, model_name="other", model_version=""))
     clock.now += 1
@@ -138,7 +138,7 @@ def test_models_have_histories_of_their_own(trends: Trends, clock: Clock) -> Non
     assert sums(trends.total(Resolution.SECONDS))[:2] == (2, 1)
 
 
-def test_names_that_are_no_models_count_in_the_total_alone(trends: Trends, clock: Clock) -> None:
+def test_unknown_model_names_count_only_in_the_total(trends: Trends, clock: Clock) -> None:
     for index in range(1000):
         trends.observe(msgspec.structs.replace(FAILURE, model_name=f"made-up-{index}", model_version=""))
     trends.observe(msgspec.structs.replace(FAILURE, model_name="", model_version=""))
@@ -148,23 +148,23 @@ def test_names_that_are_no_models_count_in_the_total_alone(trends: Trends, clock
     assert trends.of("", Resolution.SECONDS).requests.sum() == 0
 
 
-def test_so_many_models_have_histories_and_those_that_are_gone_make_room() -> None:
-    clock, known = Clock(), {f"m{index}" for index in range(MOST_MODELS + 1)}
-    trends = Trends(lambda name: name in known, clock)
+def test_number_of_histories_is_bounded_and_removed_models_free_theirs() -> None:
+    clock, models = Clock(), {f"m{index}" for index in range(MOST_MODELS + 1)}
+    trends = Trends(lambda name: name in models, clock)
 
-    def told(name: str) -> bool:
+    def is_recorded(name: str) -> bool:
         trends.observe(msgspec.structs.replace(EVENT, model_name=name))
         clock.now += 1
         return bool(trends.of(name, Resolution.SECONDS).requests[-1])
 
-    assert [told(f"m{index}") for index in range(MOST_MODELS + 1)] == [True] * MOST_MODELS + [False]
-    known.remove("m0")
-    assert told(f"m{MOST_MODELS}")
+    assert [is_recorded(f"m{index}") for index in range(MOST_MODELS + 1)] == [True] * MOST_MODELS + [False]
+    models.remove("m0")
+    assert is_recorded(f"m{MOST_MODELS}")
     assert trends.of("m0", Resolution.MINUTES).requests.sum() == 0
     assert trends.of("m1", Resolution.MINUTES).requests.sum() == 1
 
 
-def test_readings_are_means_and_gaps_are_told_from_zeros(trends: Trends, clock: Clock) -> None:
+def test_gauges_are_means_and_gaps_are_nan(trends: Trends, clock: Clock) -> None:
     trends.read(Readings(in_flight=2, waiting=0, cpu=0.5, memory=100))
     clock.now += 1
     trends.read(Readings(in_flight=4, waiting=1, cpu=1.5, memory=300))
@@ -181,7 +181,7 @@ def test_readings_are_means_and_gaps_are_told_from_zeros(trends: Trends, clock: 
     assert trends.readings.cpu == 1.5
 
 
-def test_what_is_given_out_does_not_change_later(trends: Trends, clock: Clock) -> None:
+def test_returned_window_does_not_change_later(trends: Trends, clock: Clock) -> None:
     trends.observe(EVENT)
     clock.now += 1
     window = trends.total(Resolution.MINUTES)
@@ -191,7 +191,7 @@ def test_what_is_given_out_does_not_change_later(trends: Trends, clock: Clock) -
     assert window.requests[-1] == 1
 
 
-HAPPENINGS = st.lists(
+ARRIVALS = st.lists(
     st.tuples(
         st.one_of(st.floats(0, 3), st.floats(0, 4000), st.floats(0, 90_000)),
         st.sampled_from(["m", "other", "stranger", ""]),
@@ -203,42 +203,44 @@ HAPPENINGS = st.lists(
 )
 
 
-@given(HAPPENINGS, st.sampled_from(Resolution))
-def test_every_window_is_what_a_list_of_all_requests_says(
-    happenings: list[tuple[float, str, bool, int, int]], resolution: Resolution
+@given(ARRIVALS, st.sampled_from(Resolution))
+def test_every_window_equals_a_count_over_all_requests(
+    arrivals: list[tuple[float, str, bool, int, int]], resolution: Resolution
 ) -> None:
     clock = Clock()
     start = clock.now
     trends = Trends({"m", "other"}.__contains__, clock)
-    kept: list[tuple[int, str, bool, int, int]] = []
-    for wait, name, failed, latency, items in happenings:
+    recorded: list[tuple[int, str, bool, int, int]] = []
+    for wait, name, failed, latency, items in arrivals:
         clock.now += wait
         event = FAILURE if failed else EVENT
         trends.observe(msgspec.structs.replace(event, model_name=name, total=latency, batch_size=items))
-        kept.append((int(clock.now - start), name, failed, latency, items))
+        recorded.append((int(clock.now - start), name, failed, latency, items))
     clock.now += 1
     last = int(clock.now - start) - 1
     oldest = last // resolution.interval - resolution.size + 1
     for name in ("", "m", "other", "stranger"):
         window = trends.of(name, resolution) if name else trends.total(resolution)
-        wanted = [each for each in kept if not name or (each[1] == name and name != "stranger")]
-        seen = [each for each in wanted if each[0] // resolution.interval >= oldest]
-        grains = Counter(each[0] // resolution.interval - oldest for each in seen)
-        answered = [each for each in seen if not each[2]]
-        assert window.requests.tolist() == [grains[place] for place in range(resolution.size)]
+        of_model = [arrival for arrival in recorded if not name or (arrival[1] == name and name != "stranger")]
+        in_window = [arrival for arrival in of_model if arrival[0] // resolution.interval >= oldest]
+        interval_counts = Counter(arrival[0] // resolution.interval - oldest for arrival in in_window)
+        succeeded = [arrival for arrival in in_window if not arrival[2]]
+        assert window.requests.tolist() == [interval_counts[position] for position in range(resolution.size)]
         assert sums(window) == (
-            len(seen),
-            len(seen) - len(answered),
-            sum(each[3] for each in answered),
-            sum(each[4] for each in answered),
+            len(in_window),
+            len(in_window) - len(succeeded),
+            sum(arrival[3] for arrival in succeeded),
+            sum(arrival[4] for arrival in succeeded),
         )
-        assert window.slowest.max() == max((each[3] for each in answered), default=0)
-        buckets = Counter(bucket_of(each[3]) for each in answered)
-        assert {place: count for place, count in enumerate(window.latencies.sum(axis=0).tolist()) if count} == buckets
+        assert window.slowest.max() == max((arrival[3] for arrival in succeeded), default=0)
+        buckets = Counter(bucket_of(arrival[3]) for arrival in succeeded)
+        assert {
+            position: count for position, count in enumerate(window.latencies.sum(axis=0).tolist()) if count
+        } == buckets
 
 
-def test_nothing_is_lost_between_threads(trends: Trends, clock: Clock) -> None:
-    def work(change: Callable[[], None]) -> None:
+def test_concurrent_observations_are_all_counted(trends: Trends, clock: Clock) -> None:
+    def repeat(change: Callable[[], None]) -> None:
         for _ in range(500):
             change()
             trends.total(Resolution.SECONDS)
@@ -249,11 +251,11 @@ def test_nothing_is_lost_between_threads(trends: Trends, clock: Clock) -> None:
     def tick() -> None:
         clock.now += 0.01
 
-    threads = [threading.Thread(target=work, args=(each,)) for each in (observe, observe, observe, tick)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    threads = [threading.Thread(target=repeat, args=(change,)) for change in (observe, observe, observe, tick)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     clock.now += 1
     assert trends.total(Resolution.HOURS).requests[-1] == 1500
     assert trends.of("m", Resolution.HOURS).requests[-1] == 1500

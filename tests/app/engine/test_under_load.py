@@ -1,4 +1,4 @@
-"""Many requests at once, of which some fail, come too late or are left: each is observed once, as it ended."""
+"""Many concurrent requests, including failed, expired and cancelled ones: every one is observed once."""
 
 import asyncio
 import random
@@ -36,40 +36,40 @@ WAITING = 24
 NAMES = ("gathered", "elsewhere", "plain", "spoken")
 
 
-class Echo:
-    """Says what it is told after a moment, now and then in a thread that is not its own; fails over what is bad."""
+class SlowEcho:
+    """Return the text after a short delay, which may be a wait elsewhere; fail if the text contains "bad"."""
 
     def __init__(self, seed: int, *, elsewhere: bool = False) -> None:
         self._random = random.Random(seed)
         self._elsewhere = elsewhere
 
     def __call__(self, inputs: Sequence[ContinuedText], /) -> Sequence[Generation]:
-        moment = threading.Event()
+        never_set = threading.Event()
         check_interest()
         if self._elsewhere:
             with waiting_elsewhere():
-                moment.wait(self._random.random() * 0.004)
+                never_set.wait(self._random.random() * 0.004)
         else:
-            moment.wait(self._random.random() * 0.002)
-        if any("bad" in each.item.text for each in inputs):
+            never_set.wait(self._random.random() * 0.002)
+        if any("bad" in text.item.text for text in inputs):
             raise ValueError("a bad text")
-        return [Generation(each.item.text) for each in inputs]
+        return [Generation(text.item.text) for text in inputs]
 
 
-class Speaker(Echo):
-    """Says it again and again."""
+class StreamingEcho(SlowEcho):
+    """Stream the text 80 times."""
 
     def stream(self, inputs: Sequence[ContinuedText], /) -> Generator[TextPiece]:
-        for item, each in enumerate(inputs):
+        for item, continued in enumerate(inputs):
             for _ in range(80):
-                if "bad" in each.item.text and self._random.random() < 0.05:
+                if "bad" in continued.item.text and self._random.random() < 0.05:
                     raise ValueError("a bad text")
-                yield TextPiece(item=item, prompt=0, text=each.item.text)
+                yield TextPiece(item=item, prompt=0, text=continued.item.text)
             yield TextPiece(item=item, prompt=0, text="", final=True)
 
 
 @contextmanager
-def engine_of(seed: int, seen: Seen, workers: int = WORKERS) -> Generator[Engine]:
+def engine_of(seed: int, observer: Seen, workers: int = WORKERS) -> Generator[Engine]:
     sources = [
         ModelSource(
             name=name, version="1", folder=Path(name), settings=ModelSettings(task_type=TaskType.TEXT_GENERATION)
@@ -78,7 +78,7 @@ def engine_of(seed: int, seen: Seen, workers: int = WORKERS) -> Generator[Engine
     ]
 
     def load(source: ModelSource) -> Servable:
-        model = (Speaker if source.name == "spoken" else Echo)(seed, elsewhere=source.name == "elsewhere")
+        model = (StreamingEcho if source.name == "spoken" else SlowEcho)(seed, elsewhere=source.name == "elsewhere")
         description = ModelDescription(
             task_type=TaskType.TEXT_GENERATION, platform="stand-in", layout="none", labels=(), inputs=(), outputs=(),
             facts=(),
@@ -87,43 +87,43 @@ def engine_of(seed: int, seen: Seen, workers: int = WORKERS) -> Generator[Engine
         return servable.batched(4, 0.001) if source.name in ("gathered", "elsewhere") else servable
 
     registry = Registry(sources)
-    for each in sources:
-        registry.load(each, load)
+    for source in sources:
+        registry.load(source, load)
     bounds = Bounds(max_waiting=WAITING, max_waiting_each=WAITING)
-    engine = Engine(Repository(registry, lambda: sources, load), (seen,), Limits(), workers, bounds)
+    engine = Engine(Repository(registry, lambda: sources, load), (observer,), Limits(), workers, bounds)
     try:
         yield engine
     finally:
         engine.close()
 
 
-def asked(model: str, text: str) -> InferenceRequest:
+def text_request(model: str, text: str) -> InferenceRequest:
     tensor = BytesTensor(name="text", shape=(1,), elements=[StringElement(text)])
     return InferenceRequest(id=text, model_name=model, inputs=(tensor,))
 
 
-def said(response: InferenceResponse) -> str:
+def generated_text(response: InferenceResponse) -> str:
     (output,) = response.outputs
     (prediction,) = output.predictions
     assert isinstance(prediction, Generation)
     return prediction.text
 
 
-class Sender:
-    """One who sends requests of every kind, and remembers what became of them.
+class Client:
+    """Send requests of every kind and record their outcomes.
 
     Args:
-        engine: answers them.
-        number: tells the sender from the others.
-        seed: decides what it does.
+        engine: The engine under test.
+        number: Identifies this client.
+        seed: Makes the requests reproducible.
     """
 
     def __init__(self, engine: Engine, number: int, seed: int) -> None:
         self._engine = engine
         self._number = number
         self._random = random.Random(f"{seed} {number}")
-        self.ended: dict[str, ErrorKind | None] = {}
-        """By request id; CANCELLED for those that were left."""
+        self.outcomes: dict[str, ErrorKind | None] = {}
+        """Outcomes by request id; CANCELLED if the client left."""
 
     async def send(self, count: int) -> None:
         for step in range(count):
@@ -131,42 +131,42 @@ class Sender:
 
     async def _send_one(self, text: str) -> None:
         model = self._random.choice(NAMES)
-        how = self._random.choice(("stay", "stay", "stay", "late", "cancel", "go"))
-        gone = asyncio.Event()
+        ending = self._random.choice(("stay", "stay", "stay", "late", "cancel", "go"))
+        disconnected = asyncio.Event()
 
-        async def departure() -> None:
-            await gone.wait()
+        async def wait_disconnected() -> None:
+            await disconnected.wait()
 
-        caller = RequestInfo(
+        info = RequestInfo(
             protocol="test",
             request_id=text,
             returned={},
-            timeout=self._random.random() * 0.01 + 1e-4 if how == "late" else None,
-            gone=departure,
+            timeout=self._random.random() * 0.01 + 1e-4 if ending == "late" else None,
+            gone=wait_disconnected,
         )
-        work = asyncio.create_task((self._stream if model == "spoken" else self._exchange)(caller, model, text))
-        if how in ("cancel", "go"):
+        work = asyncio.create_task((self._stream if model == "spoken" else self._exchange)(info, model, text))
+        if ending in ("cancel", "go"):
             for _ in range(self._random.randrange(1, 7)):
                 await asyncio.sleep(0)
-            if how == "go":
-                gone.set()
+            if ending == "go":
+                disconnected.set()
             else:
                 work.cancel()
         try:
             await work
         except InferenceError as error:
-            self.ended[text] = error.kind
+            self.outcomes[text] = error.kind
         except asyncio.CancelledError:
-            self.ended[text] = ErrorKind.CANCELLED
+            self.outcomes[text] = ErrorKind.CANCELLED
         else:
-            self.ended[text] = None
+            self.outcomes[text] = None
 
-    async def _exchange(self, caller: RequestInfo, model: str, text: str) -> None:
-        assert await self._engine.exchange(caller, model, lambda: asked(model, text), said) == text
+    async def _exchange(self, info: RequestInfo, model: str, text: str) -> None:
+        assert await self._engine.exchange(info, model, lambda: text_request(model, text), generated_text) == text
 
-    async def _stream(self, caller: RequestInfo, model: str, text: str) -> None:
-        async with aclosing(self._engine.stream(caller, model, lambda: asked(model, text))) as pieces:
-            assert [each.text async for each in pieces] == [*[text] * 80, ""]
+    async def _stream(self, info: RequestInfo, model: str, text: str) -> None:
+        async with aclosing(self._engine.stream(info, model, lambda: text_request(model, text))) as chunks:
+            assert [chunk.text async for chunk in chunks] == [*[text] * 80, ""]
 
 
 async def idle(engine: Engine) -> None:
@@ -174,83 +174,90 @@ async def idle(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_every_request_ends_once_and_as_its_sender_was_told(seed: int) -> None:
-    seen = Seen()
-    others = set(threading.enumerate())
+def test_every_request_is_observed_once_with_the_outcome_of_its_client(seed: int) -> None:
+    observer = Seen()
+    threads_before = set(threading.enumerate())
 
     async def run(engine: Engine) -> dict[str, ErrorKind | None]:
-        senders = [Sender(engine, number, seed) for number in range(40)]
-        await asyncio.gather(*(each.send(8) for each in senders))
+        clients = [Client(engine, number, seed) for number in range(40)]
+        await asyncio.gather(*(client.send(8) for client in clients))
         await idle(engine)
-        # The next request finds an engine as good as new.
+        # The engine still answers afterwards.
         assert await engine.exchange(
-            RequestInfo(protocol="t", request_id="last"), "plain", lambda: asked("plain", "x"), said
+            RequestInfo(protocol="t", request_id="last"), "plain", lambda: text_request("plain", "x"), generated_text
         )
-        return {name: kind for each in senders for name, kind in each.ended.items()}
+        return {name: kind for client in clients for name, kind in client.outcomes.items()}
 
-    with engine_of(seed, seen) as engine:
-        ended = asyncio.run(run(engine))
-        threads = [each for each in set(threading.enumerate()) - others if each.name.startswith("inference")]
+    with engine_of(seed, observer) as engine:
+        outcomes = asyncio.run(run(engine))
+        threads = [
+            thread for thread in set(threading.enumerate()) - threads_before if thread.name.startswith("inference")
+        ]
     assert len(threads) <= 2 * WORKERS + WAITING
-    told = Counter(event.caller.request_id for event in seen.events)
-    assert set(told) == {*ended, "last"}
-    assert set(told.values()) == {1}
-    outcomes = {event.caller.request_id: event.outcome for event in seen.events}
-    for name, kind in ended.items():
-        # Whoever leaves at the last moment may leave an answer behind, or part of one, or what went wrong.
-        lost = kind in (ErrorKind.CANCELLED, ErrorKind.DEADLINE_EXCEEDED)
-        may_be = {kind, None, ErrorKind.OVERLOADED, ErrorKind.MODEL_FAILED} if lost else {kind}
-        assert outcomes[name] in may_be, (name, kind, outcomes[name])
-    assert {None, ErrorKind.CANCELLED, ErrorKind.MODEL_FAILED, ErrorKind.OVERLOADED} <= set(ended.values())
+    observed = Counter(event.caller.request_id for event in observer.events)
+    assert set(observed) == {*outcomes, "last"}
+    assert set(observed.values()) == {1}
+    observed_outcomes = {event.caller.request_id: event.outcome for event in observer.events}
+    for name, kind in outcomes.items():
+        # A request that is cancelled late may already have another outcome.
+        is_cancelled = kind in (ErrorKind.CANCELLED, ErrorKind.DEADLINE_EXCEEDED)
+        allowed = {kind, None, ErrorKind.OVERLOADED, ErrorKind.MODEL_FAILED} if is_cancelled else {kind}
+        assert observed_outcomes[name] in allowed, (name, kind, observed_outcomes[name])
+    assert {None, ErrorKind.CANCELLED, ErrorKind.MODEL_FAILED, ErrorKind.OVERLOADED} <= set(outcomes.values())
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_stop_in_the_midst_of_it_leaves_nobody_without_an_answer(seed: int) -> None:
-    seen = Seen()
+def test_close_under_load_answers_every_request(seed: int) -> None:
+    observer = Seen()
 
     async def run(engine: Engine) -> dict[str, ErrorKind | None]:
-        senders = [Sender(engine, number, seed) for number in range(40)]
-        sending = [asyncio.create_task(each.send(6)) for each in senders]
-        await wait_until_async(lambda: len(seen.events) >= 60)
+        clients = [Client(engine, number, seed) for number in range(40)]
+        send_tasks = [asyncio.create_task(client.send(6)) for client in clients]
+        await wait_until_async(lambda: len(observer.events) >= 60)
         engine.close()
         async with asyncio.timeout(60):
-            await asyncio.gather(*sending)
+            await asyncio.gather(*send_tasks)
         await idle(engine)
-        return {name: kind for each in senders for name, kind in each.ended.items()}
+        return {name: kind for client in clients for name, kind in client.outcomes.items()}
 
-    with engine_of(seed, seen) as engine:
-        ended = asyncio.run(run(engine))
-    assert Counter(event.caller.request_id for event in seen.events) == Counter(ended.keys())
-    assert len(ended) == 240
-    assert ErrorKind.MODEL_NOT_READY in ended.values()
+    with engine_of(seed, observer) as engine:
+        outcomes = asyncio.run(run(engine))
+    assert Counter(event.caller.request_id for event in observer.events) == Counter(outcomes.keys())
+    assert len(outcomes) == 240
+    assert ErrorKind.MODEL_NOT_READY in outcomes.values()
 
 
-def test_a_swamped_model_costs_another_neither_its_places_nor_its_pace() -> None:
-    seen, go_on = Seen(), threading.Event()
+def test_overloaded_model_does_not_affect_another_model() -> None:
+    observer, proceed = Seen(), threading.Event()
 
-    def held_up(response: InferenceResponse) -> str:
-        assert go_on.wait(120)
-        return said(response)
+    def encode_blocked(response: InferenceResponse) -> str:
+        assert proceed.wait(120)
+        return generated_text(response)
 
     async def run(engine: Engine) -> None:
-        held = [
-            asyncio.create_task(engine.exchange(_caller(f"s{n}"), "plain", lambda: asked("plain", "x"), held_up))
+        blocked_calls = [
+            asyncio.create_task(
+                engine.exchange(_info(f"s{n}"), "plain", lambda: text_request("plain", "x"), encode_blocked)
+            )
             for n in range(12)
         ]
         await wait_until_async(lambda: engine.in_flight == 12)
         try:
             for number in range(20):
-                # It says how long it will wait; that the other model has much to do is nothing to it.
-                caller = RequestInfo(protocol="t", request_id=f"f{number}", returned={}, timeout=60.0)
-                assert await engine.exchange(caller, "gathered", lambda: asked("gathered", "y"), said) == "y"
-            assert not any(each.done() for each in held)
+                # The timeout is checked against the expected wait, which must not count the other model.
+                info = RequestInfo(protocol="t", request_id=f"f{number}", returned={}, timeout=60.0)
+                assert (
+                    await engine.exchange(info, "gathered", lambda: text_request("gathered", "y"), generated_text)
+                    == "y"
+                )
+            assert not any(task.done() for task in blocked_calls)
         finally:
-            go_on.set()
-        assert await asyncio.gather(*held) == ["x"] * 12
+            proceed.set()
+        assert await asyncio.gather(*blocked_calls) == ["x"] * 12
 
-    with engine_of(0, seen) as engine:
+    with engine_of(0, observer) as engine:
         asyncio.run(run(engine))
 
 
-def _caller(name: str) -> RequestInfo:
+def _info(name: str) -> RequestInfo:
     return RequestInfo(protocol="t", request_id=name, returned={})
