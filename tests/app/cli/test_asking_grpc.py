@@ -1,4 +1,4 @@
-"""Asking over gRPC, of a server that is busy at first, wants a token, or answers with something else."""
+"""gRPC requests of an evaluation to a server that is busy at first, wants a token, or returns something else."""
 
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +17,8 @@ GRPC: Any = grpc
 TOKEN = {"Authorization": "Bearer abc"}
 
 
-class Engine(grpc.GenericRpcHandler):
-    """Answers a call with `outcomes`, in their order: bytes, or a status; remembers what came with it."""
+class FakeServer(grpc.GenericRpcHandler):
+    """Answer each call with the next of `outcomes`, which are bytes or a status, and keep the call's metadata."""
 
     def __init__(self, outcomes: Sequence[Any]) -> None:
         self.outcomes = [*outcomes]
@@ -36,42 +36,42 @@ class Engine(grpc.GenericRpcHandler):
 
 
 @contextmanager
-def asking(engine: Engine, protocol: str = "v2-grpc") -> Generator[GrpcAsker]:
-    server: Any = grpc.server(ThreadPoolExecutor(2), handlers=[engine])
+def connected(fake: FakeServer, protocol: str = "v2-grpc") -> Generator[GrpcAsker]:
+    server: Any = grpc.server(ThreadPoolExecutor(2), handlers=[fake])
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    asker = GrpcAsker(f"127.0.0.1:{port}", protocol, "m", {}, 20, TOKEN)
+    client = GrpcAsker(f"127.0.0.1:{port}", protocol, "m", {}, 20, TOKEN)
     try:
-        yield asker
+        yield client
     finally:
-        asker.close()
+        client.close()
         server.stop(None).wait()
 
 
-def answer_of(records: bytes) -> bytes:
-    made = message_class("inference.ModelInferResponse")()
-    made.outputs.add(name="predictions", datatype="BYTES", shape=[1]).contents.bytes_contents.append(records)
-    return made.SerializeToString()
+def response_with(records: bytes) -> bytes:
+    message = message_class("inference.ModelInferResponse")()
+    message.outputs.add(name="predictions", datatype="BYTES", shape=[1]).contents.bytes_contents.append(records)
+    return message.SerializeToString()
 
 
-def test_a_server_that_is_busy_is_asked_again_and_gets_the_headers() -> None:
-    engine = Engine([grpc.StatusCode.RESOURCE_EXHAUSTED, answer_of(b'[{"label": "cat", "score": 1}]')])
-    with asking(engine) as ask:
-        assert ask(item(), b"x") == [{"label": "cat", "score": 1}]
-    assert [each["authorization"] for each in engine.metadata] == ["Bearer abc"] * 2
+def test_busy_server_is_retried_with_the_headers() -> None:
+    fake = FakeServer([grpc.StatusCode.RESOURCE_EXHAUSTED, response_with(b'[{"label": "cat", "score": 1}]')])
+    with connected(fake) as infer:
+        assert infer(item(), b"x") == [{"label": "cat", "score": 1}]
+    assert [metadata["authorization"] for metadata in fake.metadata] == ["Bearer abc"] * 2
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said"),
+    ("outcome", "error_text"),
     [
         (grpc.StatusCode.NOT_FOUND, "NOT_FOUND: told so"),
         (b"\xff\xff", "The answer has no records"),
         (b"", "The answer has no records"),
-        (answer_of(b"7"), "The answer has no records"),
-        (answer_of(b"\xff"), "The answer has no records"),
-        (answer_of(b"[" * 5000), "The answer has no records"),
+        (response_with(b"7"), "The answer has no records"),
+        (response_with(b"\xff"), "The answer has no records"),
+        (response_with(b"[" * 5000), "The answer has no records"),
     ],
 )
-def test_answers_without_records_are_one_failure(outcome: Any, said: str) -> None:
-    with asking(Engine([outcome])) as ask, pytest.raises(AskingError, match=said):
-        ask(item(), b"x")
+def test_response_without_records_is_an_error(outcome: Any, error_text: str) -> None:
+    with connected(FakeServer([outcome])) as infer, pytest.raises(AskingError, match=error_text):
+        infer(item(), b"x")

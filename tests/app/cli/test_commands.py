@@ -1,4 +1,4 @@
-"""The commands, as a user runs them."""
+"""Commands, run as a user runs them."""
 
 import json
 import shutil
@@ -34,11 +34,11 @@ def charioteer(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_predict_prints_and_draws(tmp_path: Path, model: str, image: str, field: str) -> None:
-    drawn = tmp_path / "out.png"
-    done = charioteer("predict", IMAGES / image, "--name", model, "--draw", drawn)
-    assert done.returncode == 0, done.stderr
-    assert field in done.stdout
-    before, after = cv2.imread(str(IMAGES / image)), cv2.imread(str(drawn))
+    output = tmp_path / "out.png"
+    completed = charioteer("predict", IMAGES / image, "--name", model, "--draw", output)
+    assert completed.returncode == 0, completed.stderr
+    assert field in completed.stdout
+    before, after = cv2.imread(str(IMAGES / image)), cv2.imread(str(output))
     assert before is not None
     assert after is not None
     assert before.shape == after.shape
@@ -46,13 +46,13 @@ def test_predict_prints_and_draws(tmp_path: Path, model: str, image: str, field:
 
 
 def test_predict_prints_json() -> None:
-    done = charioteer("predict", IMAGES / "scene.jpg", "--model", MODELS / "detector", "--top-k", "1", "--json")
-    (record,) = json.loads(done.stdout)
+    completed = charioteer("predict", IMAGES / "scene.jpg", "--model", MODELS / "detector", "--top-k", "1", "--json")
+    (record,) = json.loads(completed.stdout)
     assert list(record) == ["label", "score", "xmin", "ymin", "xmax", "ymax"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((IMAGES / "scene.jpg",), "--name"),
         ((IMAGES / "scene.jpg", "--name", "nobody"), "nobody"),
@@ -60,45 +60,45 @@ def test_predict_prints_json() -> None:
         ((IMAGES / "scene.jpg", "--name", "detector", "--draw", "/tmp/x.nothing"), ".nothing"),
     ],
 )
-def test_predict_says_what_is_wrong(arguments: tuple[str | Path, ...], said: str) -> None:
-    done = charioteer("predict", *arguments)
-    assert done.returncode == 1
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+def test_predict_prints_an_error(arguments: tuple[str | Path, ...], message: str) -> None:
+    completed = charioteer("predict", *arguments)
+    assert completed.returncode == 1
+    assert message in completed.stderr
+    assert "Traceback" not in completed.stderr
 
 
-def test_models_lists_what_would_be_served() -> None:
-    done = charioteer("models")
-    assert done.returncode == 0, done.stderr
+def test_models_command_lists_the_models() -> None:
+    completed = charioteer("models")
+    assert completed.returncode == 0, completed.stderr
     for name in ("classifier", "detector", "oriented-detector", "segmenter", "vlm"):
-        assert name in done.stdout
+        assert name in completed.stdout
 
 
-def test_check_explains_a_model() -> None:
-    done = charioteer("check", MODELS / "detector")
-    assert done.returncode == 0, done.stderr
+def test_check_prints_task_labels_and_preprocessing() -> None:
+    completed = charioteer("check", MODELS / "detector")
+    assert completed.returncode == 0, completed.stderr
     for word in ("OBJECT_DETECTION", "letterbox", "labels", "input size", "model file"):
-        assert word in done.stdout
+        assert word in completed.stdout
 
 
-def test_check_warns_about_a_name_that_means_a_chariot_id(tmp_path: Path) -> None:
+def test_check_warns_about_a_name_that_is_a_chariot_id(tmp_path: Path) -> None:
     folder = shutil.copytree(MODELS / "half_plus_two", tmp_path / "m-half")
-    done = charioteer("check", folder)
-    assert done.returncode == 0
-    assert "the name 'm-half' means the Chariot id 'half'" in done.stdout
+    completed = charioteer("check", folder)
+    assert completed.returncode == 0
+    assert "the name 'm-half' means the Chariot id 'half'" in completed.stdout
 
 
-def test_check_fails_with_a_sentence(tmp_path: Path) -> None:
+def test_check_reports_a_broken_model_file(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"not a model")
-    done = charioteer("check", tmp_path)
-    assert done.returncode == 1
-    assert "cannot be served" in done.stdout
-    assert "Traceback" not in done.stdout + done.stderr
+    completed = charioteer("check", tmp_path)
+    assert completed.returncode == 1
+    assert "cannot be served" in completed.stdout
+    assert "Traceback" not in completed.stdout + completed.stderr
 
 
-def test_check_names_a_field_that_is_misspelt(tmp_path: Path) -> None:
+def test_check_names_a_misspelt_field(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes((MODELS / "detector" / "model.onnx").read_bytes())
     (tmp_path / "model-settings.json").write_text('{"task_typ": "OBJECT_DETECTION"}')
-    done = charioteer("check", tmp_path)
-    assert done.returncode == 1
-    assert "task_typ" in done.stderr
+    completed = charioteer("check", tmp_path)
+    assert completed.returncode == 1
+    assert "task_typ" in completed.stderr

@@ -1,4 +1,4 @@
-"""``charioteer evaluate``, as a user runs it."""
+"""``charioteer evaluate``, run as a user runs it."""
 
 import inspect
 import json
@@ -24,21 +24,21 @@ from tests.support.server_process import ROOT, serving
 
 IMAGES = ROOT / "fixtures" / "images"
 TRUTH: Mapping[str, Sequence[Mapping[str, Any]]] = json.loads((IMAGES / "truth.json").read_text())
-FOUND = {"label": "cat", "score": 0.9, "xmin": 10, "ymin": 8, "xmax": 30, "ymax": 24}
+DETECTION = {"label": "cat", "score": 0.9, "xmin": 10, "ymin": 8, "xmax": 30, "ymax": 24}
 
 
 def run(*arguments: object) -> int:
-    """The exit status of the command, in this process."""
+    """Run the command in this process and return its exit status."""
     try:
-        App(default_command=evaluate)([str(each) for each in arguments], result_action="return_value")
-    except SystemExit as stopped:
-        return int(stopped.code or 0)
+        App(default_command=evaluate)([str(argument) for argument in arguments], result_action="return_value")
+    except SystemExit as exit_error:
+        return int(exit_error.code or 0)
     return 0
 
 
 @contextmanager
-def engine(answer: Callable[[int], Sequence[Mapping[str, object]] | None]) -> Generator[str]:
-    """The URL of an engine of chariot-v2 that answers its n-th request with `answer(n)`; None is a failure."""
+def fake_server(answer: Callable[[int], Sequence[Mapping[str, object]] | None]) -> Generator[str]:
+    """Yield the URL of a fake chariot-v2 server; its n-th answer is `answer(n)`, or 500 for None."""
     lock, count = threading.Lock(), [0]
 
     class Handler(BaseHTTPRequestHandler):
@@ -57,42 +57,42 @@ def engine(answer: Callable[[int], Sequence[Mapping[str, object]] | None]) -> Ge
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
 
-    made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{made.server_port}"
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
-        made.shutdown()
-        made.server_close()
+        server.shutdown()
+        server.server_close()
         thread.join()
 
 
-def through(url: str, *arguments: object) -> tuple[object, ...]:
+def url_options(url: str, *arguments: object) -> tuple[object, ...]:
     return "--url", url, "--protocol", "chariot-v2", *arguments
 
 
-def test_all_reports_are_written_and_a_second_run_asks_nobody(
+def test_reports_are_written_and_a_second_run_sends_no_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data, out, asked = coco(tmp_path / "data", [annotation()]), tmp_path / "out", list[int]()
+    data, out, requests = coco(tmp_path / "data", [annotation()]), tmp_path / "out", list[int]()
 
     def answer(number: int) -> Sequence[Mapping[str, object]]:
-        asked.append(number)
-        return [FOUND]
+        requests.append(number)
+        return [DETECTION]
 
-    with engine(answer) as url:
-        assert run(data, *through(url, "--out", out, "--slice", "camera", "--json", tmp_path / "r.json")) == 0
-        first = capsys.readouterr().out
-        assert len(asked) == 2
-        assert run(data, *through(url, "--out", out, "--slice", "camera")) == 0
-        assert len(asked) == 2
-        assert capsys.readouterr().out == first
-        assert run(data, *through(url, "--out", out, "--top-k", 7)) == 2
+    with fake_server(answer) as url:
+        assert run(data, *url_options(url, "--out", out, "--slice", "camera", "--json", tmp_path / "r.json")) == 0
+        first_output = capsys.readouterr().out
+        assert len(requests) == 2
+        assert run(data, *url_options(url, "--out", out, "--slice", "camera")) == 0
+        assert len(requests) == 2
+        assert capsys.readouterr().out == first_output
+        assert run(data, *url_options(url, "--out", out, "--top-k", 7)) == 2
         assert "answers with another parameters; --fresh starts again" in capsys.readouterr().err
-        assert run(data, *through(url, "--out", out, "--top-k", 7, "--fresh")) == 0
-        assert len(asked) == 4
-    assert "OBJECT_DETECTION" in first
+        assert run(data, *url_options(url, "--out", out, "--top-k", 7, "--fresh")) == 0
+        assert len(requests) == 4
+    assert "OBJECT_DETECTION" in first_output
     report = json.loads((out / "report.json").read_bytes())
     assert (report["images"], report["figures"]["recall"], report["figures"]["precision"]) == (2, 1.0, 0.5)
     assert report["tables"][-1]["title"] != "Slices"
@@ -100,93 +100,93 @@ def test_all_reports_are_written_and_a_second_run_asks_nobody(
     assert b"<!doctype html>" in (out / "report.html").read_bytes()
 
 
-def test_a_figure_that_is_too_low_is_an_exit_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_figure_below_the_minimum_sets_the_exit_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = coco(tmp_path, [annotation()])
-    with engine(lambda _: [FOUND]) as url:
-        assert run(data, *through(url, "--fail-under", "recall=0.9", "--fail-under", "precision=0.5")) == 0
-        assert run(data, *through(url, "--fail-under", "recall=0.9", "--fail-under", "precision=0.6")) == 1
+    with fake_server(lambda _: [DETECTION]) as url:
+        assert run(data, *url_options(url, "--fail-under", "recall=0.9", "--fail-under", "precision=0.5")) == 0
+        assert run(data, *url_options(url, "--fail-under", "recall=0.9", "--fail-under", "precision=0.6")) == 1
         assert "precision is 0.5000, below the minimum 0.6" in capsys.readouterr().err
-        assert run(data, *through(url, "--fail-under", "speed=1")) == 2
+        assert run(data, *url_options(url, "--fail-under", "speed=1")) == 2
         assert "there is no figure speed; there is map, ap50" in capsys.readouterr().err
 
 
 def test_failures_are_counted_and_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = image_folder(tmp_path / "data", {"cat": 5})
-    with engine(lambda number: None if number == 2 else [{"label": "cat", "score": 1}]) as url:
-        assert run(data, *through(url, "--concurrency", 1)) == 0
-    told = capsys.readouterr().out
-    assert "4 of 5 images measured" in told
-    assert "not answered cat/1.jpg: HTTP 500: broken" in told
-    assert "1 of 5 were not answered" in told
+    with fake_server(lambda number: None if number == 2 else [{"label": "cat", "score": 1}]) as url:
+        assert run(data, *url_options(url, "--concurrency", 1)) == 0
+    output = capsys.readouterr().out
+    assert "4 of 5 images measured" in output
+    assert "not answered cat/1.jpg: HTTP 500: broken" in output
+    assert "1 of 5 were not answered" in output
 
 
-def test_what_began_with_the_first_images_goes_on_with_all(tmp_path: Path) -> None:
-    data, asked = image_folder(tmp_path / "data", {"cat": 5}), list[int]()
+def test_limited_run_is_resumed_with_all_images(tmp_path: Path) -> None:
+    data, requests = image_folder(tmp_path / "data", {"cat": 5}), list[int]()
 
     def answer(number: int) -> Sequence[Mapping[str, object]]:
-        asked.append(number)
+        requests.append(number)
         return [{"label": "cat", "score": 1}]
 
-    with engine(answer) as url:
-        assert run(data, *through(url, "--out", tmp_path / "out", "--limit", 2)) == 0
-        assert len(asked) == 2
-        assert run(data, *through(url, "--out", tmp_path / "out")) == 0
-    assert len(asked) == 5
+    with fake_server(answer) as url:
+        assert run(data, *url_options(url, "--out", tmp_path / "out", "--limit", 2)) == 0
+        assert len(requests) == 2
+        assert run(data, *url_options(url, "--out", tmp_path / "out")) == 0
+    assert len(requests) == 5
     assert len((tmp_path / "out" / "predictions.jsonl").read_text().splitlines()) == 6
 
 
-def test_so_many_have_to_be_answered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_share_of_answered_requests_has_a_minimum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = image_folder(tmp_path / "data", {"cat": 5})
-    with engine(lambda number: None if number == 2 else [{"label": "cat", "score": 1}]) as url:
-        assert run(data, *through(url, "--concurrency", 1, "--fail-under", "answered=0.8")) == 0
-    with engine(lambda number: None if number == 2 else [{"label": "cat", "score": 1}]) as url:
-        assert run(data, *through(url, "--concurrency", 1, "--fail-under", "answered=0.9")) == 1
+    with fake_server(lambda number: None if number == 2 else [{"label": "cat", "score": 1}]) as url:
+        assert run(data, *url_options(url, "--concurrency", 1, "--fail-under", "answered=0.8")) == 0
+    with fake_server(lambda number: None if number == 2 else [{"label": "cat", "score": 1}]) as url:
+        assert run(data, *url_options(url, "--concurrency", 1, "--fail-under", "answered=0.9")) == 1
     assert "answered is 0.8000, below the minimum 0.9" in capsys.readouterr().err
 
 
-def test_answers_that_cannot_be_read_are_nothing_to_measure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with engine(lambda _: [{**FOUND, "xmax": None}]) as url:
-        assert run(coco(tmp_path, [annotation()]), *through(url)) == 2
+def test_unreadable_answers_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with fake_server(lambda _: [{**DETECTION, "xmax": None}]) as url:
+        assert run(coco(tmp_path, [annotation()]), *url_options(url)) == 2
     assert "Not one of 2 answers can be measured; a.jpg: The answer cannot be read: xmax" in capsys.readouterr().err
 
 
-def test_a_report_that_cannot_be_written_is_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with engine(lambda _: [FOUND]) as url:
-        assert run(coco(tmp_path, [annotation()]), *through(url, "--json", "/dev/full")) == 2
-    told = capsys.readouterr()
-    assert "the report cannot be written: [Errno 28] No space left on device" in told.err
-    assert "2 of 2 images measured" in told.out
+def test_report_that_cannot_be_written_is_still_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with fake_server(lambda _: [DETECTION]) as url:
+        assert run(coco(tmp_path, [annotation()]), *url_options(url, "--json", "/dev/full")) == 2
+    captured = capsys.readouterr()
+    assert "the report cannot be written: [Errno 28] No space left on device" in captured.err
+    assert "2 of 2 images measured" in captured.out
 
 
-def test_only_some(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_limit_measures_only_the_first_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = image_folder(tmp_path / "data", {"cat": 5})
-    with engine(lambda _: [{"label": "cat", "score": 1}]) as url:
-        assert run(data, *through(url, "--limit", 2)) == 0
-    told = capsys.readouterr().out
-    assert "2 of 2 images measured" in told
-    assert "Only the first 2 of 5" in told
+    with fake_server(lambda _: [{"label": "cat", "score": 1}]) as url:
+        assert run(data, *url_options(url, "--limit", 2)) == 0
+    output = capsys.readouterr().out
+    assert "2 of 2 images measured" in output
+    assert "Only the first 2 of 5" in output
 
 
-def test_a_threshold_that_cuts_the_curve_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_score_threshold_is_mentioned_in_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = coco(tmp_path, [annotation()])
-    with engine(lambda _: [FOUND]) as url:
-        assert run(data, *through(url)) == 0
+    with fake_server(lambda _: [DETECTION]) as url:
+        assert run(data, *url_options(url)) == 0
         assert "were asked for" not in capsys.readouterr().out
-        assert run(data, *through(url, "--score-threshold", 0.5)) == 0
+        assert run(data, *url_options(url, "--score-threshold", 0.5)) == 0
         assert "Requests had a score threshold of 0.5" in capsys.readouterr().out
 
 
-def test_labels_are_mapped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_label_map_renames_predicted_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = image_folder(tmp_path / "data", {"cat": 2})
     (tmp_path / "map.json").write_text('{"feline": "cat"}')
-    with engine(lambda _: [{"label": "feline", "score": 1}]) as url:
-        assert run(data, *through(url, "--fail-under", "accuracy=1")) == 1
+    with fake_server(lambda _: [{"label": "feline", "score": 1}]) as url:
+        assert run(data, *url_options(url, "--fail-under", "accuracy=1")) == 1
         assert "NOT ONE label" in capsys.readouterr().out
-        assert run(data, *through(url, "--fail-under", "accuracy=1", "--label-map", tmp_path / "map.json")) == 0
+        assert run(data, *url_options(url, "--fail-under", "accuracy=1", "--label-map", tmp_path / "map.json")) == 0
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["/nowhere"], "/nowhere: there is no such file or folder"),
         (["DATA", "--url", "http://x", "--recorded", "y"], "Name a URL or recordings, not both"),
@@ -210,21 +210,21 @@ def test_labels_are_mapped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         (["DATA", "--task", "OBJECT_DETECTION"], "Expected labels of OBJECT_DETECTION"),
     ],
 )
-def test_what_is_wrong_is_a_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+def test_wrong_arguments_print_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     data = image_folder(tmp_path, {"cat": 1})
-    assert run(*(data if each == "DATA" else each for each in arguments)) == 2
+    assert run(*(data if argument == "DATA" else argument for argument in arguments)) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.startswith("charioteer: ")
 
 
-def test_starting_imports_no_library_of_evaluations() -> None:
+def test_command_imports_no_heavy_library_at_start() -> None:
     heavy = ("valor_lite", "shapely", "pyarrow", "sqlalchemy", "grpc", "onnxruntime", "torch")
     program = f"import sys, app.cli.evaluate; print([name for name in {heavy!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    completed = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("name", [name for name in inspect.signature(evaluate).parameters if name != "options"])
@@ -234,56 +234,56 @@ def test_every_option_is_documented(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupted_evaluation_goes_on(tmp_path: Path) -> None:
+def test_interrupted_evaluation_is_resumed(tmp_path: Path) -> None:
     data, out = image_folder(tmp_path / "data", {"cat": 8}), tmp_path / "out"
-    some, go_on = threading.Event(), threading.Event()
+    in_progress, proceed = threading.Event(), threading.Event()
 
     def answer(number: int) -> Sequence[Mapping[str, object]]:
         if number > 3:
-            some.set()
-            go_on.wait(300)
+            in_progress.set()
+            proceed.wait(300)
         return [{"label": "cat", "score": 1}]
 
     program = "from cyclopts import App; from app.cli.evaluate import evaluate; App(default_command=evaluate)()"
-    with engine(answer) as url:
-        command = [str(each) for each in (sys.executable, "-c", program, data, *through(url, "--out", out))]
+    with fake_server(answer) as url:
+        command = [str(argument) for argument in (sys.executable, "-c", program, data, *url_options(url, "--out", out))]
         with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-            assert some.wait(300)
+            assert in_progress.wait(300)
             process.send_signal(signal.SIGINT)
-            go_on.set()
+            proceed.set()
             _, error = process.communicate(timeout=300)
         assert process.returncode == 130, error
         assert f"interrupted; run the same command again to resume from {out}" in error
         assert "Traceback" not in error
         lines = (out / "predictions.jsonl").read_text().splitlines()
         assert 3 < len(lines) < 10
-        assert run(data, *through(url, "--out", out, "--fail-under", "accuracy=1")) == 0
+        assert run(data, *url_options(url, "--out", out, "--fail-under", "accuracy=1")) == 0
 
 
 def fixture_datasets(folder: Path) -> dict[str, tuple[Path, str, str]]:
-    """What the fixture images show, in every format: by the model that is to see it, a figure and its least value."""
+    """Create a dataset for each fixture model from the fixture images; return it with a figure and its minimum."""
 
     def annotations(name: str, image: int, *, outlined: bool) -> list[dict[str, Any]]:
-        made: list[dict[str, Any]] = []
-        for each in TRUTH[name]:
-            left, top, right, bottom = each["box"]
-            label = each["shape"] if outlined else f"{each['color']} {each['shape']}"
-            outline = [[value for point in each["outline"] for value in point]] if outlined else None
+        boxes: list[dict[str, Any]] = []
+        for truth in TRUTH[name]:
+            left, top, right, bottom = truth["box"]
+            label = truth["shape"] if outlined else f"{truth['color']} {truth['shape']}"
+            outline = [[value for point in truth["outline"] for value in point]] if outlined else None
             box = [left, top, right - left, bottom - top]
-            made.append({"image_id": image, "bbox": box, "label": label, "segmentation": outline})
-        return made
+            boxes.append({"image_id": image, "bbox": box, "label": label, "segmentation": outline})
+        return boxes
 
-    def written(path: Path, *, outlined: bool) -> Path:
-        found = annotations("scene.jpg", 1, outlined=outlined)
-        labels = sorted({each["label"] for each in found})
-        for number, each in enumerate(found):
-            each.update({"id": number, "category_id": labels.index(each.pop("label"))})
+    def write_coco(path: Path, *, outlined: bool) -> Path:
+        objects = annotations("scene.jpg", 1, outlined=outlined)
+        labels = sorted({entry["label"] for entry in objects})
+        for number, entry in enumerate(objects):
+            entry.update({"id": number, "category_id": labels.index(entry.pop("label"))})
         path.mkdir(parents=True)
         shutil.copy(IMAGES / "scene.jpg", path)
         shutil.copy(IMAGES / "photo.jpg", path)
         images = [{"id": 1, "file_name": "scene.jpg"}, {"id": 2, "file_name": "photo.jpg"}]
         categories = [{"id": number, "name": label} for number, label in enumerate(labels)]
-        content = {"images": images, "annotations": found, "categories": categories}
+        content = {"images": images, "annotations": objects, "categories": categories}
         (path / "labels.json").write_text(json.dumps(content))
         return path
 
@@ -291,10 +291,10 @@ def fixture_datasets(folder: Path) -> dict[str, tuple[Path, str, str]]:
     (ships / "labelTxt").mkdir(parents=True)
     shutil.copy(IMAGES / "oriented.jpg", ships)
     lines: list[str] = []
-    for each in TRUTH["oriented.jpg"]:
-        cx, cy, w, h, r = each["rotated"]
+    for truth in TRUTH["oriented.jpg"]:
+        cx, cy, w, h, r = truth["rotated"]
         corners = cv2.boxPoints(((cx, cy), (w, h), math.degrees(r)))
-        lines.append(f"{' '.join(str(value) for value in corners.ravel().tolist())} {each['shape']} 0")
+        lines.append(f"{' '.join(str(value) for value in corners.ravel().tolist())} {truth['shape']} 0")
     (ships / "labelTxt" / "oriented.txt").write_text("\n".join(lines))
     (folder / "classes" / "blue star").mkdir(parents=True)
     shutil.copy(IMAGES / "shape.jpg", folder / "classes" / "blue star")
@@ -302,8 +302,8 @@ def fixture_datasets(folder: Path) -> dict[str, tuple[Path, str, str]]:
     question = {"image": "shape.jpg", "question": "What shape is in the picture?", "answer": "star"}
     (folder / "questions.jsonl").write_text(json.dumps(question))
     return {
-        "detector": (written(folder / "boxes", outlined=False), "map_coco", "0.8"),
-        "segmenter": (written(folder / "masks", outlined=True), "miou", "0.8"),
+        "detector": (write_coco(folder / "boxes", outlined=False), "map_coco", "0.8"),
+        "segmenter": (write_coco(folder / "masks", outlined=True), "miou", "0.8"),
         "oriented-detector": (ships, "ap50", "0.9"),
         "classifier": (folder / "classes", "accuracy", "1"),
         "vlm": (folder / "questions.jsonl", "exact_match", "1"),
@@ -312,28 +312,28 @@ def fixture_datasets(folder: Path) -> dict[str, tuple[Path, str, str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["classifier", "detector", "oriented-detector", "segmenter", "vlm"])
-def test_the_fixture_models_here(tmp_path: Path, model: str) -> None:
-    data, figure, least = fixture_datasets(tmp_path)[model]
+def test_fixture_models_are_evaluated_in_process(tmp_path: Path, model: str) -> None:
+    data, figure, minimum = fixture_datasets(tmp_path)[model]
     page = tmp_path / "report.html"
-    assert run(data, "--name", model, "--fail-under", f"{figure}={least}", "--html", page) == 0
+    assert run(data, "--name", model, "--fail-under", f"{figure}={minimum}", "--html", page) == 0
     assert page.stat().st_size > 2000
 
 
 @pytest.mark.slow
-def test_every_protocol_gives_the_same_figures_and_so_do_recordings(tmp_path: Path) -> None:
+def test_figures_are_equal_over_every_protocol_and_from_recordings(tmp_path: Path) -> None:
     datasets = fixture_datasets(tmp_path)
     store = tmp_path / "recorded.db"
     with serving("--record", str(store)) as server:
         url = server.address
-        for model, (data, figure, least) in datasets.items():
+        for model, (data, figure, minimum) in datasets.items():
             figures: dict[str, Any] = {}
             for protocol in ("chariot-v2-kserve", "v2", "v1", "grps", "v2-grpc", "grps-grpc"):
                 file = tmp_path / f"{protocol}.json"
                 address = server.grpc_address if protocol.endswith("-grpc") else url
-                where = ("--url", address, "--protocol", protocol, "--name", model)
-                assert run(data, *where, "--json", file, "--fail-under", f"{figure}={least}") == 0
+                target = ("--url", address, "--protocol", protocol, "--name", model)
+                assert run(data, *target, "--json", file, "--fail-under", f"{figure}={minimum}") == 0
                 figures[protocol] = json.loads(file.read_bytes())["figures"]
-            assert len({json.dumps(each) for each in figures.values()}) == 1, figures
+            assert len({json.dumps(values) for values in figures.values()}) == 1, figures
             file = tmp_path / "recorded.json"
             assert run(data, "--recorded", store, "--name", model, "--json", file) == 0
             assert json.loads(file.read_bytes())["figures"] == figures["v2"]

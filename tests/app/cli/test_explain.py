@@ -1,4 +1,4 @@
-"""``charioteer explain``, as a user runs it, and the heat map it draws."""
+"""``charioteer explain``, run as a user runs it, and the heat map it draws."""
 
 import json
 from pathlib import Path
@@ -13,26 +13,26 @@ from tests.app.cli.test_commands import IMAGES, MODELS, ROOT, charioteer
 from tests.support.pictures import rectangle
 
 
-def test_the_heat_map_is_hot_where_it_matters_and_the_picture_shines_through() -> None:
+def test_heat_map_is_red_where_salient_and_keeps_the_image_visible() -> None:
     pixels = rectangle(colour=(255, 255, 255))
     saliency = np.zeros((48, 64), np.float32)
     saliency[:, 32:] = 1
-    drawn = heat(pixels, saliency)
-    assert drawn.shape == pixels.shape
-    assert drawn.dtype == np.uint8
-    red, blue = drawn[..., 0].astype(int), drawn[..., 2].astype(int)
+    rendered = heat(pixels, saliency)
+    assert rendered.shape == pixels.shape
+    assert rendered.dtype == np.uint8
+    red, blue = rendered[..., 0].astype(int), rendered[..., 2].astype(int)
     assert (red[:, 32:] > blue[:, 32:]).all()
     assert (blue[:, :32] > red[:, :32]).all()
-    lit, dark = drawn[20, 20].astype(int), drawn[20, 2].astype(int)
-    assert (lit > dark + 50).all()
+    bright, dark = rendered[20, 20].astype(int), rendered[20, 2].astype(int)
+    assert (bright > dark + 50).all()
 
 
-def test_a_picture_is_written_as_its_ending_says(tmp_path: Path) -> None:
+def test_image_format_follows_the_file_extension(tmp_path: Path) -> None:
     pixels = rectangle(colour=(200, 100, 0))
     write_picture(tmp_path / "a.png", pixels)
-    read = cv2.imread(str(tmp_path / "a.png"), cv2.IMREAD_COLOR_RGB)
-    assert read is not None
-    np.testing.assert_array_equal(read, pixels)
+    decoded = cv2.imread(str(tmp_path / "a.png"), cv2.IMREAD_COLOR_RGB)
+    assert decoded is not None
+    np.testing.assert_array_equal(decoded, pixels)
     with pytest.raises(ModelError, match=r"\.nothing"):
         write_picture(tmp_path / "a.nothing", pixels)
     with pytest.raises(ModelError, match="there is no folder"):
@@ -49,18 +49,18 @@ def test_a_picture_is_written_as_its_ending_says(tmp_path: Path) -> None:
         ("segmenter", "scene.jpg", (410, 138, 555, 280)),
     ],
 )
-def test_explain_points_at_the_object_and_draws_it(
+def test_explanation_peaks_at_the_object_and_is_drawn(
     tmp_path: Path, model: str, image: str, box: tuple[int, int, int, int]
 ) -> None:
-    drawn = tmp_path / "out.png"
-    done = charioteer("explain", IMAGES / image, "--name", model, "--samples", "200", "--json", "--draw", drawn)
-    assert done.returncode == 0, done.stderr
-    best = json.loads(done.stdout)[0]
+    output = tmp_path / "out.png"
+    completed = charioteer("explain", IMAGES / image, "--name", model, "--samples", "200", "--json", "--draw", output)
+    assert completed.returncode == 0, completed.stderr
+    best = json.loads(completed.stdout)[0]
     left, top, right, bottom = box
     assert left <= best["peak"]["x"] <= right
     assert top <= best["peak"]["y"] <= bottom
     assert (best["method"], best["samples"]) == ("rise", 200)
-    before, after = cv2.imread(str(IMAGES / image)), cv2.imread(str(drawn))
+    before, after = cv2.imread(str(IMAGES / image)), cv2.imread(str(output))
     assert before is not None
     assert after is not None
     assert before.shape == after.shape
@@ -72,22 +72,22 @@ def test_explain_points_at_the_object_and_draws_it(
 
 @pytest.mark.slow
 def test_explain_prints_a_table() -> None:
-    done = charioteer("explain", IMAGES / "shape.jpg", "--model", MODELS / "classifier", "--method", "occlusion")
-    assert done.returncode == 0, done.stderr
-    assert "blue star" in done.stdout
-    assert "occlusion" in done.stdout
+    completed = charioteer("explain", IMAGES / "shape.jpg", "--model", MODELS / "classifier", "--method", "occlusion")
+    assert completed.returncode == 0, completed.stderr
+    assert "blue star" in completed.stdout
+    assert "occlusion" in completed.stdout
 
 
 @pytest.mark.slow
-def test_explain_says_that_there_is_nothing() -> None:
-    done = charioteer("explain", IMAGES / "photo.jpg", "--name", "detector", "--label", "red star")
-    assert done.returncode == 0, done.stderr
-    assert "no objects to explain" in done.stdout
+def test_explain_reports_that_no_object_was_found() -> None:
+    completed = charioteer("explain", IMAGES / "photo.jpg", "--name", "detector", "--label", "red star")
+    assert completed.returncode == 0, completed.stderr
+    assert "no objects to explain" in completed.stdout
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((IMAGES / "scene.jpg",), "--name"),
         ((IMAGES / "shape.jpg", "--name", "vlm"), "IMAGE_TEXT_TO_TEXT"),
@@ -101,8 +101,8 @@ def test_explain_says_that_there_is_nothing() -> None:
         ((ROOT / "README.md", "--name", "detector"), "Expected an encoded image"),
     ],
 )
-def test_explain_says_what_is_wrong(arguments: tuple[str | Path, ...], said: str) -> None:
-    done = charioteer("explain", *arguments)
-    assert done.returncode == 1, done.stderr
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+def test_explain_prints_an_error(arguments: tuple[str | Path, ...], message: str) -> None:
+    completed = charioteer("explain", *arguments)
+    assert completed.returncode == 1, completed.stderr
+    assert message in completed.stderr
+    assert "Traceback" not in completed.stderr

@@ -1,4 +1,4 @@
-"""Models of transformers become ONNX files that answer the same."""
+"""Export of transformers models to ONNX files that give the same answers."""
 
 import json
 import sys
@@ -23,14 +23,16 @@ pytestmark = pytest.mark.slow
 
 TOLERANCE = 1e-4
 
-RESIZED = {"resnet": 0.02, "segformer": 0.1}
-"""The served scores of these may differ by so much, for causes other than the graph: the processor of the first resizes
-bicubically even what has the right size, and ONNX files have the scores of the second averaged before they are
-enlarged."""
+SCORE_TOLERANCES = {"resnet": 0.02, "segformer": 0.1}
+"""Maximum differences of served scores that have other causes than the graph.
+
+The processor of resnet resizes bicubically even images of the right size. ONNX files of segformer average scores
+before they are enlarged.
+"""
 
 
 @pytest.mark.parametrize(
-    ("made", "task_type", "any_size"),
+    ("make_model", "task_type", "any_size"),
     [
         (tiny_vision.vit, TaskType.IMAGE_CLASSIFICATION, False),
         (tiny_vision.resnet, TaskType.IMAGE_CLASSIFICATION, False),
@@ -42,32 +44,32 @@ enlarged."""
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
-def test_an_export_answers_what_the_model_answers(
-    tmp_path: Path, made: Callable[[Path], Path], task_type: TaskType, any_size: bool
+def test_exported_model_gives_the_same_answers(
+    tmp_path: Path, make_model: Callable[[Path], Path], task_type: TaskType, any_size: bool
 ) -> None:
-    folder = made(tmp_path / "model")
+    folder = make_model(tmp_path / "model")
     exported = export_model(folder, tmp_path / "onnx", 17, TOLERANCE)
     assert exported.largest < TOLERANCE
     assert exported.any_size is any_size
-    assert len({each.size for each in exported.compared}) == (4 if any_size else 1)
+    assert len({comparison.size for comparison in exported.compared}) == (4 if any_size else 1)
     assert exported.scores is not None
-    assert exported.scores < RESIZED.get(made.__name__, TOLERANCE)
-    (found,) = discover(tmp_path / "onnx")
-    about = describe(found)
-    assert (about.platform, about.task_type, tuple(about.labels)) == ("onnx", task_type, LABELS)
+    assert exported.scores < SCORE_TOLERANCES.get(make_model.__name__, TOLERANCE)
+    (source,) = discover(tmp_path / "onnx")
+    metadata = describe(source)
+    assert (metadata.platform, metadata.task_type, tuple(metadata.labels)) == ("onnx", task_type, LABELS)
 
 
-def test_the_file_says_what_it_was_made_of(tmp_path: Path) -> None:
+def test_exported_file_has_metadata_of_its_source(tmp_path: Path) -> None:
     exported = export_model(tiny_vision.vit(tmp_path / "model"), tmp_path / "onnx", 17, TOLERANCE)
     graph: Any = vars(onnx)["load"](str(exported.file))
-    told = {each.key: each.value for each in graph.metadata_props}
-    assert told["architecture"] == "ViTForImageClassification"
-    assert json.loads(told["labels"]) == list(LABELS)
-    assert [each.name for each in graph.graph.input] == ["pixel_values"]
+    properties = {property_.key: property_.value for property_ in graph.metadata_props}
+    assert properties["architecture"] == "ViTForImageClassification"
+    assert json.loads(properties["labels"]) == list(LABELS)
+    assert [tensor.name for tensor in graph.graph.input] == ["pixel_values"]
     assert graph.opset_import[0].version == 17
 
 
-def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
+def test_export_of_an_unsupported_model_is_rejected(tmp_path: Path) -> None:
     folder = tiny_language.clip(tmp_path / "model")
     with pytest.raises(ModelError, match="zero-shot-image-classification cannot be exported"):
         export_model(folder, tmp_path / "onnx", 17, TOLERANCE)
@@ -75,22 +77,22 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
         export_model(folder, folder, 17, TOLERANCE)
 
 
-def test_settings_of_the_folder_do_not_follow_the_model(tmp_path: Path) -> None:
-    """The export is exact, and served, whatever the folder declares of its weights."""
+def test_runtime_settings_are_not_copied_to_the_export(tmp_path: Path) -> None:
+    """Copy labels and parameters, but not the settings about the weights, which do not apply to the export."""
     folder = tiny_vision.vit(tmp_path / "model")
-    own = {"runtime": "transformers", "uri": "model.safetensors", "transformers": {"dtype": "bfloat16"}}
-    kept = {"labels": ["x", "y", "z"], "parameters": {"top_k": 2}}
-    (folder / "model-settings.json").write_text(json.dumps({**own, **kept}))
+    runtime_settings = {"runtime": "transformers", "uri": "model.safetensors", "transformers": {"dtype": "bfloat16"}}
+    copied = {"labels": ["x", "y", "z"], "parameters": {"top_k": 2}}
+    (folder / "model-settings.json").write_text(json.dumps({**runtime_settings, **copied}))
     exported = export_model(folder, tmp_path / "onnx", 17, TOLERANCE)
     assert exported.largest < TOLERANCE
     assert exported.scores is not None
     assert exported.scores < TOLERANCE
-    assert json.loads((tmp_path / "onnx" / "model-settings.json").read_text()) == kept
-    (found,) = discover(tmp_path / "onnx")
-    assert tuple(describe(found).labels) == ("x", "y", "z")
+    assert json.loads((tmp_path / "onnx" / "model-settings.json").read_text()) == copied
+    (source,) = discover(tmp_path / "onnx")
+    assert tuple(describe(source).labels) == ("x", "y", "z")
 
 
-def test_one_version_is_exported_at_a_time(tmp_path: Path) -> None:
+def test_export_of_a_folder_with_two_versions_is_rejected(tmp_path: Path) -> None:
     for version in ("1", "2"):
         (tmp_path / "model" / version).mkdir(parents=True)
         (tmp_path / "model" / version / "config.json").write_text("{}")
@@ -99,22 +101,22 @@ def test_one_version_is_exported_at_a_time(tmp_path: Path) -> None:
         export_model(tmp_path / "model", tmp_path / "onnx", 17, TOLERANCE)
 
 
-def test_exporting_names_what_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_names_the_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     folder = tiny_vision.vit(tmp_path / "model")
     with pytest.raises(ModelError, match=r"needs the extra torch, pip install 'charioteer\[torch\]' \(.*onnx"):
         export_model(folder, tmp_path / "onnx", 17, TOLERANCE)
 
 
-def test_the_command_shows_the_differences(tmp_path: Path) -> None:
+def test_command_prints_the_differences(tmp_path: Path) -> None:
     folder = tiny_vision.vit(tmp_path / "model")
-    done = charioteer("export", folder, "--output", tmp_path / "onnx", "--tolerance", "1e-4")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "32x32" in done.stdout
-    assert "differ by more than" not in done.stdout
+    completed = charioteer("export", folder, "--output", tmp_path / "onnx", "--tolerance", "1e-4")
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert "32x32" in completed.stdout
+    assert "differ by more than" not in completed.stdout
 
 
-def test_the_command_fails_when_they_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_fails_when_answers_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         export(tiny_vision.vit(tmp_path / "model"), output=tmp_path / "onnx", tolerance=0)
     assert caught.value.code == 1

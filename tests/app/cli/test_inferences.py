@@ -1,4 +1,4 @@
-"""``charioteer inferences``, in this process."""
+"""``charioteer inferences``, run in this process."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ from tests.support.server_process import ROOT
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A store of three inferences."""
+    """Create a store with three inferences."""
     file = tmp_path_factory.mktemp("cli") / "store.db"
     store = SqliteStore(file)
     store.open()
@@ -33,54 +33,54 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(file)
 
 
-def test_shows_a_table(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inferences_are_shown_as_a_table(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     inferences(store)
-    shown = capsys.readouterr().out
-    for part in ("2 [bold]car, 1 dog", "camera=north", "a blue star", "model_failed", "1970-01-01 00:00:01", "second"):
-        assert part in shown
-    assert shown.index("third") < shown.index("second") < shown.index("first")
+    output = capsys.readouterr().out
+    for text in ("2 [bold]car, 1 dog", "camera=north", "a blue star", "model_failed", "1970-01-01 00:00:01", "second"):
+        assert text in output
+    assert output.index("third") < output.index("second") < output.index("first")
 
 
-def test_tells_how_to_go_on(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_names_the_option_for_the_next_page(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     inferences(store, limit=2)
     assert capsys.readouterr().out.endswith("There are more: --after 2\n")
     inferences(store, limit=2, after="2")
-    shown = capsys.readouterr().out
-    assert "first" in shown
-    assert "There are more" not in shown
+    output = capsys.readouterr().out
+    assert "first" in output
+    assert "There are more" not in output
 
 
-def test_filters(store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_filters_select_inferences(store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     polygon = tmp_path / "area.geojson"
     polygon.write_text('{"type":"Polygon","coordinates":[[[11,48],[12,48],[12,49],[11,49],[11,48]]]}')
     inferences(store, where=['camera in ("north", "south")'], near="48,11,100", polygon=str(polygon), json=True)
     page = json.loads(capsys.readouterr().out)
-    assert [each["id"] for each in page["inferences"]] == ["first"]
+    assert [row["id"] for row in page["inferences"]] == ["first"]
     assert page["next"] is None
     inferences(store, label="cat")
     assert capsys.readouterr().out == "No inference matches\n"
 
 
-def test_shows_one(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_id_shows_one_inference(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     inferences(store, id="second")
     assert json.loads(capsys.readouterr().out)["model"] == "vlm"
     with pytest.raises(SystemExit, match="There is no inference nobody"):
         inferences(store, id="nobody")
 
 
-def test_exports(store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_matches_are_exported(store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     inferences(store, to=tmp_path / "a.jsonl")
     assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 3
     inferences(store, to=tmp_path / "a.data", format="csv", limit=2, where=["camera != 3"])
     assert len((tmp_path / "a.data").read_text().splitlines()) == 3
     inferences(store, to=tmp_path / "a.json")
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "Wrote 3 inferences to" in told.err
-    assert "Skipped 3 inferences: COCO holds only objects in images of known size" in told.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Wrote 3 inferences to" in captured.err
+    assert "Skipped 3 inferences: COCO holds only objects in images of known size" in captured.err
 
 
-def test_what_makes_no_sense_is_told(store: str, tmp_path: Path) -> None:
+def test_invalid_arguments_are_rejected(store: str, tmp_path: Path) -> None:
     with pytest.raises(InferenceError, match="where: Expected one of"):
         inferences(store, where=["camera"])
     with pytest.raises(InferenceError, match="after: Expected"):
@@ -105,5 +105,5 @@ import app.cli.inferences
 served_inferences(ServerSettings())
 print([name for name in ("sqlalchemy", "asyncpg", "pyarrow") if name in sys.modules])
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout.strip() == "[]"
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert completed.stdout.strip() == "[]"

@@ -1,4 +1,4 @@
-"""Folders to begin with: each works as it is written."""
+"""Folders that ``charioteer init`` creates: each works without changes."""
 
 import json
 import shutil
@@ -25,8 +25,8 @@ TASKS = (
     "TEXT_GENERATION",
     "TENSOR",
 )
-OF_IMAGES = TASKS[:5]
-OF_TEXTS = TASKS[5:8]
+IMAGE_TASKS = TASKS[:5]
+TEXT_TASKS = TASKS[5:8]
 PHOTO = ROOT / "fixtures" / "images" / "photo.jpg"
 
 pytestmark = pytest.mark.slow
@@ -41,55 +41,55 @@ def charioteer(*arguments: str | Path, cwd: Path = ROOT) -> subprocess.Completed
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of every kind."""
-    made = tmp_path_factory.mktemp("models")
+    """Create a folder for every task."""
+    root = tmp_path_factory.mktemp("models")
     for task in TASKS:
-        done = charioteer("init", task.lower(), "--task", task, cwd=made)
-        assert done.returncode == 0, done.stderr
-        assert f"charioteer check {task.lower()} --allow-code" in done.stdout
-    return made
+        completed = charioteer("init", task.lower(), "--task", task, cwd=root)
+        assert completed.returncode == 0, completed.stderr
+        assert f"charioteer check {task.lower()} --allow-code" in completed.stdout
+    return root
 
 
-def test_there_is_one_for_every_task() -> None:
+def test_init_covers_every_task_type() -> None:
     assert set(TASKS) == set(TaskType)
 
 
 @pytest.mark.parametrize(
     "command", [(sys.executable, "-m", "pytest"), (str(Path(sys.executable).with_name("pytest")),)]
 )
-def test_the_tests_that_come_with_them_pass_beside_packages_of_our_names(
+def test_generated_tests_pass_beside_packages_of_the_same_names(
     folder: Path, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     project = make_project(tmp_path / "project")
     shutil.copytree(folder, project / "models")
     options = ["-q", "-p", "no:cacheprovider"]
-    done = subprocess.run([*command, *options], cwd=project, capture_output=True, text=True, env=ENVIRONMENT)
-    assert done.returncode == 0, done.stdout
-    assert f"{len(TASKS) + 1} passed" in done.stdout
+    completed = subprocess.run([*command, *options], cwd=project, capture_output=True, text=True, env=ENVIRONMENT)
+    assert completed.returncode == 0, completed.stdout
+    assert f"{len(TASKS) + 1} passed" in completed.stdout
 
 
-def test_check_understands_and_tries_them(folder: Path) -> None:
-    done = charioteer("check", folder, "--allow-code", "--image", PHOTO)
-    assert done.returncode == 0, done.stdout
-    assert done.stdout.count("Tried on one image") == len(OF_IMAGES)
-    assert done.stdout.count("Tried on one text") == len(OF_TEXTS)
-    assert done.stdout.count("Not tried") == 1
+def test_check_runs_every_generated_model(folder: Path) -> None:
+    completed = charioteer("check", folder, "--allow-code", "--image", PHOTO)
+    assert completed.returncode == 0, completed.stdout
+    assert completed.stdout.count("Tried on one image") == len(IMAGE_TASKS)
+    assert completed.stdout.count("Tried on one text") == len(TEXT_TASKS)
+    assert completed.stdout.count("Not tried") == 1
     for word in (*TASKS, "model:Model", "predict(image, prompt), streamed", "x FP32 [-1, -1]"):
-        assert word in done.stdout
+        assert word in completed.stdout
 
 
-def test_check_without_leave_runs_no_code(folder: Path) -> None:
-    done = charioteer("check", folder / "tensor")
-    assert done.returncode == 1
-    assert "not allowed here" in " ".join(done.stdout.split())
+def test_check_runs_no_code_without_allow_code(folder: Path) -> None:
+    completed = charioteer("check", folder / "tensor")
+    assert completed.returncode == 1
+    assert "not allowed here" in " ".join(completed.stdout.split())
 
 
-def test_they_are_served_and_answer_about_a_photograph(folder: Path) -> None:
+def test_generated_models_are_served(folder: Path) -> None:
     photo = base64_text(PHOTO.read_bytes())
     with serving("--model-repository", str(folder), "--allow-code") as server:
-        for task in (*OF_IMAGES, *OF_TEXTS):
-            datum = photo if task in OF_IMAGES else "On a good day in May, 3 ships left Dover."
-            body = {"inputs": [{"name": "args", "shape": [1], "datatype": "BYTES", "data": [datum]}]}
+        for task in (*IMAGE_TASKS, *TEXT_TASKS):
+            content = photo if task in IMAGE_TASKS else "On a good day in May, 3 ships left Dover."
+            body = {"inputs": [{"name": "args", "shape": [1], "datatype": "BYTES", "data": [content]}]}
             answer = httpx.post(f"{server.address}/v2/models/m-{task.lower()}/infer", json=body, timeout=60)
             assert answer.status_code == 200, answer.text
             (output,) = answer.json()["outputs"]
@@ -97,30 +97,32 @@ def test_they_are_served_and_answer_about_a_photograph(folder: Path) -> None:
         body = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 3]}]}
         answer = httpx.post(f"{server.address}/v2/models/tensor/infer", json=body, timeout=60)
         assert answer.json()["outputs"][0]["data"] == [-1, 1]
-        streamed = {"text_input": "which colour?", "image": photo}
-        answer = httpx.post(f"{server.address}/v2/models/image_text_to_text/generate_stream", json=streamed, timeout=60)
+        stream_body = {"text_input": "which colour?", "image": photo}
+        answer = httpx.post(
+            f"{server.address}/v2/models/image_text_to_text/generate_stream", json=stream_body, timeout=60
+        )
         assert answer.text.count("text_output") >= 2, answer.text
         assert server.stop() == 0
 
 
-def test_what_is_there_is_left_alone(folder: Path) -> None:
+def test_init_does_not_overwrite_a_folder(folder: Path) -> None:
     before = (folder / "tensor" / "model.py").read_text()
-    done = charioteer("init", "tensor", "--task", "OBJECT_DETECTION", cwd=folder)
-    assert done.returncode == 1
-    assert "exists and is not empty" in done.stderr
+    completed = charioteer("init", "tensor", "--task", "OBJECT_DETECTION", cwd=folder)
+    assert completed.returncode == 1
+    assert "exists and is not empty" in completed.stderr
     assert (folder / "tensor" / "model.py").read_text() == before
 
 
-def test_the_name_may_differ_from_the_folder(tmp_path: Path) -> None:
-    done = charioteer("init", "boats", "--task", "object_detection", "--directory", tmp_path / "a" / "b")
-    assert done.returncode == 0, done.stderr
+def test_model_name_may_differ_from_the_folder(tmp_path: Path) -> None:
+    completed = charioteer("init", "boats", "--task", "object_detection", "--directory", tmp_path / "a" / "b")
+    assert completed.returncode == 0, completed.stderr
     settings = json.loads((tmp_path / "a" / "b" / "model-settings.json").read_text())
     assert settings == {"name": "boats", "implementation": "model:Model", "task_type": "OBJECT_DETECTION"}
     assert "# boats" in (tmp_path / "a" / "b" / "README.md").read_text()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("boats", "--task", "BOATS"), "Expected one of IMAGE_CLASSIFICATION"),
         (("../boats", "--task", "TENSOR"), "Expected a name of letters"),
@@ -129,8 +131,8 @@ def test_the_name_may_differ_from_the_folder(tmp_path: Path) -> None:
         (("boats", "--task", "TENSOR", "--directory", "/dev/null"), "exists and is not empty"),
     ],
 )
-def test_what_cannot_be_made_is_said(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
-    done = charioteer("init", *arguments, cwd=tmp_path)
-    assert done.returncode == 1
-    assert said in done.stderr
+def test_init_rejects_invalid_arguments(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    completed = charioteer("init", *arguments, cwd=tmp_path)
+    assert completed.returncode == 1
+    assert message in completed.stderr
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""``charioteer keys``, in this process."""
+"""``charioteer keys``, run in this process."""
 
 import json
 import re
@@ -19,36 +19,36 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "keys.json"
 
 
-def test_a_key_is_printed_once_and_works(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_added_key_is_printed_once_and_accepted(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     add("camera", file=file, permissions=" infer, read,", requests_per_second=5, burst=9, days=30)
     out, err = capsys.readouterr()
     assert re.fullmatch(r"charioteer_[\w-]{43}\n", out)
     key = out.strip()
     assert err == "This is shown once. camera sends it as Authorization: Bearer <key>, or as X-API-Key\n"
     assert key not in file.read_text()
-    found = Keys(keys_of(file)).identify(key)
-    assert (found.name, found.permissions) == ("camera", {"infer", "read"})
-    (kept,) = keys_of(file)
-    assert (kept.requests_per_second, kept.burst) == (5, 9)
-    assert kept.not_after is not None
-    assert timedelta(days=29) < kept.not_after - datetime.now(UTC) < timedelta(days=31)
+    identity = Keys(keys_of(file)).identify(key)
+    assert (identity.name, identity.permissions) == ("camera", {"infer", "read"})
+    (entry,) = keys_of(file)
+    assert (entry.requests_per_second, entry.burst) == (5, 9)
+    assert entry.not_after is not None
+    assert timedelta(days=29) < entry.not_after - datetime.now(UTC) < timedelta(days=31)
 
 
-def test_a_key_is_for_inferring_unless_it_is_said(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_key_has_only_the_infer_permission_by_default(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     add("camera", file=file)
     assert json.loads(file.read_text())[0]["permissions"] == ["infer"]
     capsys.readouterr()
     list_keys(file=file)
-    shown = capsys.readouterr().out
-    assert "camera" in shown
-    assert json.loads(file.read_text())[0]["sha256"][:12] in shown
-    assert json.loads(file.read_text())[0]["sha256"] not in shown
+    output = capsys.readouterr().out
+    assert "camera" in output
+    assert json.loads(file.read_text())[0]["sha256"][:12] in output
+    assert json.loads(file.read_text())[0]["sha256"] not in output
 
 
-def test_a_key_that_is_over_is_listed_as_such(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_expired_key_is_listed_as_expired(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     add("camera", file=file, days=1)
-    kept = json.loads(file.read_text())
-    file.write_text(json.dumps([{**kept[0], "not_after": "2020-01-01T00:00:00Z"}]))
+    entries = json.loads(file.read_text())
+    file.write_text(json.dumps([{**entries[0], "not_after": "2020-01-01T00:00:00Z"}]))
     list_keys(file=file)
     assert "2020-01-01T00:00:00+00:00 (expired)" in capsys.readouterr().out
 
@@ -61,7 +61,7 @@ def test_a_key_is_removed(file: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "said"),
+    ("name", "options", "message"),
     [
         (
             "two words",
@@ -81,11 +81,11 @@ def test_a_key_is_removed(file: Path, capsys: pytest.CaptureFixture[str]) -> Non
         ("a", {"burst": 2}, "a: burst needs requests_per_second"),
     ],
 )
-def test_what_cannot_be_is_told_in_a_sentence(
-    file: Path, capsys: pytest.CaptureFixture[str], name: str, given: dict[str, Any], said: str
+def test_invalid_key_arguments_are_rejected(
+    file: Path, capsys: pytest.CaptureFixture[str], name: str, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(SettingsError) as caught:
-        add(name, file=file, **given)
-    assert said in str(caught.value)
+        add(name, file=file, **options)
+    assert message in str(caught.value)
     assert capsys.readouterr().out == ""
     assert not file.exists()
