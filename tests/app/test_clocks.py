@@ -1,11 +1,11 @@
-"""Somebody may set the clock at any time: how long things take, and when they are due, is told by one nobody sets."""
+"""The wall clock may be set at any time, so durations and deadlines use a monotonic clock."""
 
 import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-_SET_BY_ANYBODY = {
+_WALL_CLOCK = {
     ("time", "time"),
     ("time", "time_ns"),
     ("datetime", "now"),
@@ -14,38 +14,38 @@ _SET_BY_ANYBODY = {
 }
 
 _ALLOWED = {
-    "app/cli/drift.py": "when a baseline was made, for people",
-    "app/cli/keys.py": "when a key was made, for people",
-    "app/drift/monitor.py": "when a window began and ended, for people",
-    "app/engine/ids.py": "ids that lie in the order of their making; unique by chance, whatever the clock says",
+    "app/cli/drift.py": "when a baseline was created, for people",
+    "app/cli/keys.py": "when a key was created, for people",
+    "app/drift/monitor.py": "when a window started and ended, for people",
+    "app/engine/ids.py": "ids that sort by time of creation; they stay unique whatever the clock says",
     "app/engine/statistics.py": "when a model answered last, for clients",
-    "app/engine/story.py": "when a request arrived, for whoever keeps it",
-    "app/observers/tracing.py": "when a span ended; how long it took is measured otherwise",
-    "app/protocols/kserve_v1/cloud_events.py": "when an event was made, for clients",
-    "app/recording/query.py": "what `--since 1h` means",
-    "app/recording/retention.py": "what is too old; a clock that leaps ahead is not believed",
-    "app/runtimes/onnxruntime/image_text_to_text/chat_template.py": "today's date, where a template asks for it",
-    "app/server/access/keys.py": "whether a key has ended",
-    "app/server/access/tokens.py": "whether a token has ended",
-    "app/server/tls.py": "whether a certificate has ended",
+    "app/engine/story.py": "when a request arrived, for records",
+    "app/observers/tracing.py": "when a span ended; its duration is measured with the monotonic clock",
+    "app/protocols/kserve_v1/cloud_events.py": "when an event was created, for clients",
+    "app/recording/query.py": "the time that `--since 1h` means",
+    "app/recording/retention.py": "which records are too old; a clock that jumps ahead is ignored",
+    "app/runtimes/onnxruntime/image_text_to_text/chat_template.py": "today's date, if a template uses it",
+    "app/server/access/keys.py": "whether a key has expired",
+    "app/server/access/tokens.py": "whether a token has expired",
+    "app/server/tls.py": "whether a certificate has expired",
 }
 
 
-def _reads_the_clock(tree: ast.AST) -> bool:
+def _reads_wall_clock(tree: ast.AST) -> bool:
     return any(
         isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
-        and (node.value.id, node.attr) in _SET_BY_ANYBODY
+        and (node.value.id, node.attr) in _WALL_CLOCK
         for node in ast.walk(tree)
     )
 
 
-def test_only_what_is_about_dates_reads_the_clock_that_can_be_set() -> None:
-    reading = set[str]()
+def test_only_listed_modules_read_the_wall_clock() -> None:
+    readers = set[str]()
     for package in ("app", "metadata", "tasks"):
         for file in (ROOT / package).rglob("*.py"):
             text = file.read_text()
-            if ("time" in text) and _reads_the_clock(ast.parse(text)):
-                reading.add(str(file.relative_to(ROOT)))
-    assert reading - set(_ALLOWED) == set()
-    assert len(reading) > 5
+            if ("time" in text) and _reads_wall_clock(ast.parse(text)):
+                readers.add(str(file.relative_to(ROOT)))
+    assert readers - set(_ALLOWED) == set()
+    assert len(readers) > 5

@@ -1,4 +1,4 @@
-"""Models that answer without a server, asked as a notebook would ask them."""
+"""Models that run in this process without a server, with inputs as in a notebook."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ from tests.support.server_process import ROOT
 SCENE = decode_image((ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()).pixels
 
 
-class OfALibrary:
-    """As much of an image of Pillow as NumPy looks at."""
+class PillowLikeImage:
+    """The part of a Pillow image that NumPy reads."""
 
     __array_interface__ = np.ascontiguousarray(SCENE).__array_interface__
 
@@ -25,7 +25,7 @@ class OfALibrary:
     [
         SCENE,
         SCENE.tolist(),
-        OfALibrary(),
+        PillowLikeImage(),
         np.asfortranarray(SCENE),
         SCENE.astype(np.int64),
         SCENE / 255,
@@ -34,17 +34,17 @@ class OfALibrary:
     ids=["array", "list", "library", "fortran", "int64", "float64", "big-endian"],
 )
 def test_images_of_every_kind_are_read(image: Any) -> None:
-    found = InProcessModel(FIXTURE_MODELS / "detector").ask(image)
-    assert len(found) == 5
+    records = InProcessModel(FIXTURE_MODELS / "detector").ask(image)
+    assert len(records) == 5
 
 
 @pytest.mark.parametrize("image", [SCENE.astype(object), "scene.jpg", np.zeros((4, 4, 3), np.complex64)])
-def test_what_is_no_image_is_named(image: Any) -> None:
+def test_value_that_is_no_image_is_rejected(image: Any) -> None:
     with pytest.raises(InferenceError, match="image-0: Expected an array of numbers, got one of"):
         InProcessModel(FIXTURE_MODELS / "detector").ask(image)
 
 
-def test_tensors_in_and_out() -> None:
+def test_tensor_model_takes_and_returns_arrays() -> None:
     model = InProcessModel(FIXTURE_MODELS / "half_plus_three")
     assert model.run({"x": np.array([1, 2, 5], ">f4")})["y"].tolist() == [3.5, 4, 5.5]
     with pytest.raises(InferenceError, match="Expected FP32 for 'x', got INT64"):

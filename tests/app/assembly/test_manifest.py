@@ -1,4 +1,4 @@
-"""A model is loaded as it is listed, and signed, or not at all."""
+"""A model is loaded only if its files match its manifest and, with keys, the manifest's signature."""
 
 import os
 import shutil
@@ -23,29 +23,29 @@ GRAPH = FIXTURE_MODELS / "half_plus_two" / "model.onnx"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "halves"
-    (made / "docs").mkdir(parents=True)
-    shutil.copy(GRAPH, made)
-    (made / "docs" / "read me.txt").write_text("halves and adds two")
-    write_manifest(made)
-    return made
+    path = tmp_path / "halves"
+    (path / "docs").mkdir(parents=True)
+    shutil.copy(GRAPH, path)
+    (path / "docs" / "read me.txt").write_text("halves and adds two")
+    write_manifest(path)
+    return path
 
 
-def one(folder: Path, *, require: bool = False, key: Path | None = None) -> ModelSource:
-    (found,) = sources(ModelOptions(model=folder, require_manifest=require, model_signing_key=key))
-    return found
+def source_of(folder: Path, *, require: bool = False, key: Path | None = None) -> ModelSource:
+    (source,) = sources(ModelOptions(model=folder, require_manifest=require, model_signing_key=key))
+    return source
 
 
-def loaded(folder: Path, *, require: bool = False, key: Path | None = None) -> Servable:
-    return load(one(folder, require=require, key=key))
+def load_model(folder: Path, *, require: bool = False, key: Path | None = None) -> Servable:
+    return load(source_of(folder, require=require, key=key))
 
 
-def test_a_model_is_loaded_as_it_is_listed(folder: Path) -> None:
-    assert loaded(folder, require=True).description == describe(one(folder))
+def test_model_that_matches_its_manifest_is_loaded(folder: Path) -> None:
+    assert load_model(folder, require=True).description == describe(source_of(folder))
 
 
 @pytest.mark.skipif(shutil.which("sha256sum") is None, reason="there is no sha256sum")
-def test_the_list_is_that_of_sha256sum(folder: Path) -> None:
+def test_manifest_is_compatible_with_sha256sum(folder: Path) -> None:
     subprocess.run(["sha256sum", "--check", "--strict", "--quiet", MANIFEST_FILE], cwd=folder, check=True)
     written = (folder / MANIFEST_FILE).read_text()
     (folder / MANIFEST_FILE).unlink()
@@ -54,94 +54,96 @@ def test_the_list_is_that_of_sha256sum(folder: Path) -> None:
     assert {line.replace("  ./", "  ") for line in (folder / MANIFEST_FILE).read_text().splitlines()} == {
         *written.splitlines()
     }
-    loaded(folder, require=True)
+    load_model(folder, require=True)
     subprocess.run(command.replace("sha256sum", "sha256sum --binary"), shell=True, cwd=folder, check=True)
-    loaded(folder)
+    load_model(folder)
 
 
-def test_a_list_may_have_been_by_way_of_windows(folder: Path) -> None:
+def test_manifest_with_windows_line_ends_is_accepted(folder: Path) -> None:
     manifest = folder / MANIFEST_FILE
     lines = [line.partition("  ") for line in manifest.read_text().splitlines()]
-    manifest.write_bytes("".join(f"{digest.upper()} *{place}\r\n" for digest, _, place in lines).encode())
-    loaded(folder, require=True)
-    a_changed_file(folder)
+    manifest.write_bytes("".join(f"{digest.upper()} *{name}\r\n" for digest, _, name in lines).encode())
+    load_model(folder, require=True)
+    change_a_file(folder)
     with pytest.raises(ModelError, match="is not the file"):
-        load(one(folder))
+        load(source_of(folder))
 
 
-def a_changed_file(folder: Path) -> None:
+def change_a_file(folder: Path) -> None:
     (folder / "docs" / "read me.txt").write_text("halves and adds one")
 
 
-def another_file(folder: Path) -> None:
+def add_a_file(folder: Path) -> None:
     (folder / "helper.py").write_text("")
 
 
-def a_missing_file(folder: Path) -> None:
+def remove_a_file(folder: Path) -> None:
     (folder / "docs" / "read me.txt").unlink()
 
 
-def a_link_to_a_listed_file(folder: Path) -> None:
+def link_to_a_listed_file(folder: Path) -> None:
     (folder / "alias.onnx").symlink_to("model.onnx")
 
 
-def a_line_twice(folder: Path) -> None:
+def repeat_the_lines(folder: Path) -> None:
     manifest = folder / MANIFEST_FILE
     manifest.write_text(manifest.read_text() * 2)
 
 
-def no_list(folder: Path) -> None:
+def binary_manifest(folder: Path) -> None:
     (folder / MANIFEST_FILE).write_bytes(b"\xff\xfe")
 
 
-def an_empty_list(folder: Path) -> None:
+def empty_manifest(folder: Path) -> None:
     (folder / MANIFEST_FILE).write_text("")
 
 
-def an_escaped_name(folder: Path) -> None:
+def escaped_name(folder: Path) -> None:
     with (folder / MANIFEST_FILE).open("a") as file:
         file.write(f"\\{'0' * 64}  a\\nb\n")
 
 
-def an_absolute_name(folder: Path) -> None:
+def absolute_name(folder: Path) -> None:
     with (folder / MANIFEST_FILE).open("a") as file:
         file.write(f"{'0' * 64}  /etc/passwd\n")
 
 
-def a_huge_list(folder: Path) -> None:
+def huge_manifest(folder: Path) -> None:
     os.truncate(folder / MANIFEST_FILE, 2**30)
 
 
 CHANGES: list[tuple[Callable[[Path], None], str]] = [
-    (a_changed_file, r"read me\.txt is not the file that .*model\.sha256 lists: its SHA-256 is "),
-    (another_file, r"helper\.py is not listed in "),
-    (a_missing_file, r"lists docs/read me\.txt, which is missing or hidden"),
-    (a_link_to_a_listed_file, r"alias\.onnx is not listed"),
-    (a_line_twice, "is listed twice"),
-    (no_list, "not a list as sha256sum writes it"),
-    (an_empty_list, "line 1: Expected a SHA-256"),
-    (an_escaped_name, "line 3: Expected a SHA-256"),
-    (an_absolute_name, "line 3: Expected a SHA-256"),
-    (a_huge_list, "more than 16,777,216"),
+    (change_a_file, r"read me\.txt is not the file that .*model\.sha256 lists: its SHA-256 is "),
+    (add_a_file, r"helper\.py is not listed in "),
+    (remove_a_file, r"lists docs/read me\.txt, which is missing or hidden"),
+    (link_to_a_listed_file, r"alias\.onnx is not listed"),
+    (repeat_the_lines, "is listed twice"),
+    (binary_manifest, "not a list as sha256sum writes it"),
+    (empty_manifest, "line 1: Expected a SHA-256"),
+    (escaped_name, "line 3: Expected a SHA-256"),
+    (absolute_name, "line 3: Expected a SHA-256"),
+    (huge_manifest, "more than 16,777,216"),
 ]
 
 
-@pytest.mark.parametrize(("change", "said"), CHANGES)
-def test_it_is_not_loaded_when_it_is_another(folder: Path, change: Callable[[Path], None], said: str) -> None:
+@pytest.mark.parametrize(("change", "message"), CHANGES)
+def test_model_that_differs_from_its_manifest_is_rejected(
+    folder: Path, change: Callable[[Path], None], message: str
+) -> None:
     change(folder)
     for use in (load, describe):
-        with pytest.raises(ModelError, match=said):
-            use(one(folder))
+        with pytest.raises(ModelError, match=message):
+            use(source_of(folder))
 
 
-def test_a_model_without_a_list_is_loaded_unless_one_is_required(folder: Path) -> None:
+def test_model_without_a_manifest_is_loaded_unless_required(folder: Path) -> None:
     (folder / MANIFEST_FILE).unlink()
-    loaded(folder)
+    load_model(folder)
     with pytest.raises(ModelError, match=r"has no model\.sha256"):
-        loaded(folder, require=True)
+        load_model(folder, require=True)
 
 
-def test_a_list_lies_above_the_versions_and_holds_for_each_alone(tmp_path: Path) -> None:
+def test_manifest_above_the_versions_is_checked_for_each_version(tmp_path: Path) -> None:
     for version in ("1", "2"):
         (tmp_path / "m" / version).mkdir(parents=True)
         shutil.copy(GRAPH, tmp_path / "m" / version)
@@ -157,21 +159,21 @@ def test_a_list_lies_above_the_versions_and_holds_for_each_alone(tmp_path: Path)
         load(first)
 
 
-def test_a_list_in_a_versions_folder_is_not_passed_over_in_silence(tmp_path: Path) -> None:
+def test_manifest_in_the_folder_of_a_version_is_rejected(tmp_path: Path) -> None:
     version = tmp_path / "m" / "1"
     version.mkdir(parents=True)
     shutil.copy(GRAPH, version)
     write_manifest(version)
     (version / "model.onnx").write_bytes(b"another")
-    (found,) = sources(ModelOptions(model=tmp_path / "m"))
+    (source,) = sources(ModelOptions(model=tmp_path / "m"))
     with pytest.raises(
         ModelError, match=r"1/model\.sha256 is ignored; put the list above the versions, at .*m/model\.sha"
     ):
-        load(found)
+        load(source)
 
 
-def test_what_is_changed_while_it_is_loaded_is_not_served(folder: Path) -> None:
-    listed = check_manifest(one(folder))
+def test_file_changed_during_loading_is_rejected(folder: Path) -> None:
+    listed = check_manifest(source_of(folder))
     assert listed is not None
     listed.check_unchanged()
     graph = folder / "model.onnx"
@@ -182,15 +184,15 @@ def test_what_is_changed_while_it_is_loaded_is_not_served(folder: Path) -> None:
         listed.check_unchanged()
 
 
-def test_a_file_that_comes_while_it_is_loaded_counts_as_a_change(folder: Path) -> None:
-    listed = check_manifest(one(folder))
+def test_file_added_during_loading_is_rejected(folder: Path) -> None:
+    listed = check_manifest(source_of(folder))
     assert listed is not None
-    another_file(folder)
+    add_a_file(folder)
     with pytest.raises(ModelError, match=r"helper\.py changed"):
         listed.check_unchanged()
 
 
-def test_names_that_a_list_cannot_hold_are_not_listed(folder: Path) -> None:
+def test_file_name_with_a_newline_is_rejected(folder: Path) -> None:
     before = (folder / MANIFEST_FILE).read_text()
     (folder / "a\nb").write_text("")
     with pytest.raises(ModelError, match="characters in its name"):
@@ -219,41 +221,41 @@ needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="ther
 
 
 @needs_openssl
-def test_a_signed_list_is_one_that_any_of_the_keys_has_signed(folder: Path, tmp_path: Path) -> None:
+def test_signature_of_any_configured_key_is_accepted(folder: Path, tmp_path: Path) -> None:
     old, new, foreign = (make_key(tmp_path, name) for name in ("old", "new", "foreign"))
     keys = tmp_path / "keys.pem"
     keys.write_text(f"# the team's\n{old.read_text()}{new.read_text()}")
     with pytest.raises(ModelError, match=r"model\.sha256\.sig is missing"):
-        loaded(folder, key=keys)
-    for each in (old, new):
-        sign(folder, each)
-        loaded(folder, key=keys)
+        load_model(folder, key=keys)
+    for key in (old, new):
+        sign(folder, key)
+        load_model(folder, key=keys)
     sign(folder, foreign)
     with pytest.raises(ModelError, match=r"is not the signature of this model\.sha256"):
-        loaded(folder, key=keys)
-    loaded(folder)
+        load_model(folder, key=keys)
+    load_model(folder)
 
 
 @needs_openssl
-def test_a_signature_is_of_the_list_it_was_made_for(folder: Path, tmp_path: Path) -> None:
+def test_signature_of_another_manifest_is_rejected(folder: Path, tmp_path: Path) -> None:
     key = make_key(tmp_path, "key")
     sign(folder, key)
-    a_changed_file(folder)
+    change_a_file(folder)
     with pytest.raises(ModelError, match="is not the file"):
-        loaded(folder, key=key)
+        load_model(folder, key=key)
     write_manifest(folder)
     with pytest.raises(ModelError, match="is not the signature"):
-        loaded(folder, key=key)
+        load_model(folder, key=key)
     (folder / SIGNATURE_FILE).write_bytes(b"short")
     with pytest.raises(ModelError, match="has 5 bytes; expected the 64"):
-        loaded(folder, key=key)
+        load_model(folder, key=key)
     (folder / MANIFEST_FILE).unlink()
     with pytest.raises(ModelError, match=r"has no model\.sha256"):
-        loaded(folder, key=key)
+        load_model(folder, key=key)
 
 
 @needs_openssl
-def test_keys_that_cannot_be_used_let_nothing_in(folder: Path, tmp_path: Path) -> None:
+def test_unusable_signing_keys_reject_every_model(folder: Path, tmp_path: Path) -> None:
     key = make_key(tmp_path, "key")
     sign(folder, key)
     broken = tmp_path / "broken.pem"
@@ -265,26 +267,26 @@ def test_keys_that_cannot_be_used_let_nothing_in(folder: Path, tmp_path: Path) -
     for content in ("", "no key", private, elliptic, elliptic + key.read_text(), damaged):
         broken.write_text(content)
         with pytest.raises(ModelError, match=r"broken\.pem") as refused:
-            loaded(folder, key=broken)
+            load_model(folder, key=broken)
         assert private.splitlines()[1] not in str(refused.value)
     with pytest.raises(ModelError, match=r"nowhere\.pem cannot be read"):
-        loaded(folder, key=tmp_path / "nowhere.pem")
+        load_model(folder, key=tmp_path / "nowhere.pem")
 
 
-def test_the_list_itself_and_its_signature_are_not_listed(folder: Path) -> None:
+def test_manifest_and_signature_are_not_listed(folder: Path) -> None:
     (folder / SIGNATURE_FILE).write_bytes(b"")
     assert write_manifest(folder) == 2
-    (found,) = model_at(folder)
-    assert len([*files_of(found)]) == 4
+    (source,) = model_at(folder)
+    assert len([*files_of(source)]) == 4
 
 
-def test_a_load_over_the_wire_is_held_to_the_list_and_what_serves_goes_on(folder: Path) -> None:
-    def found() -> list[ModelSource]:
+def test_load_request_checks_the_manifest_and_keeps_the_served_version(folder: Path) -> None:
+    def discover_models() -> list[ModelSource]:
         return [*sources(ModelOptions(model=folder, require_manifest=True))]
 
     request = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}
-    with TestClient(application(found(), load, discovered=found)) as client:
-        another_file(folder)
+    with TestClient(application(discover_models(), load, discovered=discover_models)) as client:
+        add_a_file(folder)
         refused = client.post("/v2/repository/models/halves/load")
         assert refused.status_code == 503
         assert client.post("/v2/models/halves/infer", json=request).json()["outputs"][0]["data"] == [2.5]

@@ -1,4 +1,4 @@
-"""What the settings say of recording, and what does not go together."""
+"""Recording settings, and combinations that are rejected."""
 
 import sqlite3
 import subprocess
@@ -26,27 +26,27 @@ def refusal(settings: ServerSettings) -> str:
     return str(refused.value)
 
 
-def test_nothing_is_recorded_unless_it_is_wanted() -> None:
+def test_recording_is_off_by_default() -> None:
     metrics = CollectorRegistry()
     assert open_recorder(ServerSettings(), metrics) is None
     assert list(metrics.collect()) == []
 
 
-def test_an_event_that_was_kept_is_in_the_file(settings: ServerSettings, tmp_path: Path) -> None:
+def test_recorded_event_is_in_the_store(settings: ServerSettings, tmp_path: Path) -> None:
     settings = replace(settings, record_images=tmp_path / "images", record_redact="plate, camera")
     recorder = open_recorder(settings, CollectorRegistry())
     assert recorder is not None
-    kept = recorder.keep(detected(metadata=[{"key": "camera", "type": "str", "value": "north"}]))
-    assert kept is not None
-    kept.result(60)
+    recorded = recorder.keep(detected(metadata=[{"key": "camera", "type": "str", "value": "north"}]))
+    assert recorded is not None
+    recorded.result(60)
     with sqlite3.connect(tmp_path / "store.db") as connection:
-        (found,) = connection.execute("SELECT metadata, image_kept FROM inferences").fetchall()
+        (row,) = connection.execute("SELECT metadata, image_kept FROM inferences").fetchall()
     connection.close()
-    assert found == ('[{"key":"camera","type":"str","value":"[redacted]"}]', 1)
+    assert row == ('[{"key":"camera","type":"str","value":"[redacted]"}]', 1)
     recorder.close(10)
 
 
-def test_images_are_not_kept_longer_than_their_records(settings: ServerSettings, tmp_path: Path) -> None:
+def test_images_cannot_be_kept_longer_than_their_records(settings: ServerSettings, tmp_path: Path) -> None:
     settings = replace(settings, record_images=tmp_path / "images", record_keep=7.0, record_keep_images=30.0)
     assert refusal(settings) == ("--record-keep-images is 30 days, longer than the records' own 7 (--record-keep)")
 
@@ -60,19 +60,19 @@ def test_images_are_not_kept_longer_than_their_records(settings: ServerSettings,
         ("record_redact", "camera", "--record-redact"),
     ],
 )
-def test_how_to_record_is_nothing_without_what(field: str, value: object, option: str) -> None:
-    said = refusal(replace(ServerSettings(), **{field: value}))
-    assert said == f"{option} needs --record"
+def test_recording_option_without_record_is_rejected(field: str, value: object, option: str) -> None:
+    message = refusal(replace(ServerSettings(), **{field: value}))
+    assert message == f"{option} needs --record"
 
 
-def test_a_folder_for_images_that_cannot_be_is_told_at_the_start(settings: ServerSettings, tmp_path: Path) -> None:
+def test_unusable_image_folder_is_reported_at_start(settings: ServerSettings, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    said = refusal(replace(settings, record_images=tmp_path / "file" / "images"))
-    assert said.startswith("The store of recordings cannot be used: ")
-    assert "Not a directory" in said
+    message = refusal(replace(settings, record_images=tmp_path / "file" / "images"))
+    assert message.startswith("The store of recordings cannot be used: ")
+    assert "Not a directory" in message
 
 
-def test_without_waiting_a_store_may_be_away_at_the_start(settings: ServerSettings, tmp_path: Path) -> None:
+def test_best_effort_recording_starts_without_a_store(settings: ServerSettings, tmp_path: Path) -> None:
     settings = replace(settings, record=str(tmp_path / "later" / "store.db"), record_mode="best-effort")
     metrics = CollectorRegistry()
     recorder = open_recorder(settings, metrics)
@@ -83,9 +83,9 @@ def test_without_waiting_a_store_may_be_away_at_the_start(settings: ServerSettin
     assert metrics.get_sample_value("charioteer_recording_recorded_total") == 1
 
 
-def test_a_server_that_records_nothing_loads_no_database() -> None:
+def test_server_without_recording_imports_no_database() -> None:
     program = (
         "import sys, app.assembly.service; print([name for name in ('sqlalchemy', 'asyncpg') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    completed = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "[]"
