@@ -1,4 +1,4 @@
-"""Masks to contours and back without losing a pixel."""
+"""Conversion of masks to contours and back without losing a pixel."""
 
 import cv2
 import numpy as np
@@ -12,38 +12,38 @@ from tasks.vision.contours import Contour, contours_of_mask, mask_of_contours, s
 Mask = NDArray[np.uint8]
 
 
-def drawn(*rows: str) -> Mask:
+def mask_from(*rows: str) -> Mask:
     return np.array([[character == "#" for character in row] for row in rows], np.uint8)
 
 
-def returned(mask: Mask) -> Mask:
+def round_trip(mask: Mask) -> Mask:
     height, width = mask.shape
     return mask_of_contours(contours_of_mask(mask), width, height)
 
 
 SHAPES = {
-    "one pixel": (drawn("...", ".#.", "..."), 1),
-    "a line": (drawn(".....", ".###.", "....."), 1),
-    "full": (drawn("####", "####", "####"), 1),
-    "one full pixel": (drawn("#"), 1),
-    "two parts": (drawn("##..#", "##..#"), 2),
-    "touching at a corner": (drawn("##...", "##...", "..##.", "..##."), 1),
-    "a hole": (drawn("#####", "#...#", "#...#", "#####"), 2),
-    "a hole of one pixel": (drawn("###", "#.#", "###"), 2),
-    "two holes": (drawn("#######", "#..#..#", "#..#..#", "#######"), 3),
-    "an island in a hole": (drawn("#######", "#.....#", "#..#..#", "#.....#", "#######"), 3),
+    "one pixel": (mask_from("...", ".#.", "..."), 1),
+    "a line": (mask_from(".....", ".###.", "....."), 1),
+    "full": (mask_from("####", "####", "####"), 1),
+    "one full pixel": (mask_from("#"), 1),
+    "two parts": (mask_from("##..#", "##..#"), 2),
+    "touching at a corner": (mask_from("##...", "##...", "..##.", "..##."), 1),
+    "a hole": (mask_from("#####", "#...#", "#...#", "#####"), 2),
+    "a hole of one pixel": (mask_from("###", "#.#", "###"), 2),
+    "two holes": (mask_from("#######", "#..#..#", "#..#..#", "#######"), 3),
+    "an island in a hole": (mask_from("#######", "#.....#", "#..#..#", "#.....#", "#######"), 3),
     "a hole in an island in a hole": (
-        drawn("#########", "#.......#", "#.#####.#", "#.#...#.#", "#.#####.#", "#.......#", "#########"), 4,
+        mask_from("#########", "#.......#", "#.#####.#", "#.#...#.#", "#.#####.#", "#.......#", "#########"), 4,
     ),
-    "at every border": (drawn("#.#", "...", "#.#"), 4),
-    "a bay": (drawn("#####", "#....", "#####"), 1),
+    "at every border": (mask_from("#.#", "...", "#.#"), 4),
+    "a bay": (mask_from("#####", "#....", "#####"), 1),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("mask", "count"), SHAPES.values(), ids=SHAPES)
-def test_known_shapes_survive_and_have_so_many_contours(mask: Mask, count: int) -> None:
+def test_known_shapes_round_trip_with_the_expected_contours(mask: Mask, count: int) -> None:
     assert len(contours_of_mask(mask)) == count
-    assert np.array_equal(returned(mask), mask)
+    assert np.array_equal(round_trip(mask), mask)
 
 
 def test_an_empty_mask_has_no_contours() -> None:
@@ -53,12 +53,12 @@ def test_an_empty_mask_has_no_contours() -> None:
 
 
 def test_one_pixel_is_a_contour_of_one_point() -> None:
-    (contour,) = contours_of_mask(drawn("...", "...", ".#."))
+    (contour,) = contours_of_mask(mask_from("...", "...", ".#."))
     assert contour.tolist() == [[1, 2]]
 
 
 def test_a_boundary_is_followed_by_its_own_holes() -> None:
-    mask = drawn("###.####", "#.#.#.##", "###.####")
+    mask = mask_from("###.####", "#.#.#.##", "###.####")
     areas = [cv2.contourArea(contour) for contour in contours_of_mask(mask)]
     outer = [index for index, area in enumerate(areas) if area >= 4]
     assert outer == [0, 2]
@@ -68,22 +68,22 @@ def test_a_boundary_is_followed_by_its_own_holes() -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 24), st.integers(1, 24), st.sampled_from([0.1, 0.5, 0.8, 0.97]))
-def test_random_masks_survive(seed: int, width: int, height: int, share: float) -> None:
+def test_random_masks_round_trip(seed: int, width: int, height: int, share: float) -> None:
     mask = (np.random.default_rng(seed).random((height, width)) < share).astype(np.uint8)
-    assert np.array_equal(returned(mask), mask)
+    assert np.array_equal(round_trip(mask), mask)
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_random_blobs_survive_in_the_middle_of_a_larger_picture(seed: int) -> None:
+def test_random_blobs_round_trip(seed: int) -> None:
     noise = np.random.default_rng(seed).random((40, 60)).astype(np.float32)
     mask = (cv2.GaussianBlur(noise, (0, 0), 2) > 0.5).astype(np.uint8)
-    assert np.array_equal(returned(mask), mask)
+    assert np.array_equal(round_trip(mask), mask)
 
 
-def test_the_value_that_marks_the_object_does_not_matter() -> None:
-    mask = drawn("###", "#.#", "###")
-    assert [each.tolist() for each in contours_of_mask(mask * np.uint8(255))] == [
-        each.tolist() for each in contours_of_mask(mask)
+def test_any_nonzero_value_marks_the_object() -> None:
+    mask = mask_from("###", "#.#", "###")
+    assert [contour.tolist() for contour in contours_of_mask(mask * np.uint8(255))] == [
+        contour.tolist() for contour in contours_of_mask(mask)
     ]
 
 
@@ -94,7 +94,7 @@ def circle(radius: int = 40) -> list[Contour]:
 
 
 def distance_to(contour: Contour, point: NDArray[np.float32]) -> float:
-    """From a point to the nearest point on the closed line through `contour`."""
+    """Return the distance of a point to the closed line through `contour`."""
     starts, ends = contour.astype(np.float64), np.roll(contour, -1, axis=0).astype(np.float64)
     along = ends - starts
     squared = np.maximum((along**2).sum(axis=1), 1e-12)
@@ -119,7 +119,7 @@ def test_an_epsilon_of_0_changes_nothing() -> None:
     assert np.array_equal(simplify(circle(), 0)[0], circle()[0])
 
 
-def test_no_contour_is_lost_by_simplifying() -> None:
+def test_simplifying_keeps_every_contour() -> None:
     contours = contours_of_mask(SHAPES["an island in a hole"][0])
     simple = simplify(contours, 1000)
     assert len(simple) == len(contours)

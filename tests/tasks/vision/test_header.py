@@ -1,4 +1,4 @@
-"""The size of an image from its header: whatever the bytes, an answer or a sentence."""
+"""The size of an image from its header: any bytes give a size or an error."""
 
 import struct
 from collections.abc import Callable
@@ -38,28 +38,28 @@ def outcome(read: Callable[[], T]) -> T | InferenceError:
 
 
 @given(st.sampled_from(STARTS), st.binary(max_size=200))
-def test_any_bytes_after_a_signature_give_a_size_or_a_sentence(start: bytes, rest: bytes) -> None:
-    found = outcome(lambda: image_size(start + rest))
-    if isinstance(found, InferenceError):
-        assert found.kind is ErrorKind.INVALID_REQUEST
-        assert found.message.startswith(("Expected an encoded image", "The image is a JPEG without"))
+def test_any_bytes_after_a_signature_give_a_size_or_an_error(start: bytes, content: bytes) -> None:
+    result = outcome(lambda: image_size(start + content))
+    if isinstance(result, InferenceError):
+        assert result.kind is ErrorKind.INVALID_REQUEST
+        assert result.message.startswith(("Expected an encoded image", "The image is a JPEG without"))
     else:
-        assert min(found) >= 0
+        assert min(result) >= 0
 
 
 @given(st.sampled_from(["PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF"]), st.data())
-def test_a_damaged_file_is_decoded_or_refused(file_format: str, data: st.DataObject) -> None:
-    whole = bytearray(encoded(rectangle(32, 24), file_format))
+def test_damaged_file_is_decoded_or_rejected(file_format: str, data: st.DataObject) -> None:
+    content = bytearray(encoded(rectangle(32, 24), file_format))
     for _ in range(data.draw(st.integers(1, 3))):
-        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
-    size = outcome(lambda: image_size(bytes(whole)))
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    size = outcome(lambda: image_size(bytes(content)))
     if isinstance(size, InferenceError) or size[0] * size[1] > 100_000:
         return
-    found = outcome(lambda: decode_image(bytes(whole)))
-    if isinstance(found, InferenceError):
-        assert found.kind is ErrorKind.INVALID_REQUEST
+    result = outcome(lambda: decode_image(bytes(content)))
+    if isinstance(result, InferenceError):
+        assert result.kind is ErrorKind.INVALID_REQUEST
     else:
-        assert found.width * found.height == size[0] * size[1], "what the header says is what is decoded"
+        assert result.width * result.height == size[0] * size[1], "what the header says is what is decoded"
 
 
 def jpeg(*segments: bytes) -> bytes:
@@ -80,7 +80,7 @@ def test_every_kind_of_jpeg_frame_is_read(marker: int) -> None:
 
 
 @pytest.mark.parametrize("marker", [0xC4, 0xC8, 0xCC, 0xDB, 0xE1, 0xFE])
-def test_a_segment_that_is_no_frame_is_skipped_though_it_looks_like_one(marker: int) -> None:
+def test_segment_without_a_frame_marker_is_skipped(marker: int) -> None:
     assert image_size(jpeg(frame(marker, 1, 1), frame(0xC0, 640, 480))) == (640, 480)
 
 
@@ -99,7 +99,7 @@ def test_sizes_are_unsigned() -> None:
     assert image_size(PNG + huge) == (2**31, 2**32 - 1)
 
 
-def test_what_came_is_described_in_the_error() -> None:
+def test_error_describes_the_received_bytes() -> None:
     with pytest.raises(InferenceError, match="got no bytes"):
         image_size(b"")
     with pytest.raises(InferenceError, match="got 3 bytes that begin with 61 62 63"):

@@ -1,4 +1,4 @@
-"""Small images that would keep a decoder busy: each is refused in a moment, and ordinary ones never are."""
+"""Small images that would keep a decoder busy are rejected quickly; ordinary ones are accepted."""
 
 import io
 import struct
@@ -36,7 +36,7 @@ SCANS = PROGRESSIVE.count(b"\xff\xda")
 
 
 def with_scans(count: int) -> bytes:
-    """A progressive JPEG whose last scan is begun again, without any pixels, until there are so many."""
+    """Return a progressive JPEG that repeats its last scan, without pixels, up to `count` scans."""
     last = PROGRESSIVE.rfind(b"\xff\xda")
     return PROGRESSIVE[:-2] + PROGRESSIVE[last : last + 10] * (count - SCANS) + b"\xff\xd9"
 
@@ -45,12 +45,12 @@ def chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def png(width: int, height: int, unfolded: bytes, *, pieces: int = 1, interlaced: bool = False) -> bytes:
-    packed = zlib.compress(unfolded, 9)
-    size = -(-len(packed) // pieces)
+def png(width: int, height: int, content: bytes, *, chunks: int = 1, interlaced: bool = False) -> bytes:
+    packed = zlib.compress(content, 9)
+    size = -(-len(packed) // chunks)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, interlaced)
-    parts = b"".join(chunk(b"IDAT", packed[at : at + size]) for at in range(0, len(packed), size))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + parts + chunk(b"IEND", b"")
+    data = b"".join(chunk(b"IDAT", packed[at : at + size]) for at in range(0, len(packed), size))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + data + chunk(b"IEND", b"")
 
 
 def read(data: bytes, count: int = 1, **limits: Any) -> None:
@@ -58,7 +58,7 @@ def read(data: bytes, count: int = 1, **limits: Any) -> None:
     read_images(tensor, PixelBudget(Limits(**limits)), "inputs[0]")
 
 
-def refused(data: bytes, count: int = 1, **limits: Any) -> InferenceError:
+def rejection(data: bytes, count: int = 1, **limits: Any) -> InferenceError:
     with pytest.raises(InferenceError) as caught:
         read(data, count, **limits)
     return caught.value
@@ -66,7 +66,7 @@ def refused(data: bytes, count: int = 1, **limits: Any) -> InferenceError:
 
 @contextmanager
 def decoded_lengths() -> Generator[list[int]]:
-    """Collect how many bytes each call of OpenCV's decoder is given."""
+    """Collect the number of bytes that each call of OpenCV's decoder gets."""
     lengths: list[int] = []
     decode = cv2.imdecode
 
@@ -81,7 +81,7 @@ def decoded_lengths() -> Generator[list[int]]:
 
 @contextmanager
 def allocated() -> Generator[Callable[[], int]]:
-    """Measure the most bytes that Python held at once."""
+    """Measure the maximum of bytes that Python held at once."""
     tracemalloc.start()
     try:
         yield lambda: peak
@@ -90,11 +90,11 @@ def allocated() -> Generator[Callable[[], int]]:
         tracemalloc.stop()
 
 
-def test_the_scans_of_a_jpeg_are_bounded() -> None:
+def test_jpeg_with_too_many_scans_is_rejected() -> None:
     assert 2 < SCANS < Limits().max_image_scans
     read(PROGRESSIVE)
     read(PROGRESSIVE, max_image_scans=SCANS)
-    error = refused(PROGRESSIVE, max_image_scans=SCANS - 1)
+    error = rejection(PROGRESSIVE, max_image_scans=SCANS - 1)
     assert (error.kind, error.path) == (ErrorKind.TOO_LARGE, "inputs[0].data[0]")
     assert error.message == f"Expected at most {SCANS - 1} scans in a JPEG, got more"
     check_scans(with_scans(64), 64)
@@ -102,17 +102,17 @@ def test_the_scans_of_a_jpeg_are_bounded() -> None:
         check_scans(with_scans(65), 64)
 
 
-def test_one_scan_of_everything_is_all_that_is_read() -> None:
+def test_baseline_jpeg_counts_as_one_scan() -> None:
     plain = jpeg()
     assert plain.count(b"\xff\xda") == 1
     check_scans(plain + b"\xff\xda" * 1000, 1)
-    # Fill bytes before a marker hide nothing.
+    # Fill bytes before a marker do not hide scans.
     check_scans(PROGRESSIVE[:2] + b"\xff" * 100 + PROGRESSIVE[2:], SCANS)
     with pytest.raises(InferenceError):
         check_scans(PROGRESSIVE[:2] + b"\xff" * 100 + PROGRESSIVE[2:], SCANS - 1)
 
 
-def test_a_thumbnail_before_the_picture_is_none_of_its_scans() -> None:
+def test_scans_of_a_thumbnail_are_not_counted() -> None:
     thumbnail = b"\xff\xe1" + struct.pack(">H", 2 + 300) + b"\xff\xda" * 150
     check_scans(PROGRESSIVE[:2] + thumbnail + PROGRESSIVE[2:], SCANS)
 
@@ -120,96 +120,96 @@ def test_a_thumbnail_before_the_picture_is_none_of_its_scans() -> None:
 @pytest.mark.parametrize(
     "between", [b"\0", b"\0\xff\0", b"\xff\1", b"\xff\xd0", b"\xff\xfe\0\2" * 300, b"\xff\xfe\0\0"]
 )
-def test_nothing_before_a_marker_hides_the_scans_behind_it(between: bytes) -> None:
+def test_bytes_before_a_marker_do_not_hide_scans(between: bytes) -> None:
     scan = PROGRESSIVE.index(b"\xff\xda")
     for at in (scan, PROGRESSIVE.rfind(b"\xff\xda")):
         with pytest.raises(InferenceError, match="scans in a JPEG"):
             check_scans(PROGRESSIVE[:at] + between + PROGRESSIVE[at:], SCANS - 1)
 
 
-def test_a_jpeg_of_thousands_of_segments_is_refused() -> None:
+def test_jpeg_with_thousands_of_segments_is_rejected() -> None:
     scan = PROGRESSIVE.index(b"\xff\xda")
     comments = PROGRESSIVE[:scan] + b"\xff\xfe\0\2" * 5000 + PROGRESSIVE[scan:]
-    assert refused(comments).message == "The image is a JPEG of more than 4,096 segments"
-    assert refused(PROGRESSIVE[:scan] + b"\xff\xd0" * 10_000_000, max_image_scans=1).kind is ErrorKind.INVALID_REQUEST
+    assert rejection(comments).message == "The image is a JPEG of more than 4,096 segments"
+    assert rejection(PROGRESSIVE[:scan] + b"\xff\xd0" * 10_000_000, max_image_scans=1).kind is ErrorKind.INVALID_REQUEST
 
 
-def test_what_is_behind_a_picture_is_none_of_its_scans() -> None:
-    # Phones put films behind their pictures, and second pictures.
+def test_data_after_a_jpeg_does_not_count_as_scans() -> None:
+    # Phones append videos and second images to their images.
     check_scans(PROGRESSIVE + b"\xff\xda" * 1000, SCANS)
     read(PROGRESSIVE + np.random.default_rng(0).integers(0, 256, 8_000_000, np.uint8).tobytes())
 
 
-def test_a_comment_between_scans_is_none_of_them() -> None:
+def test_comment_between_scans_is_not_counted() -> None:
     last = PROGRESSIVE.rfind(b"\xff\xda")
     comment = b"\xff\xfe" + struct.pack(">H", 2 + 300) + b"\xff\xda" * 150
     check_scans(PROGRESSIVE[:last] + comment + PROGRESSIVE[last:], SCANS)
 
 
 @pytest.mark.parametrize("cut", range(0, len(PROGRESSIVE), 97))
-def test_a_jpeg_that_is_cut_short_is_left_to_the_decoder(cut: int) -> None:
+def test_truncated_jpeg_is_left_to_the_decoder(cut: int) -> None:
     check_scans(PROGRESSIVE[:cut], SCANS)
 
 
 @pytest.mark.slow
-def test_a_jpeg_of_many_scans_is_refused_before_it_is_decoded() -> None:
+def test_jpeg_with_many_scans_is_rejected_before_decoding() -> None:
     ok, large = cv2.imencode(".jpg", np.zeros((6000, 6000, 3), np.uint8), [cv2.IMWRITE_JPEG_PROGRESSIVE, 1])
     assert ok
     data = large.tobytes()
     last = data.rfind(b"\xff\xda")
     bomb = data[:-2] + data[last : last + 10] * 20_000 + b"\xff\xd9"
     with decoded_lengths() as lengths:
-        assert refused(bomb).kind is ErrorKind.TOO_LARGE
+        assert rejection(bomb).kind is ErrorKind.TOO_LARGE
     assert lengths == []
 
 
 @pytest.mark.parametrize("interlaced", [False, True])
-@pytest.mark.parametrize("pieces", [1, 7])
-def test_a_png_of_more_data_than_pixels_is_refused(interlaced: bool, pieces: int) -> None:
+@pytest.mark.parametrize("chunks", [1, 7])
+def test_png_with_more_data_than_pixels_is_rejected(interlaced: bool, chunks: int) -> None:
     rows = b"".join(b"\0" + bytes(3 * 9) for _ in range(9))
-    check_png(png(9, 9, rows, interlaced=interlaced, pieces=pieces))
-    check_png(png(9, 9, rows + bytes(1 << 20), interlaced=interlaced, pieces=pieces))
+    check_png(png(9, 9, rows, interlaced=interlaced, chunks=chunks))
+    check_png(png(9, 9, rows + bytes(1 << 20), interlaced=interlaced, chunks=chunks))
     with pytest.raises(InferenceError, match="a PNG of more data than pixels") as caught:
-        check_png(png(9, 9, rows + bytes(3 << 20), interlaced=interlaced, pieces=pieces))
+        check_png(png(9, 9, rows + bytes(3 << 20), interlaced=interlaced, chunks=chunks))
     assert caught.value.kind is ErrorKind.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
 @pytest.mark.parametrize("size", [(1, 1), (7, 3), (64, 65)])
-def test_ordinary_pngs_are_what_they_say(mode: str, size: tuple[int, int]) -> None:
-    written = io.BytesIO()
-    PIL.Image.new(mode, size).save(written, "PNG")
-    check_png(written.getvalue())
-    assert unfolds_to(written.getvalue()) > 0
+def test_ordinary_pngs_are_accepted(mode: str, size: tuple[int, int]) -> None:
+    file = io.BytesIO()
+    PIL.Image.new(mode, size).save(file, "PNG")
+    check_png(file.getvalue())
+    assert unfolds_to(file.getvalue()) > 0
 
 
-def test_only_pngs_that_could_be_bombs_are_unfolded_beforehand() -> None:
+def test_only_suspicious_pngs_are_inflated_before_decoding() -> None:
     bomb = png(8, 8, bytes(8_000_000))
     assert unfolds_to(bomb) > 8_000_000
     assert unfolds_to(jpeg()) == 0
-    # Within what the pixels of a request may cost anyway, the decoder may have it.
+    # The decoder may inflate what the pixel budget of the request allows anyway.
     read(bomb, max_request_pixels=10_000_000)
-    assert "more data than pixels" in refused(bomb, max_request_pixels=1000).message
-    assert refused(bomb, 10, max_request_pixels=5_000_000).path != "inputs[0].data[0]"
+    assert "more data than pixels" in rejection(bomb, max_request_pixels=1000).message
+    assert rejection(bomb, 10, max_request_pixels=5_000_000).path != "inputs[0].data[0]"
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x89PNG\r\n\x1a\n", png(8, 8, b"")[:40], png(8, 8, bytes(200))[:-20]])
-def test_a_png_that_is_cut_short_is_left_to_the_decoder(damage: bytes) -> None:
+def test_truncated_png_is_left_to_the_decoder(damage: bytes) -> None:
     check_png(damage)
     check_png(png(8, 8, bytes(200)).replace(b"IDAT\x78", b"IDAT\x79"))
 
 
 @pytest.mark.slow
-def test_a_png_that_unfolds_to_a_thousand_times_its_size_is_not_unfolded() -> None:
+def test_png_bomb_is_rejected_without_inflating_it() -> None:
     packer = zlib.compressobj(9)
     block = bytes(10_000_000)
     packed = b"".join(packer.compress(block) for _ in range(30)) + packer.flush()
     header = struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)
     bomb = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
     with decoded_lengths() as lengths, allocated() as peak:
-        assert refused(bomb, 200, max_request_pixels=1_000_000).path == "inputs[0].data[0]"
+        assert rejection(bomb, 200, max_request_pixels=1_000_000).path == "inputs[0].data[0]"
     assert lengths == []
-    assert peak() < 30_000_000, "it unfolds to 300 MB"
+    assert peak() < 30_000_000, "it inflates to 300 MB"
 
 
 def with_texts(data: bytes, text: bytes, count: int) -> bytes:
@@ -219,28 +219,29 @@ def with_texts(data: bytes, text: bytes, count: int) -> bytes:
 TEXT = chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(7_000_000), 9))
 
 
-def test_texts_and_profiles_in_a_png_are_not_unfolded() -> None:
-    picture = encoded(NOISE, "PNG")
+def test_texts_and_profiles_in_a_png_are_not_inflated() -> None:
+    image = encoded(NOISE, "PNG")
     international = chunk(b"iTXt", b"a\0\1\0\0\0" + zlib.compress(bytes(7_000_000), 9))
     profile = chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(7_000_000), 9))
     for text in (TEXT, international, profile):
-        assert without_texts(with_texts(picture, text, 3)) == picture
-        assert without_texts(picture + text) == picture
-        assert np.array_equal(decode_image(with_texts(picture, text, 1)).pixels, decode_image(picture).pixels)
+        assert without_texts(with_texts(image, text, 3)) == image
+        assert without_texts(image + text) == image
+        assert np.array_equal(decode_image(with_texts(image, text, 1)).pixels, decode_image(image).pixels)
     with decoded_lengths() as lengths:
-        read(with_texts(picture, TEXT, 50))
-    assert lengths == [len(picture)]
+        read(with_texts(image, TEXT, 50))
+    assert lengths == [len(image)]
     assert without_texts(jpeg() + TEXT) == jpeg() + TEXT
-    assert "more than 65,536 chunks" in refused(with_texts(picture, chunk(b"zTXt", b""), 70_000)).message
+    assert "more than 65,536 chunks" in rejection(with_texts(image, chunk(b"zTXt", b""), 70_000)).message
 
 
 @pytest.mark.parametrize("cut", [8, 20, 34, 60, 900, 3000])
-def test_texts_in_a_png_that_is_cut_short_change_nothing(cut: int) -> None:
-    picture = with_texts(encoded(NOISE, "PNG"), chunk(b"zTXt", b"a\0\0" + zlib.compress(b"text")), 1)
-    without_texts(picture[:cut])
+def test_texts_in_a_truncated_png_are_removed(cut: int) -> None:
+    text = chunk(b"zTXt", b"a\0\0" + zlib.compress(b"text"))
+    image = with_texts(encoded(NOISE, "PNG"), text, 1)
+    assert without_texts(image[:cut]) in (image[:cut], image[:33] + image[33 + len(text) : cut])
 
 
-def test_an_orientation_in_a_png_beside_texts_is_applied() -> None:
+def test_orientation_in_a_png_with_texts_is_applied() -> None:
     exif, file = PIL.Image.Exif(), io.BytesIO()
     exif[0x0112] = 6
     PIL.Image.fromarray(NOISE).save(file, "PNG", exif=exif, icc_profile=bytes(128))
@@ -249,27 +250,27 @@ def test_an_orientation_in_a_png_beside_texts_is_applied() -> None:
 
 
 @pytest.mark.parametrize("side", [(41, 1), (1, 41)])
-def test_sides_are_bounded(side: tuple[int, int]) -> None:
-    picture = encoded(np.zeros((side[1], side[0], 3), np.uint8))
-    read(picture, max_image_side=41)
-    error = refused(picture, max_image_side=40)
+def test_image_with_a_too_long_side_is_rejected(side: tuple[int, int]) -> None:
+    image = encoded(np.zeros((side[1], side[0], 3), np.uint8))
+    read(image, max_image_side=41)
+    error = rejection(image, max_image_side=40)
     assert error.kind is ErrorKind.TOO_LARGE
     assert error.message.startswith(f"Expected an image of at most 40 pixels in width and height, got {side[0]}x")
 
 
-def test_gif_comments_are_not_read_for_its_size() -> None:
-    picture = encoded(rectangle(40, 24), "GIF")
-    at = picture.index(b",\0\0\0\0")
-    chatty = picture[:at] + b"!\xfe" + b"\x01a" * 5_000_000 + b"\0" + picture[at:]
+def test_gif_size_is_read_without_its_comments() -> None:
+    gif = encoded(rectangle(40, 24), "GIF")
+    at = gif.index(b",\0\0\0\0")
+    commented = gif[:at] + b"!\xfe" + b"\x01a" * 5_000_000 + b"\0" + gif[at:]
     with allocated() as peak:
-        assert image_size(chatty) == image_size(picture) == (40, 24)
+        assert image_size(commented) == image_size(gif) == (40, 24)
     assert peak() < 1_000_000
-    assert decode_image(picture).pixels.shape == (24, 40, 3)
+    assert decode_image(gif).pixels.shape == (24, 40, 3)
 
 
-def test_comments_in_a_portable_pixmap_are_read_as_far_as_headers_go() -> None:
+def test_long_comment_in_a_portable_pixmap_is_rejected() -> None:
     assert image_size(b"P6\n# hello\n2 3\n255\n" + bytes(18)) == (2, 3)
-    # A reader of the whole comment finds the size behind it.
+    # Reading the whole comment would find the size after it.
     with pytest.raises(InferenceError, match="Expected an encoded image"):
         image_size(b"P6\n2 #" + b"a" * 20_000_000 + b"\n3\n255\n" + bytes(18))
 
@@ -278,7 +279,7 @@ def test_comments_in_a_portable_pixmap_are_read_as_far_as_headers_go() -> None:
     "header",
     [b"P4 8#32000 \n 8 \n", b"P4\n8 8#32000\n ", b"P5 # a\n#b\n8#32000 255\n 8 255\n", b"Pf 8#x 30000 -1\n 8 -1\n"],
 )
-def test_a_comment_within_a_number_of_a_portable_pixmap_is_refused(header: bytes) -> None:
+def test_comment_within_a_number_of_a_portable_pixmap_is_rejected(header: bytes) -> None:
     with pytest.raises(InferenceError, match="Expected an encoded image"):
         image_size(header + bytes(32_000))
 
@@ -288,13 +289,13 @@ def test_a_comment_within_a_number_of_a_portable_pixmap_is_refused(header: bytes
     [b"P6 2 3 255\n", b"P6\n#a\n#b\r2 #c\n\t3\n255\n", b"P6 #\n2\n3 # height\n255\n"],
     ids=["plain", "comments", "more"],
 )
-def test_comments_between_numbers_of_a_portable_pixmap_are_passed_over(header: bytes) -> None:
+def test_comments_between_numbers_of_a_portable_pixmap_are_skipped(header: bytes) -> None:
     data = header + bytes(18)
     assert image_size(data) == (2, 3)
     assert decode_image(data).pixels.shape == (3, 2, 3)
 
 
-def test_exif_data_in_many_segments_are_read_once() -> None:
+def test_exif_data_in_many_segments_is_read_once() -> None:
     segment = b"\xff\xe1\xff\xffExif\0\0" + bytes(65_535 - 8)
     data = jpeg()[:2] + segment * 300 + jpeg()[2:]
     with allocated() as peak:
@@ -303,47 +304,47 @@ def test_exif_data_in_many_segments_are_read_once() -> None:
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_the_upright_size_of_a_jpeg_is_that_of_its_pixels(orientation: int) -> None:
+def test_upright_size_of_a_jpeg_matches_its_decoded_pixels(orientation: int) -> None:
     exif = PIL.Image.Exif()
     exif[0x0112] = orientation
-    written = io.BytesIO()
-    PIL.Image.fromarray(rectangle(40, 24)).save(written, "JPEG", exif=exif)
-    data = written.getvalue()
+    file = io.BytesIO()
+    PIL.Image.fromarray(rectangle(40, 24)).save(file, "JPEG", exif=exif)
+    data = file.getvalue()
     height, width = decode_image(data).pixels.shape[:2]
     assert upright_size(data, *image_size(data)) == (width, height)
 
 
-def test_a_picture_without_orientation_is_upright() -> None:
+def test_image_without_orientation_is_upright() -> None:
     assert upright_size(jpeg(), 60, 40) == (60, 40)
     assert upright_size(b"\xff\xd8\xff\xe1\x00\x10Exif\0\0broken", 60, 40) == (60, 40)
 
 
-@pytest.mark.parametrize(("orientation", "seen"), [(1, (640, 480)), (6, (480, 640))])
-def test_a_turned_picture_is_shrunk_as_it_will_stand(orientation: int, seen: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("orientation", "upright"), [(1, (640, 480)), (6, (480, 640))])
+def test_rotated_jpeg_is_downscaled_by_its_upright_size(orientation: int, upright: tuple[int, int]) -> None:
     exif = PIL.Image.Exif()
     exif[0x0112] = orientation
-    written = io.BytesIO()
-    PIL.Image.new("RGB", (640, 480)).save(written, "JPEG", exif=exif)
-    asked: list[tuple[int, int]] = []
+    file = io.BytesIO()
+    PIL.Image.new("RGB", (640, 480)).save(file, "JPEG", exif=exif)
+    requested: list[tuple[int, int]] = []
 
     def detail(width: int, height: int) -> float:
-        asked.append((width, height))
+        requested.append((width, height))
         return width / 100
 
     limits = Limits(detail=detail)
-    tensor = BytesTensor(name="a", shape=(1,), elements=[BinaryElement(written.getvalue())])
+    tensor = BytesTensor(name="a", shape=(1,), elements=[BinaryElement(file.getvalue())])
     (image,) = read_images(tensor, PixelBudget(limits), "inputs[0]")
-    assert asked == [seen]
-    assert (image.width, image.height) == seen
+    assert requested == [upright]
+    assert (image.width, image.height) == upright
 
 
 @pytest.mark.parametrize("length", [2**32 - 1, 2**31, 1000])
-def test_a_chunk_that_ends_behind_the_file_gets_no_room(length: int) -> None:
+def test_chunk_that_ends_after_the_file_is_rejected(length: int) -> None:
     start = encoded(rectangle())[:33]
     with pytest.raises(InferenceError, match="ends after the file"):
         decode_image(start + struct.pack(">I4s", length, b"IDAT") + b"a" * 60)
 
 
-def test_whatever_stands_behind_the_end_of_a_png_is_not_read() -> None:
+def test_bytes_after_the_end_of_a_png_are_not_read() -> None:
     check_chunks(encoded(rectangle()) + b"\xff" * 40)
     check_chunks(b"no PNG")

@@ -1,4 +1,4 @@
-"""Encoded images, against Pillow as the second opinion."""
+"""Decoding of images, compared with Pillow."""
 
 import io
 from typing import Any
@@ -20,12 +20,12 @@ LOSSLESS = {"WEBP": {"lossless": True}}
 
 
 def scene(width: int = 40, height: int = 24) -> NDArray[np.uint8]:
-    """A smooth coloured picture in which no turn or flip looks like another."""
+    """Return a smooth coloured image that differs from all its rotations and flips."""
     corners = np.random.default_rng(0).integers(0, 256, (6, 8, 3), np.uint8)
     return np.asarray(cv2.resize(corners, (width, height), interpolation=cv2.INTER_LINEAR), np.uint8)
 
 
-def in_mode(mode: str) -> PIL.Image.Image:
+def image_in_mode(mode: str) -> PIL.Image.Image:
     image = PIL.Image.fromarray(scene()).convert(mode)
     if mode in ("LA", "RGBA"):
         ramp = np.tile(np.linspace(0, 255, 40).astype(np.uint8), (24, 1))
@@ -33,14 +33,14 @@ def in_mode(mode: str) -> PIL.Image.Image:
     return image
 
 
-def written(image: PIL.Image.Image, file_format: str, **options: Any) -> bytes:
+def save_image(image: PIL.Image.Image, file_format: str, **options: Any) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, file_format, **options)
     return buffer.getvalue()
 
 
 def by_pillow(data: bytes) -> NDArray[np.uint8]:
-    """The first frame, upright, alpha dropped."""
+    """Decode the first frame with Pillow, upright and without alpha."""
     image = PIL.ImageOps.exif_transpose(PIL.Image.open(io.BytesIO(data)))
     if image.mode == "P" and isinstance(image.info.get("transparency"), bytes):
         image = image.convert("RGBA")
@@ -53,7 +53,7 @@ def assert_same(data: bytes, expected: NDArray[np.uint8], tolerance: int = 0) ->
     assert image.pixels.shape == expected.shape
     assert (image.height, image.width) == expected.shape[:2]
     assert np.abs(image.pixels.astype(int) - expected).max() <= tolerance
-    assert expected.std() > 10, "a flat picture would prove nothing"
+    assert expected.std() > 10, "a flat image would prove nothing"
 
 
 @pytest.mark.parametrize(
@@ -66,58 +66,58 @@ def assert_same(data: bytes, expected: NDArray[np.uint8], tolerance: int = 0) ->
     ],
 )
 def test_lossless_formats_and_modes_decode_exactly(file_format: str, mode: str) -> None:
-    data = written(in_mode(mode), file_format, **LOSSLESS.get(file_format, {}))
+    data = save_image(image_in_mode(mode), file_format, **LOSSLESS.get(file_format, {}))
     assert_same(data, by_pillow(data))
 
 
 @pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 0}, {"quality": 30}], ids=str)
 @pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
-def test_jpeg_of_every_kind(mode: str, options: dict[str, Any]) -> None:
-    data = written(in_mode(mode), "JPEG", **options)
+def test_jpeg_modes_and_options_decode_like_pillow(mode: str, options: dict[str, Any]) -> None:
+    data = save_image(image_in_mode(mode), "JPEG", **options)
     assert_same(data, by_pillow(data), tolerance=3)
 
 
-def test_lossy_webp() -> None:
-    data = written(in_mode("RGB"), "WEBP", quality=80)
+def test_lossy_webp_decodes_like_pillow() -> None:
+    data = save_image(image_in_mode("RGB"), "WEBP", quality=80)
     assert_same(data, by_pillow(data), tolerance=3)
 
 
 @pytest.mark.parametrize("compression", ["raw", "tiff_lzw", "tiff_deflate", "packbits", "jpeg"])
-def test_tiff_compressions(compression: str) -> None:
-    data = written(in_mode("RGB"), "TIFF", compression=compression)
+def test_tiff_compressions_decode_like_pillow(compression: str) -> None:
+    data = save_image(image_in_mode("RGB"), "TIFF", compression=compression)
     assert_same(data, by_pillow(data), tolerance=3)
 
 
-def test_cmyk_tiff() -> None:
-    data = written(in_mode("CMYK"), "TIFF")
+def test_cmyk_tiff_decodes_like_pillow() -> None:
+    data = save_image(image_in_mode("CMYK"), "TIFF")
     assert_same(data, by_pillow(data), tolerance=1)
 
 
 @pytest.mark.parametrize("transparency", [3, bytes(range(256))], ids=["one colour", "every colour its own"])
 def test_transparency_of_a_palette_is_dropped(transparency: int | bytes) -> None:
-    data = written(in_mode("P"), "PNG", transparency=transparency)
-    assert_same(data, np.asarray(in_mode("P").convert("RGB")))
+    data = save_image(image_in_mode("P"), "PNG", transparency=transparency)
+    assert_same(data, np.asarray(image_in_mode("P").convert("RGB")))
 
 
 @pytest.mark.parametrize("file_format", ["PNG", "TIFF"])
-def test_sixteen_bits_of_grey_keep_their_upper_half(file_format: str) -> None:
+def test_16_bit_grey_keeps_the_upper_8_bits(file_format: str) -> None:
     deep = np.linspace(0, 65535, 40 * 24).astype(np.uint16).reshape(24, 40)
     expected = np.repeat((deep >> 8).astype(np.uint8)[:, :, np.newaxis], 3, axis=2)
     assert_same(encoded(deep, file_format), expected, tolerance=1)
 
 
 @pytest.mark.parametrize("ending", [".png", ".tiff"])
-def test_sixteen_bits_of_colour_keep_their_upper_half(ending: str) -> None:
+def test_16_bit_colour_keeps_the_upper_8_bits(ending: str) -> None:
     deep = scene().astype(np.uint16) * 256 + 77
     data = cv2.imencode(ending, deep[:, :, ::-1])[1].tobytes()
     assert_same(data, scene(), tolerance=1)
 
 
 @pytest.mark.parametrize("file_format", ["GIF", "WEBP", "TIFF", "PNG"])
-def test_the_first_of_several_frames_is_taken(file_format: str) -> None:
-    first, second = in_mode("RGB").quantize(64).convert("RGB"), PIL.Image.new("RGB", (40, 24), "white")
+def test_first_of_several_frames_is_decoded(file_format: str) -> None:
+    first, second = image_in_mode("RGB").quantize(64).convert("RGB"), PIL.Image.new("RGB", (40, 24), "white")
     options = LOSSLESS.get(file_format, {})
-    data = written(first, file_format, save_all=True, append_images=[second], **options)
+    data = save_image(first, file_format, save_all=True, append_images=[second], **options)
     assert_same(data, np.asarray(first), tolerance=2)
 
 
@@ -127,42 +127,42 @@ def test_exif_orientation_is_applied(file_format: str, orientation: int) -> None
     exif = PIL.Image.Exif()
     exif[ORIENTATION] = orientation
     options = {"quality": 95, "subsampling": 0} if file_format == "JPEG" else LOSSLESS.get(file_format, {})
-    data = written(in_mode("RGB"), file_format, exif=exif, **options)
+    data = save_image(image_in_mode("RGB"), file_format, exif=exif, **options)
     expected = by_pillow(data)
     assert expected.shape[:2] == ((24, 40) if orientation < 5 else (40, 24))
     assert_same(data, expected, tolerance=3)
 
 
-def test_an_orientation_that_does_not_exist_is_ignored() -> None:
+def test_invalid_orientation_is_ignored() -> None:
     exif = PIL.Image.Exif()
     exif[ORIENTATION] = 9
-    data = written(in_mode("RGB"), "PNG", exif=exif)
+    data = save_image(image_in_mode("RGB"), "PNG", exif=exif)
     assert_same(data, scene())
 
 
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF"])
 @pytest.mark.parametrize("size", [(1, 1), (1, 7), (7, 1), (300, 2)], ids=str)
-def test_the_header_says_the_size_that_is_decoded(file_format: str, size: tuple[int, int]) -> None:
+def test_size_in_the_header_equals_the_decoded_size(file_format: str, size: tuple[int, int]) -> None:
     data = encoded(scene(*size), file_format)
     assert image_size(data) == size
     assert decode_image(data).pixels.shape == (size[1], size[0], 3)
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"hello, world", b"%PDF-1.7 " * 9, b"<svg/>", b"\xff\xd8\xff", b"GIF89a"])
-def test_what_is_no_image_is_refused(data: bytes) -> None:
+def test_data_that_is_no_image_is_rejected(data: bytes) -> None:
     with pytest.raises(InferenceError) as caught:
         decode_image(data)
     assert caught.value.kind is ErrorKind.INVALID_REQUEST
 
 
-def test_pixels_can_be_written_to_by_nobody_else() -> None:
+def test_decoded_images_do_not_share_pixels() -> None:
     data = encoded(scene())
     first, second = decode_image(data), decode_image(data)
     first.pixels[:] = 0
     assert second.pixels.any()
 
 
-def test_the_colours_under_the_alpha_of_a_tiff_are_kept() -> None:
+def test_colours_under_the_alpha_of_a_tiff_are_kept() -> None:
     pixels = np.full((4, 4, 4), (200, 100, 50, 0), np.uint8)
     assert decode_image(encoded(pixels, "TIFF")).pixels[0, 0].tolist() == [200, 100, 50]
 
@@ -170,25 +170,25 @@ def test_the_colours_under_the_alpha_of_a_tiff_are_kept() -> None:
 @pytest.mark.parametrize("shrink", [2, 4, 8])
 @pytest.mark.parametrize("orientation", [1, 3, 6, 8])
 @pytest.mark.parametrize("size", [(640, 480), (643, 481)])
-def test_a_jpeg_may_be_decoded_at_a_fraction_of_its_size(shrink: int, orientation: int, size: tuple[int, int]) -> None:
+def test_jpeg_may_be_decoded_at_a_fraction_of_its_size(shrink: int, orientation: int, size: tuple[int, int]) -> None:
     exif = PIL.Image.Exif()
     exif[ORIENTATION] = orientation
-    data = written(PIL.Image.fromarray(scene(*size)), "JPEG", quality=95, exif=exif)
-    whole, small = decode_image(data), decode_image(data, shrink)
-    assert (small.width, small.height) == (whole.width, whole.height)
+    data = save_image(PIL.Image.fromarray(scene(*size)), "JPEG", quality=95, exif=exif)
+    full, small = decode_image(data), decode_image(data, shrink)
+    assert (small.width, small.height) == (full.width, full.height)
     rows, columns = small.pixels.shape[:2]
-    assert (rows, columns) == (-(-whole.height // shrink), -(-whole.width // shrink))
-    expected = cv2.resize(whole.pixels, (columns, rows), interpolation=cv2.INTER_AREA)
+    assert (rows, columns) == (-(-full.height // shrink), -(-full.width // shrink))
+    expected = cv2.resize(full.pixels, (columns, rows), interpolation=cv2.INTER_AREA)
     assert np.abs(small.pixels.astype(int) - expected).mean() < 2 * shrink
 
 
-def test_other_formats_are_decoded_whole() -> None:
-    data = written(PIL.Image.fromarray(scene()), "PNG")
+def test_other_formats_are_decoded_at_full_size() -> None:
+    data = save_image(PIL.Image.fromarray(scene()), "PNG")
     image = decode_image(data, 4)
     assert image.full is None
     np.testing.assert_array_equal(image.pixels, scene())
 
 
-def test_a_damaged_jpeg_is_refused_whatever_its_size() -> None:
+def test_damaged_jpeg_is_rejected_when_downscaled() -> None:
     with pytest.raises(InferenceError, match="cannot be decoded"):
         decode_image(b"\xff\xd8\xff\xe0 nothing more", 2)

@@ -1,4 +1,4 @@
-"""How much of a request is decoded, and what is refused before it is."""
+"""Limits on the images of a request, checked before they are decoded."""
 
 import re
 import struct
@@ -16,7 +16,7 @@ from tests.support.pictures import encoded, rectangle
 
 
 class Encoded:
-    """An element that came as bytes."""
+    """An element that holds bytes."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -29,22 +29,22 @@ class Encoded:
 
 
 def files(*data: bytes) -> BytesTensor:
-    """An input of image files."""
-    return BytesTensor(name="a", shape=(len(data),), elements=[Encoded(each) for each in data])
+    """Return an input of image files."""
+    return BytesTensor(name="a", shape=(len(data),), elements=[Encoded(content) for content in data])
 
 
 def pixels(*shape: int) -> Tensor:
-    """An input of raw black pixels."""
+    """Return an input of raw black pixels."""
     return Tensor(name="a", datatype=Datatype.UINT8, data=np.zeros(shape, np.uint8))
 
 
 def read(tensor: InputTensor, **limits: Any) -> list[Image]:
-    """Read an input by itself."""
+    """Read one input."""
     return read_images(tensor, PixelBudget(Limits(**limits)), "inputs[0]")
 
 
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF"])
-def test_the_pixel_limit_is_the_last_number_allowed(file_format: str) -> None:
+def test_image_above_max_pixels_is_rejected(file_format: str) -> None:
     tensor = files(encoded(rectangle(40, 24), file_format))
     assert read(tensor, max_pixels=40 * 24)[0].width == 40
     with pytest.raises(InferenceError, match="40x24 = 960") as caught:
@@ -52,18 +52,18 @@ def test_the_pixel_limit_is_the_last_number_allowed(file_format: str) -> None:
     assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, "inputs[0].data[0]")
 
 
-def test_the_pixel_limit_holds_for_each_raw_image() -> None:
+def test_max_pixels_applies_to_each_raw_image() -> None:
     assert len(read(pixels(3, 4, 5, 3), max_pixels=20)) == 3
     with pytest.raises(InferenceError, match="5x4 = 20") as caught:
         read(pixels(1, 4, 5, 3), max_pixels=19)
     assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, "inputs[0]")
 
 
-def test_the_images_of_a_request_share_a_budget() -> None:
-    picture = encoded(rectangle(40, 24))
-    assert len(read(files(picture, picture), max_request_pixels=2 * 960)) == 2
+def test_images_of_a_request_share_a_pixel_budget() -> None:
+    image = encoded(rectangle(40, 24))
+    assert len(read(files(image, image), max_request_pixels=2 * 960)) == 2
     with pytest.raises(InferenceError, match=re.escape("at most 1,919 pixels in one request")) as caught:
-        read(files(picture, picture), max_request_pixels=2 * 960 - 1)
+        read(files(image, image), max_request_pixels=2 * 960 - 1)
     assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, "inputs[0].data[1]")
     budget = PixelBudget(Limits(max_request_pixels=60))
     read_images(pixels(2, 4, 5, 3), budget, "inputs[0]")
@@ -79,7 +79,7 @@ def test_an_image_without_pixels_is_refused(width: int, height: int) -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 4, 4, 3), (0, 4, 3), (4, 0)])
-def test_no_raw_pixels_are_refused(shape: tuple[int, ...]) -> None:
+def test_empty_raw_pixels_are_rejected(shape: tuple[int, ...]) -> None:
     with pytest.raises(InferenceError, match="at least") as caught:
         read(pixels(*shape))
     assert caught.value.kind is ErrorKind.INVALID_REQUEST
@@ -90,6 +90,6 @@ def test_no_raw_pixels_are_refused(shape: tuple[int, ...]) -> None:
     [b"\xff\xd8\xff" + b"\xff" * 4_000_000, b"\xff\xd8" + b"\xff\xe0\x00\x02" * 1_000_000],
     ids=["fill bytes", "empty segments"],
 )
-def test_a_header_without_an_end_is_given_up(data: bytes) -> None:
+def test_endless_jpeg_header_is_rejected(data: bytes) -> None:
     with pytest.raises(InferenceError, match="without a frame header"):
         read(files(data))
