@@ -1,4 +1,4 @@
-"""Things to explain of which anyone can say where the reason lies."""
+"""Subjects of explanations whose true saliency is known."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,59 +19,63 @@ Pixels = NDArray[np.uint8]
 Region = tuple[slice, slice]
 
 
-def found(task: Any, model: Callable[[Sequence[Any]], Sequence[Any]], item: Any) -> Subject[Any, Any]:
-    """What `model` finds in an item, to be explained."""
+def subject_of(task: Any, model: Callable[[Sequence[Any]], Sequence[Any]], item: Any) -> Subject[Any, Any]:
+    """Return the subject that explains the predictions of `model` for an item."""
     (prediction,) = model([item])
     targets = task.targets(prediction, task.refine(item, prediction), None, 10)
     return Subject(task=task, model=model, item=item, targets=targets)
 
 
-def looking_at(pixels: Pixels, region: Region) -> Subject[Any, Any]:
-    """A classifier that looks at one region alone: "there" scores the share of it that looks as in `pixels`."""
+def classifier_of_region(pixels: Pixels, region: Region) -> Subject[Any, Any]:
+    """Return a classifier of one region: "there" scores the share of the region that equals `pixels`."""
 
-    def look(inputs: Sequence[ClassificationInput]) -> Sequence[Classification]:
-        scores = [_alike(each.image.pixels, pixels, region) for each in inputs]
-        return [Classification(labels=["there", "not"], scores=np.array([s, 1 - s], np.float32)) for s in scores]
+    def predict(inputs: Sequence[ClassificationInput]) -> Sequence[Classification]:
+        scores = [_unchanged_share(item.image.pixels, pixels, region) for item in inputs]
+        return [
+            Classification(labels=["there", "not"], scores=np.array([score, 1 - score], np.float32)) for score in scores
+        ]
 
-    return found(ImageClassification(), look, ClassificationInput(Image(pixels), SelectionParameters()))
+    return subject_of(ImageClassification(), predict, ClassificationInput(Image(pixels), SelectionParameters()))
 
 
-def _alike(seen: Pixels, pixels: Pixels, region: Region) -> float:
-    away = np.abs(seen[region].astype(int) - pixels[region].astype(int)).max(axis=-1)
-    return float((away < 24).mean())
+def _unchanged_share(other: Pixels, pixels: Pixels, region: Region) -> float:
+    difference = np.abs(other[region].astype(int) - pixels[region].astype(int)).max(axis=-1)
+    return float((difference < 24).mean())
 
 
 def _detect_oriented(inputs: Sequence[DetectionInput]) -> Sequence[OrientedDetections]:
-    """The stand-in cannot answer where nothing is bright."""
+    """Predict nothing where no pixel is bright, because the fake model fails there."""
     return [
-        detect_oriented([each])[0]
-        if bright(each.image).any()
+        detect_oriented([item])[0]
+        if bright(item.image).any()
         else OrientedDetections(
             labels=[],
             scores=np.empty(0, np.float32),
             boxes=np.empty((0, 5), np.float32),
-            width=each.image.width,
-            height=each.image.height,
+            width=item.image.width,
+            height=item.image.height,
         )
-        for each in inputs
+        for item in inputs
     ]
 
 
 def noise(width: int, height: int) -> Pixels:
-    """A picture without a flat spot, of which to hide a part is always to change it."""
+    """Return random pixels, so that hiding any part changes the image."""
     pixels = np.random.default_rng(5).integers(0, 2, (height, width, 3), np.uint8) * np.uint8(255)
     return np.ascontiguousarray(pixels)
 
 
 def objects(task_name: str, pixels: Pixels) -> Subject[Any, Any]:
-    """What a stand-in finds: the bright part of a dark picture."""
+    """Return the predictions of a fake model: the bright part of a dark image."""
     image = Image(pixels)
     match task_name:
         case "detector":
-            return found(ObjectDetection(), detect, DetectionInput(image, DetectionParameters(score_threshold=0.5)))
+            return subject_of(
+                ObjectDetection(), detect, DetectionInput(image, DetectionParameters(score_threshold=0.5))
+            )
         case "oriented":
             parameters = DetectionParameters(score_threshold=0.5)
-            return found(OrientedObjectDetection(), _detect_oriented, DetectionInput(image, parameters))
+            return subject_of(OrientedObjectDetection(), _detect_oriented, DetectionInput(image, parameters))
         case _:
             parameters = SegmentationParameters(score_threshold=0.5)
-            return found(ImageSegmentation(), segment, SegmentationInput(image, parameters))
+            return subject_of(ImageSegmentation(), segment, SegmentationInput(image, parameters))

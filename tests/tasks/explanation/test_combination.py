@@ -1,4 +1,4 @@
-"""Weighted means, by hand."""
+"""Weighted means of masks, compared with values computed by hand."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from tasks.explanation.combination import WeightedMasks, unit_range
 
 
-def test_a_pixel_is_worth_the_mean_score_of_the_samples_that_keep_it() -> None:
+def test_pixel_value_is_the_mean_score_of_samples_that_show_it() -> None:
     masks = np.array([[[1, 0]], [[1, 1]], [[0, 1]], [[0.5, 0]]], np.float32)
     scores = np.array([[0.8], [0.6], [0.1], [0.4]], np.float32)
     sums = WeightedMasks(1, 1, 2)
@@ -18,7 +18,7 @@ def test_a_pixel_is_worth_the_mean_score_of_the_samples_that_keep_it() -> None:
     assert sums.samples == 4
 
 
-def test_findings_do_not_touch_each_other() -> None:
+def test_targets_are_independent() -> None:
     rng = np.random.default_rng(0)
     masks = rng.random((20, 3, 4)).astype(np.float32)
     scores = rng.random((20, 2)).astype(np.float32)
@@ -30,7 +30,7 @@ def test_findings_do_not_touch_each_other() -> None:
         np.testing.assert_allclose(alone.mean()[0], both.mean()[index])
 
 
-def test_a_pixel_of_which_nothing_is_known_gets_the_plain_mean() -> None:
+def test_pixel_that_no_sample_shows_gets_the_mean() -> None:
     sums = WeightedMasks(1, 1, 2)
     sums.add(np.array([[[1, 0]], [[1, 0]]], np.float32), np.array([[0.2], [0.6]], np.float32))
     np.testing.assert_allclose(sums.mean(), [[[0.4, 0.4]]], rtol=1e-6)
@@ -40,6 +40,6 @@ def test_a_pixel_of_which_nothing_is_known_gets_the_plain_mean() -> None:
     ("values", "expected"),
     [([1, 3, 2], [0, 1, 0.5]), ([-2, -1, 0], [0, 0.5, 1]), ([0.3, 0.3, 0.3], [0, 0, 0]), ([0, 0, 1e-9], [0, 0, 0])],
 )
-def test_unit_range(values: list[float], expected: list[float]) -> None:
+def test_unit_range_scales_to_0_and_1(values: list[float], expected: list[float]) -> None:
     stretched: NDArray[np.float32] = unit_range(np.array([values], np.float32))
     np.testing.assert_allclose(stretched, [expected], atol=1e-6)

@@ -1,4 +1,4 @@
-"""What an explanation says, and that its parameters are documented."""
+"""Saliency maps of explanations, and the documentation of their parameters."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tasks.image_classification import LabelledScore
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "explanations.md").read_text()
 
 
-@pytest.mark.parametrize("name", [each.name for each in msgspec.structs.fields(ExplanationParameters)])
+@pytest.mark.parametrize("name", [field.name for field in msgspec.structs.fields(ExplanationParameters)])
 def test_every_parameter_is_documented(name: str) -> None:
     assert f"| `{name}` |" in DOCUMENT
 
@@ -23,9 +23,9 @@ def test_every_method_is_documented(method: ExplanationMethod) -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(6, 4), (300, 200), (1, 1), (3, 2000)])
-def test_the_map_is_as_large_as_the_image_and_stays_within_0_and_1(width: int, height: int) -> None:
+def test_saliency_has_the_image_size_and_values_within_0_and_1(width: int, height: int) -> None:
     coarse = np.array([[0, 0.5, 1], [1, 0, 0.25]], np.float32)
-    made = Explanation(
+    explanation = Explanation(
         label="a",
         score=0.5,
         record=LabelledScore("a", 0.5),
@@ -36,7 +36,7 @@ def test_the_map_is_as_large_as_the_image_and_stays_within_0_and_1(width: int, h
         samples=3,
         seed=0,
     )
-    saliency = made.saliency
+    saliency = explanation.saliency
     assert saliency.shape == (height, width)
     assert saliency.dtype == np.float32
     assert saliency.min() >= 0

@@ -1,4 +1,4 @@
-"""Deletion and insertion: what they show the model, and that they tell a good map from a bad one."""
+"""Deletion and insertion: the images that the model gets, and the scores of right and wrong maps."""
 
 import numpy as np
 import pytest
@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.explanation.fidelity import area_under, deleted, inserted
-from tests.tasks.explanation.subjects import looking_at, noise
+from tests.tasks.explanation.subjects import classifier_of_region, noise
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 7))
-def test_every_step_changes_its_share_of_the_pixels_the_most_salient_first(width: int, height: int, steps: int) -> None:
-    # Bright and far from the mean everywhere: what was deleted can be seen.
+def test_each_step_deletes_its_share_of_pixels_most_salient_first(width: int, height: int, steps: int) -> None:
+    # Every pixel is far from the mean, so that deleted pixels differ from it.
     pixels = noise(width, height)
     saliency = np.random.default_rng(0).permutation(width * height).reshape(height, width).astype(np.float32)
     copies = list(deleted(pixels, saliency, steps))
@@ -19,12 +19,12 @@ def test_every_step_changes_its_share_of_the_pixels_the_most_salient_first(width
     np.testing.assert_array_equal(copies[0], pixels)
     assert (copies[-1] == copies[-1][0, 0]).all()
     for step, copy in enumerate(copies):
-        gone = saliency >= width * height - round(width * height * step / steps)
-        np.testing.assert_array_equal(copy[~gone], pixels[~gone])
-        assert (copy[gone] == copies[-1][0, 0]).all()
+        mask = saliency >= width * height - round(width * height * step / steps)
+        np.testing.assert_array_equal(copy[~mask], pixels[~mask])
+        assert (copy[mask] == copies[-1][0, 0]).all()
 
 
-def test_insertion_ends_with_the_picture_and_begins_without_its_detail() -> None:
+def test_insertion_starts_blurred_and_ends_with_the_image() -> None:
     pixels = noise(40, 30)
     first, *_, last = inserted(pixels, np.zeros((30, 40), np.float32), 4)
     np.testing.assert_array_equal(last, pixels)
@@ -34,22 +34,22 @@ def test_insertion_ends_with_the_picture_and_begins_without_its_detail() -> None
 @pytest.mark.parametrize(
     ("scores", "area"), [([1, 1, 1], 1), ([0, 0], 0), ([1, 0], 0.5), ([0, 1, 1], 0.75), ([1, 0, 0, 0], 1 / 6)]
 )
-def test_area_by_hand(scores: list[float], area: float) -> None:
+def test_area_under_the_curve(scores: list[float], area: float) -> None:
     assert area_under(np.array(scores, np.float32)) == pytest.approx(area)
 
 
-def test_a_right_map_scores_better_than_a_wrong_one() -> None:
+def test_right_map_scores_better_than_a_wrong_one() -> None:
     region = (slice(0, 30), slice(0, 40))
     pixels = noise(80, 60)
-    subject = looking_at(pixels, region)
+    subject = classifier_of_region(pixels, region)
     right = np.zeros((60, 80), np.float32)
     right[region] = 1
     areas = {
-        (name, way.__name__): float(area_under(subject.scores(list(way(pixels, saliency, 20))))[0])
+        (name, change.__name__): float(area_under(subject.scores(list(change(pixels, saliency, 20))))[0])
         for name, saliency in (("right", right), ("wrong", 1 - right))
-        for way in (deleted, inserted)
+        for change in (deleted, inserted)
     }
-    # The region is a quarter of the picture: with the right order it is gone, or back, after a quarter of the steps.
+    # The region is a quarter of the image. In the right order, a quarter of the steps removes or restores it.
     assert areas["right", "deleted"] == pytest.approx(1 / 8, abs=0.02)
     assert areas["right", "inserted"] == pytest.approx(7 / 8, abs=0.06)
     assert areas["wrong", "deleted"] == pytest.approx(7 / 8, abs=0.02)

@@ -1,4 +1,4 @@
-"""Masks: bounded, repeatable, as fair to one part of a picture as to any other."""
+"""Masks are bounded, repeatable and uniform over the image."""
 
 import numpy as np
 import pytest
@@ -12,26 +12,26 @@ SIDES = st.integers(1, 5000)
 
 
 @given(SIDES, SIDES, st.integers(2, 32), st.sampled_from(ExplanationMethod))
-def test_masks_of_any_picture_are_within_0_and_1_and_as_large_as_they_say(
+def test_masks_have_the_declared_shape_and_values_within_0_and_1(
     width: int, height: int, grid: int, method: ExplanationMethod
 ) -> None:
     masks = masks_for(method, width, height, grid, 3)
-    taken = masks.take(4)
-    assert taken.shape == (4, *masks.shape)
-    assert taken.dtype == np.float32
-    assert taken.min() >= 0
-    assert taken.max() <= 1
+    batch = masks.take(4)
+    assert batch.shape == (4, *masks.shape)
+    assert batch.dtype == np.float32
+    assert batch.min() >= 0
+    assert batch.max() <= 1
 
 
 @pytest.mark.parametrize(
     ("width", "height", "cells"), [(100, 100, (8, 8)), (640, 480, (6, 8)), (480, 640, (8, 6)), (1000, 10, (1, 8))]
 )
-def test_cells_are_as_square_as_they_can_be(width: int, height: int, cells: tuple[int, int]) -> None:
+def test_cells_are_nearly_square(width: int, height: int, cells: tuple[int, int]) -> None:
     assert masks_for(ExplanationMethod.OCCLUSION, width, height, 8, 0).shape == cells
 
 
 @pytest.mark.parametrize("method", ExplanationMethod)
-def test_the_same_seed_gives_the_same_masks_however_they_are_taken(method: ExplanationMethod) -> None:
+def test_same_seed_gives_the_same_masks_in_any_batching(method: ExplanationMethod) -> None:
     once = masks_for(method, 64, 48, 5, 11).take(12)
     twice = masks_for(method, 64, 48, 5, 11)
     np.testing.assert_array_equal(once, np.concatenate([twice.take(7), twice.take(5)]))
@@ -40,7 +40,7 @@ def test_the_same_seed_gives_the_same_masks_however_they_are_taken(method: Expla
 
 def test_random_masks_keep_every_pixel_equally_often() -> None:
     masks = RandomMasks(6, 8, 1).take(4000)
-    # A pixel's value has a standard deviation of a half at most: five of them over the root of 4000 are 0.04.
+    # The standard deviation of a pixel is at most a half: five of them over the root of 4000 are 0.04.
     np.testing.assert_allclose(masks.mean(axis=0), KEPT, atol=0.04)
 
 
@@ -50,17 +50,17 @@ def test_random_masks_have_smooth_edges() -> None:
     assert ((masks > 0.1) & (masks < 0.9)).mean() > 0.3
 
 
-def test_windows_hide_two_cells_each_way_and_cover_every_cell_four_times() -> None:
+def test_windows_hide_2x2_cells_and_cover_every_cell_four_times() -> None:
     source = OcclusionMasks(3, 5, 0)
     masks = source.take(1000)
     assert len(masks) == source.count == 4 * 6
     assert len(np.unique(masks, axis=0)) == len(masks)
-    assert {int(each.sum()) for each in 1 - masks} == {1, 2, 4}
+    assert {int(window.sum()) for window in 1 - masks} == {1, 2, 4}
     np.testing.assert_array_equal((1 - masks).sum(axis=0), 4)
     assert len(source.take(3)) == 0
 
 
-def test_the_window_comes_everywhere_in_no_order() -> None:
+def test_windows_come_in_random_order() -> None:
     source = OcclusionMasks(8, 8, 0)
     hidden = (1 - source.take(source.count // 2)).sum(axis=0)
     assert (hidden[:4] > 0).mean() > 0.7

@@ -1,4 +1,4 @@
-"""How well a finding is found again, by hand."""
+"""Similarity of predictions to the targets of an explanation, compared with values computed by hand."""
 
 import math
 
@@ -21,87 +21,89 @@ from tasks.vision.selection import SelectionParameters
 BLANK = Image(np.zeros((20, 30, 3), np.uint8))
 
 
-def detections(*found: tuple[str, float, tuple[float, float, float, float]]) -> Detections:
-    boxes = np.array([box for _, _, box in found], np.float32).reshape(-1, 4)
+def detections(*objects: tuple[str, float, tuple[float, float, float, float]]) -> Detections:
+    boxes = np.array([box for _, _, box in objects], np.float32).reshape(-1, 4)
     return Detections(
-        labels=[each[0] for each in found], scores=np.array([each[1] for each in found], np.float32), boxes=boxes
+        labels=[item[0] for item in objects], scores=np.array([item[1] for item in objects], np.float32), boxes=boxes
     )
 
 
-def oriented(*found: tuple[str, float, tuple[float, float, float, float, float]]) -> OrientedDetections:
-    boxes = np.array([box for _, _, box in found], np.float32).reshape(-1, 5)
-    scores = np.array([each[1] for each in found], np.float32)
-    return OrientedDetections(labels=[each[0] for each in found], scores=scores, boxes=boxes, width=100, height=100)
+def oriented(*objects: tuple[str, float, tuple[float, float, float, float, float]]) -> OrientedDetections:
+    boxes = np.array([box for _, _, box in objects], np.float32).reshape(-1, 5)
+    scores = np.array([item[1] for item in objects], np.float32)
+    return OrientedDetections(labels=[item[0] for item in objects], scores=scores, boxes=boxes, width=100, height=100)
 
 
-def test_overlaps_of_boxes() -> None:
+def test_ious_of_boxes() -> None:
     boxes = np.array([[0, 0, 10, 10], [5, 5, 5, 9]], np.float32)
     others = np.array([[0, 0, 10, 10], [5, 0, 15, 10], [20, 20, 30, 30]], np.float32)
     np.testing.assert_allclose(ious(boxes, others), [[1, 50 / 150, 0], [0, 0, 0]], rtol=1e-6)
     assert ious(boxes, np.empty((0, 4), np.float32)).shape == (2, 0)
 
 
-def test_overlaps_of_turned_boxes() -> None:
+def test_ious_of_oriented_boxes() -> None:
     square = [50, 50, 20, 20, 0]
     others = np.array([square, [50, 50, 20, 20, math.pi / 2], [50, 50, 20, 20, math.pi / 4], [90, 90, 5, 5, 1]])
     octagon = 400 * 2 * (math.sqrt(2) - 1)
     expected = [1, 1, octagon / (800 - octagon), 0]
-    found = rotated_ious(np.array([square], np.float32), others.astype(np.float32))
-    np.testing.assert_allclose(found, [expected], atol=1e-3)
+    overlaps = rotated_ious(np.array([square], np.float32), others.astype(np.float32))
+    np.testing.assert_allclose(overlaps, [expected], atol=1e-3)
     assert rotated_ious(np.array([square], np.float32), np.empty((0, 5), np.float32)).shape == (1, 0)
 
 
 @given(st.integers(0, 40), st.integers(0, 40), st.sampled_from((1.0, 20.0)))
-def test_overlaps_of_contours_are_those_of_the_masks(x: int, y: int, size: float) -> None:
+def test_ious_of_contours_equal_those_of_their_masks(x: int, y: int, size: float) -> None:
     first, second = np.zeros((100, 100), np.uint8), np.zeros((100, 100), np.uint8)
     cv2.circle(first, (40, 40), 25, 1, -1)
     cv2.circle(first, (40, 40), 9, 0, -1)
     cv2.rectangle(second, (20 + x, 20 + y), (50 + x, 45 + y), 1, -1)
     exact = np.logical_and(first, second).sum() / np.logical_or(first, second).sum()
-    objects = [[contour * np.float32(size) for contour in contours_of_mask(each)] for each in (first, second)]
-    # What is larger than the grid it is drawn on loses its edges to rounding.
+    objects = [[contour * np.float32(size) for contour in contours_of_mask(mask)] for mask in (first, second)]
+    # Shapes larger than the grid lose their edges to rounding.
     assert contour_ious([objects[0]], [objects[1]])[0, 0] == pytest.approx(exact, abs=1e-6 if size == 1 else 0.05)
 
 
-def test_a_class_is_as_similar_as_it_scores() -> None:
+def test_similarity_of_a_class_is_its_score() -> None:
     task = ImageClassification()
     targets = Classification(labels=["b"], scores=np.array([0.9], np.float32))
-    seen = Classification(labels=["a", "b"], scores=np.array([0.7, 0.3], np.float32))
-    assert task.similarity(targets, seen, 1.0).tolist() == pytest.approx([0.3])
-    assert task.similarity(Classification(labels=["z"], scores=targets.scores), seen, 1.0).tolist() == [0]
+    prediction = Classification(labels=["a", "b"], scores=np.array([0.7, 0.3], np.float32))
+    assert task.similarity(targets, prediction, 1.0).tolist() == pytest.approx([0.3])
+    assert task.similarity(Classification(labels=["z"], scores=targets.scores), prediction, 1.0).tolist() == [0]
 
 
-def test_the_class_explained_is_the_best_that_was_answered_or_the_one_asked_for() -> None:
+def test_target_is_the_best_answered_class_or_the_requested_one() -> None:
     task = ImageClassification()
     raw = Classification(labels=["a", "b", "c"], scores=np.array([0.1, 0.7, 0.2], np.float32))
-    narrowed = task.refine(ClassificationInput(BLANK, SelectionParameters(labels=("a", "c"))), raw)
-    assert task.targets(raw, narrowed, None, 10).labels == ["c"]
-    assert task.targets(raw, narrowed, "a", 10).labels == ["a"]
-    nothing = task.refine(ClassificationInput(BLANK, SelectionParameters(score_threshold=1)), raw)
-    assert task.targets(raw, nothing, None, 10).labels == []
+    filtered = task.refine(ClassificationInput(BLANK, SelectionParameters(labels=("a", "c"))), raw)
+    assert task.targets(raw, filtered, None, 10).labels == ["c"]
+    assert task.targets(raw, filtered, "a", 10).labels == ["a"]
+    empty = task.refine(ClassificationInput(BLANK, SelectionParameters(score_threshold=1)), raw)
+    assert task.targets(raw, empty, None, 10).labels == []
     with pytest.raises(InferenceError, match="no class 'dog'") as caught:
-        task.targets(raw, narrowed, "dog", 10)
+        task.targets(raw, filtered, "dog", 10)
     assert caught.value.path == "label"
 
 
-def test_an_object_is_found_again_by_overlap_class_and_score() -> None:
+def test_similarity_of_an_object_combines_overlap_class_and_score() -> None:
     targets = detections(("cat", 0.9, (0, 0, 10, 10)), ("dog", 0.8, (20, 20, 30, 30)))
-    seen = detections(
+    prediction = detections(
         ("cat", 0.5, (0, 0, 10, 10)),
         ("cat", 0.9, (5, 0, 15, 10)),
         ("cat", 0.9, (20, 20, 30, 30)),
         ("dog", 0.4, (20, 20, 30, 30)),
     )
-    assert ObjectDetection().similarity(targets, seen, 1.0).tolist() == pytest.approx([0.5, 0.4])
+    assert ObjectDetection().similarity(targets, prediction, 1.0).tolist() == pytest.approx([0.5, 0.4])
     assert ObjectDetection().similarity(targets, detections(), 1.0).tolist() == [0, 0]
 
 
-def test_what_is_seen_in_a_smaller_copy_is_compared_there() -> None:
+def test_similarity_scales_targets_to_a_smaller_copy() -> None:
     targets = detections(("cat", 0.9, (0, 0, 40, 20)))
     assert ObjectDetection().similarity(targets, detections(("cat", 1.0, (0, 0, 10, 5))), 0.25).tolist() == [1]
-    turned = oriented(("cat", 0.9, (40, 40, 20, 8, 0.7)))
-    found = oriented(("cat", 0.5, (10, 10, 5, 2, 0.7)))
-    assert OrientedObjectDetection().similarity(turned, found, 0.25).tolist() == pytest.approx([0.5], rel=1e-4)
+    oriented_targets = oriented(("cat", 0.9, (40, 40, 20, 8, 0.7)))
+    prediction = oriented(("cat", 0.5, (10, 10, 5, 2, 0.7)))
+    assert OrientedObjectDetection().similarity(oriented_targets, prediction, 0.25).tolist() == pytest.approx(
+        [0.5], rel=1e-4
+    )
     square = np.zeros((80, 80), np.uint8)
     square[20:60, 20:60] = 1
     halved = square[::2, ::2].copy()
@@ -111,23 +113,28 @@ def test_what_is_seen_in_a_smaller_copy_is_compared_there() -> None:
     assert ImageSegmentation().similarity(large, small, 0.5)[0] > 0.9
 
 
-def test_objects_to_explain_are_the_first_of_the_answer_or_of_a_class() -> None:
+def test_targets_are_the_first_objects_of_the_answer_or_of_a_class() -> None:
     box = (0.0, 0.0, 5.0, 5.0)
     answer = detections(("cat", 0.9, box), ("dog", 0.8, box), ("cat", 0.7, box), ("cat", 0.6, box))
     task = ObjectDetection()
-    assert [round(float(each), 1) for each in task.targets(answer, answer, None, 2).scores] == [0.9, 0.8]
-    assert [round(float(each), 1) for each in task.targets(answer, answer, "cat", 2).scores] == [0.9, 0.7]
+    assert [round(float(score), 1) for score in task.targets(answer, answer, None, 2).scores] == [0.9, 0.8]
+    assert [round(float(score), 1) for score in task.targets(answer, answer, "cat", 2).scores] == [0.9, 0.7]
     assert task.targets(answer, answer, "bird", 2).records() == []
 
 
-def test_a_probe_asks_for_what_is_faint_and_forgets_how_much_was_wanted() -> None:
+def test_probe_lowers_the_threshold_and_drops_top_k() -> None:
     item = DetectionInput(BLANK, DetectionParameters(top_k=1, labels=("a", "cat"), iou_threshold=0.3, action="x"))
     other = Image(np.ones((5, 5, 3), np.uint8))
     probe = ObjectDetection().probe(item, other, detections(("cat", 0.8, (0, 0, 1, 1)), ("cat", 0.4, (0, 0, 1, 1))))
     assert probe.image is other
-    wanted = probe.parameters
-    assert (wanted.top_k, wanted.labels, wanted.iou_threshold, wanted.action) == (None, ("cat",), 0.3, None)
-    assert wanted.score_threshold == pytest.approx(0.04)
+    parameters = probe.parameters
+    assert (parameters.top_k, parameters.labels, parameters.iou_threshold, parameters.action) == (
+        None,
+        ("cat",),
+        0.3,
+        None,
+    )
+    assert parameters.score_threshold == pytest.approx(0.04)
     classified = ClassificationInput(BLANK, SelectionParameters(score_threshold=0.9))
     target = Classification(labels=["b"], scores=np.array([0.9], np.float32))
     assert ImageClassification().probe(classified, other, target).parameters.score_threshold == 0
