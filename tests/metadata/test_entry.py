@@ -1,4 +1,4 @@
-"""Custom metadata in all its forms, read without ever failing."""
+"""Custom metadata in all its forms; reading it never fails."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from metadata.entry import Metadata, MetadataEntry, read_metadata
 
 ENTRIES = [{"key": "a", "type": "int", "value": "1"}, {"key": "b", "type": "str", "value": "x"}]
 READ = [MetadataEntry("a", "int", 1), MetadataEntry("b", "str", "x")]
-WHOLE = {"standard_metadata": {"latitude": 1.5}, "extended_metadata": ENTRIES}
+DOCUMENT = {"standard_metadata": {"latitude": 1.5}, "extended_metadata": ENTRIES}
 
 NUMBERS = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
 JSON_VALUES = st.recursive(
@@ -46,15 +46,15 @@ def entry(kind: str, value: Any) -> Metadata:
     return read_metadata([{"key": "k", "type": kind, "value": value}])
 
 
-def shown(value: object) -> str:
-    """A name for a case that is the same in every process, as that of a `msgspec.Raw` is not."""
+def case_id(value: object) -> str:
+    """Return a test id that is the same in every process, unlike the `repr` of a `msgspec.Raw`."""
     return f"Raw {bytes(value)!r}" if isinstance(value, msgspec.Raw) else repr(value)
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_both_forms_are_read_however_they_are_wrapped(form: Callable[[object], object]) -> None:
-    whole, bare = read_metadata(form(WHOLE)), read_metadata(form(ENTRIES))
-    assert (whole.standard, whole.entries, whole.faults) == ({"latitude": 1.5}, READ, ())
+def test_both_forms_are_read_in_every_encoding(form: Callable[[object], object]) -> None:
+    full, bare = read_metadata(form(DOCUMENT)), read_metadata(form(ENTRIES))
+    assert (full.standard, full.entries, full.faults) == ({"latitude": 1.5}, READ, ())
     assert (bare.standard, bare.entries, list(bare.faults)) == ({}, READ, [])
 
 
@@ -74,7 +74,7 @@ def test_sections_may_be_absent(sections: dict[str, object]) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_values_are_typed(kind: str, written: object, value: object) -> None:
+def test_values_are_converted_to_their_type(kind: str, written: object, value: object) -> None:
     read = entry(kind, written)
     assert list(read.entries) == [MetadataEntry("k", kind, value)]  # pyright: ignore[reportArgumentType]
     assert type(read.entries[0].value) is type(value)
@@ -82,7 +82,7 @@ def test_values_are_typed(kind: str, written: object, value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "written", "said"),
+    ("kind", "written", "message"),
     [
         ("str", 1, "expected a string value, got int"), ("str", None, "got null"), ("int", "1.0", "1.0"),
         ("int", 1.0, "expected an integer as a string, got float"), ("int", True, "got bool"), ("int", "", "''"),
@@ -92,15 +92,15 @@ def test_values_are_typed(kind: str, written: object, value: object) -> None:
         ("dict", 5, "got int"), ("bool", "true", "expected type str, int, float or dict, got 'bool'"),
         ("", "x", "got ''"),
     ],
-    ids=lambda each: repr(each)[:20],
+    ids=lambda value: repr(value)[:20],
 )  # fmt: skip
-def test_an_entry_that_cannot_be_read_is_a_fault_and_the_others_are_read(kind: str, written: object, said: str) -> None:
+def test_invalid_value_is_a_fault_and_other_entries_are_read(kind: str, written: object, message: str) -> None:
     broken = {"key": "k", "type": kind, "value": written}
     read = read_metadata([ENTRIES[0], broken, ENTRIES[1]])
     assert list(read.entries) == READ
     (fault,) = read.faults
     assert fault.startswith("extended_metadata[1]: ")
-    assert any(each in fault for each in said.split("|"))
+    assert any(text in fault for text in message.split("|"))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_an_entry_that_cannot_be_read_is_a_fault_and_the_others_are_read(kind: s
     [{}, {"key": "a"}, {"key": 1, "type": "str", "value": ""}, {"key": "a", "type": 1, "value": ""}, [], "x", 5, None],
     ids=str,
 )
-def test_an_entry_of_another_shape_is_a_fault(broken: object) -> None:
+def test_malformed_entry_is_a_fault(broken: object) -> None:
     read = read_metadata([broken, *ENTRIES])
     assert list(read.entries) == READ
     assert [fault.partition(":")[0] for fault in read.faults] == ["extended_metadata[0]"]
@@ -117,19 +117,19 @@ def test_an_entry_of_another_shape_is_a_fault(broken: object) -> None:
 @pytest.mark.parametrize(
     "value", ["", "not JSON", "{", "[1,]", msgspec.Raw(b"{"), msgspec.Raw(b'"{"'), b"\xff", "[" * 100_000]
 )
-def test_what_is_not_json_is_one_fault(value: object) -> None:
+def test_invalid_json_is_one_fault(value: object) -> None:
     read = read_metadata(value)
     assert not read.entries
     assert [fault.partition(":")[0] for fault in read.faults] == ["metadata is not JSON"]
 
 
-@pytest.mark.parametrize("value", [None, 5, True, "5", '"text"', "null", msgspec.Raw(b"null")], ids=shown)
-def test_json_of_another_kind_is_one_fault(value: object) -> None:
+@pytest.mark.parametrize("value", [None, 5, True, "5", '"text"', "null", msgspec.Raw(b"null")], ids=case_id)
+def test_json_of_another_type_is_one_fault(value: object) -> None:
     (fault,) = read_metadata(value).faults
     assert fault.startswith("metadata: expected an object or a list of entries, got ")
 
 
-def test_sections_of_another_kind_are_faults_and_do_not_hide_the_other() -> None:
+def test_section_of_another_type_is_a_fault_and_the_other_is_read() -> None:
     read = read_metadata({"standard_metadata": [], "extended_metadata": ENTRIES})
     assert list(read.entries) == READ
     assert list(read.faults) == ["standard_metadata: expected an object, got list"]
@@ -167,20 +167,20 @@ def test_no_text_raises(value: bytes | str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["int", "float"])
-def test_numbers_without_measure_are_faults_at_most(kind: str) -> None:
-    found = read_metadata([{"key": "a", "type": kind, "value": 10**400}])
-    assert len(found.entries) + len(found.faults) == 1
+def test_huge_numbers_do_not_raise(kind: str) -> None:
+    result = read_metadata([{"key": "a", "type": kind, "value": 10**400}])
+    assert len(result.entries) + len(result.faults) == 1
 
 
 @pytest.mark.parametrize("wrapped", [str, str.encode, raw])
-def test_metadata_beyond_a_size_are_one_fault_and_take_no_time(wrapped: Callable[[str], object]) -> None:
+def test_metadata_above_the_size_limit_is_one_fault(wrapped: Callable[[str], object]) -> None:
     read = read_metadata(wrapped("[" + "1," * 5_000_000 + "1]"))
     assert read.entries == ()
     (fault,) = read.faults
     assert fault.startswith("metadata: expected at most 1,048,576 bytes, got 10,000,0")
 
 
-def test_entries_beyond_a_number_are_left_out() -> None:
+def test_entries_above_the_limit_are_left_out() -> None:
     items = [{"key": "a", "type": "int", "value": 1}] * 10_001
     read = read_metadata(items)
     assert len(read.entries) == 10_000

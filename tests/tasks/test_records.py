@@ -1,4 +1,4 @@
-"""Predictions as the plain objects that leave the server: names, order, units, digits."""
+"""Predictions as records: field names, order, units and digits."""
 
 import math
 
@@ -45,26 +45,26 @@ def test_segmentation_is_label_score_and_lists_of_points() -> None:
     assert text(records) == f'[{{"label":"cat","score":0.5,"contour":[{points}]}}]'
 
 
-def test_an_answer_is_prompt_then_answer() -> None:
+def test_answer_record_is_prompt_then_answer() -> None:
     records = Answers(prompts=["what?"], answers=["dogs"]).records()
     assert text(records) == '[{"prompt":"what?","answer":"dogs"}]'
 
 
 @pytest.mark.parametrize("score", [0.1, 0.3, 0.7, 0.9, 0.999, 1.0, 0.0, 0.1234567])
-def test_scores_are_written_without_the_noise_of_32_bits(score: float) -> None:
+def test_scores_are_rounded_to_float32_precision(score: float) -> None:
     (record,) = Classification(labels=["a"], scores=np.array([score], np.float32)).records()
     assert record.score == score
 
 
 @pytest.mark.parametrize("pixel", [0.1, 33.3, 1023.4, 4095.25, 0.0001])
-def test_pixels_are_written_without_the_noise_of_32_bits(pixel: float) -> None:
+def test_pixels_are_rounded_to_four_digits(pixel: float) -> None:
     boxes = np.array([[0, 0, pixel, 1]], np.float32)
     (record,) = Detections(labels=["a"], scores=np.ones(1, np.float32), boxes=boxes).records()
     assert record.xmax == pytest.approx(pixel, abs=1e-4)
     assert len(str(record.xmax).partition(".")[2]) <= 4
 
 
-def test_labels_scores_and_boxes_have_to_match_in_number() -> None:
+def test_labels_scores_and_boxes_must_have_equal_lengths() -> None:
     with pytest.raises(ValueError):
         Classification(labels=["a"], scores=np.ones(2, np.float32)).records()
     with pytest.raises(ValueError):
@@ -73,16 +73,16 @@ def test_labels_scores_and_boxes_have_to_match_in_number() -> None:
 
 WIDTH, HEIGHT = 1000, 500
 TRUTH = ((400.0, 200.0), (200.0, 40.0), 90.0)
-Turned = tuple[tuple[float, float], tuple[float, float], float]
+OrientedBox = tuple[tuple[float, float], tuple[float, float], float]
 
 
-def overlap(a: Turned, b: Turned) -> float:
+def overlap(a: OrientedBox, b: OrientedBox) -> float:
     corners = cv2.rotatedRectangleIntersection(a, b)[1]
     shared = cv2.contourArea(np.asarray(cv2.convexHull(corners)))
     return shared / (a[1][0] * a[1][1] + b[1][0] * b[1][1] - shared)
 
 
-def upright_quarter_turn() -> OrientedObject:
+def record_of_a_quarter_turn() -> OrientedObject:
     (x, y), (w, h), degrees = TRUTH
     boxes = np.array([[x, y, w, h, math.radians(degrees)]], np.float32)
     scores = np.ones(1, np.float32)
@@ -90,17 +90,17 @@ def upright_quarter_turn() -> OrientedObject:
     return record
 
 
-def test_a_turned_box_is_divided_by_width_and_height_whatever_its_rotation() -> None:
-    record = upright_quarter_turn()
+def test_oriented_box_is_divided_by_the_image_size_at_any_rotation() -> None:
+    record = record_of_a_quarter_turn()
     assert (record.cx, record.cy, record.w, record.h) == (0.4, 0.4, 0.2, 0.08)
     assert record.r == pytest.approx(math.pi / 2, abs=1e-6)
 
 
-def test_scaling_back_before_turning_gives_the_box_and_the_other_order_does_not() -> None:
-    record = upright_quarter_turn()
+def test_oriented_box_must_be_scaled_before_it_is_rotated() -> None:
+    record = record_of_a_quarter_turn()
     centre = (record.cx * WIDTH, record.cy * HEIGHT)
     right = (centre, (record.w * WIDTH, record.h * HEIGHT), math.degrees(record.r))
     assert overlap(right, TRUTH) == pytest.approx(1, abs=1e-4)
-    # Turned while still normalised, a quarter turn swaps the sides, which are then scaled by the wrong axes.
+    # Rotating a normalized box by a quarter turn swaps its sides, which then scale by the wrong axes.
     wrong = (centre, (record.h * WIDTH, record.w * HEIGHT), 0.0)
     assert overlap(wrong, TRUTH) == pytest.approx(1 / 3, abs=1e-3)

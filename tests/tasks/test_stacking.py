@@ -9,8 +9,8 @@ from tasks.object_detection import Detections
 ROWS = [np.array([1, 2], np.float32), np.array([], np.float32), np.array([3, 4, 5], np.float32)]
 
 
-def test_counts() -> None:
-    tensor = counts("n", [each.tolist() for each in ROWS])
+def test_counts_are_the_row_lengths() -> None:
+    tensor = counts("n", [row.tolist() for row in ROWS])
     assert (tensor.name, tensor.datatype, tensor.data.dtype) == ("n", Datatype.INT32, np.int32)
     assert tensor.data.tolist() == [2, 0, 3]
     assert counts("n", []).shape == (0,)
@@ -22,7 +22,7 @@ def test_numbers_are_padded_with_zeros() -> None:
     assert tensor.data.tolist() == [[1, 2, 0], [0, 0, 0], [3, 4, 5]]
 
 
-def test_rows_of_more_dimensions() -> None:
+def test_rows_with_more_dimensions_are_padded() -> None:
     boxes = [np.zeros((0, 4), np.float32), np.arange(8, dtype=np.float32).reshape(2, 4)]
     tensor = stacked_numbers("boxes", boxes)
     assert tensor.shape == (2, 2, 4)
@@ -32,15 +32,15 @@ def test_rows_of_more_dimensions() -> None:
     assert stacked_numbers("boxes", []).shape == (0, 0)
 
 
-def test_texts_are_padded_with_nothing() -> None:
+def test_texts_are_padded_with_empty_strings() -> None:
     tensor = stacked_text("labels", [["a", "Ö"], [], ["c"]])
     assert tensor.datatype is Datatype.BYTES
     assert tensor.data.tolist() == [[b"a", "Ö".encode()], [b"", b""], [b"c", b""]]
     assert stacked_text("labels", [[], []]).shape == (2, 0)
 
 
-def test_the_tensors_of_detections_hold_the_numbers_of_their_records() -> None:
-    found = [
+def test_stacked_detections_equal_their_records() -> None:
+    detections = [
         Detections(
             labels=["a", "b"],
             scores=np.array([0.75, 0.5], np.float32),
@@ -48,9 +48,9 @@ def test_the_tensors_of_detections_hold_the_numbers_of_their_records() -> None:
         ),
         Detections(labels=[], scores=np.zeros(0, np.float32), boxes=np.zeros((0, 4), np.float32)),
     ]
-    tensors = {each.name: each.data for each in Detections.stack(found)}
+    tensors = {tensor.name: tensor.data for tensor in Detections.stack(detections)}
     assert tensors["num_detections"].tolist() == [2, 0]
-    for place, record in enumerate(found[0].records()):
-        assert tensors["labels"][0, place].decode() == record.label
-        assert tensors["scores"][0, place] == record.score
-        assert tensors["boxes"][0, place].tolist() == [record.xmin, record.ymin, record.xmax, record.ymax]
+    for index, record in enumerate(detections[0].records()):
+        assert tensors["labels"][0, index].decode() == record.label
+        assert tensors["scores"][0, index] == record.score
+        assert tensors["boxes"][0, index].tolist() == [record.xmin, record.ymin, record.xmax, record.ymax]

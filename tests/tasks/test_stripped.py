@@ -1,4 +1,4 @@
-"""White space around an answer that comes in pieces."""
+"""White space around an answer that is streamed in chunks."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tasks.image_text_to_text import stripped
 
 
 @pytest.mark.parametrize(
-    "pieces",
+    "chunks",
     [
         [" a", " circle "],
         ["", " ", "\n a", " ", " b", " \t", " ", "c ", "\n"],
@@ -16,7 +16,7 @@ from tasks.image_text_to_text import stripped
         ["\u3000a\u00a0", "\u00a0b"],
     ],
 )
-def test_stripped_pieces_join_to_the_stripped_whole(pieces: list[str]) -> None:
-    found = list(stripped(pieces))
-    assert "".join(found) == "".join(pieces).strip()
-    assert all(found)
+def test_stripped_chunks_join_to_the_stripped_text(chunks: list[str]) -> None:
+    result = list(stripped(chunks))
+    assert "".join(result) == "".join(chunks).strip()
+    assert all(result)

@@ -1,4 +1,4 @@
-"""TENSOR: what a model is given, what is refused, and how its answer reads."""
+"""The task TENSOR: inputs of the model, rejected requests, and answers."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ WORDS = BytesTensor(name="words", shape=(2,), elements=[StringElement("aGk="), B
 
 
 def decoded(*inputs: InputTensor, **parameters: object) -> dict[str, NDArray[Any]]:
-    """What the model would be given."""
+    """Return the inputs of the model."""
     request = InferenceRequest(id="", model_name="m", model_version=None, inputs=inputs, parameters=parameters)
     (group,) = TASK.decode(request, {}, Limits())
     (item,) = group.items
@@ -40,18 +40,18 @@ def refusal(*inputs: InputTensor) -> str:
     return str(caught.value)
 
 
-def test_tensors_come_by_name() -> None:
-    given = decoded(WORDS, X)
-    assert given["x"] is X.data, "numbers are not copied"
-    assert given["words"].tolist() == ["aGk=", "Å"], "texts are not taken for base64"
-    assert given["words"].dtype == object
+def test_model_inputs_are_keyed_by_name() -> None:
+    tensors = decoded(WORDS, X)
+    assert tensors["x"] is X.data, "numbers are not copied"
+    assert tensors["words"].tolist() == ["aGk=", "Å"], "texts are not taken for base64"
+    assert tensors["words"].dtype == object
 
 
 @pytest.mark.parametrize(
-    ("content_type", "found"),
+    ("content_type", "expected"),
     [(None, ["/w==", b"\xff"]), ("str", ["/w==", b"\xff"]), ("base64", [b"\xff", b"\xff"])],
 )
-def test_bytes_reach_a_model_that_takes_binary_data(content_type: str | None, found: list[object]) -> None:
+def test_binary_model_receives_bytes(content_type: str | None, expected: list[object]) -> None:
     words = BytesTensor(
         name="words",
         shape=(2,),
@@ -60,25 +60,25 @@ def test_bytes_reach_a_model_that_takes_binary_data(content_type: str | None, fo
     )
     request = InferenceRequest(id="", model_name="m", model_version=None, inputs=(words,))
     (group,) = TensorInference(SPECS[1:], SPECS, binary=True).decode(request, {}, Limits())
-    assert group.items[0].tensors["words"].tolist() == found
+    assert group.items[0].tensors["words"].tolist() == expected
     assert group.name == "words"
 
 
 @pytest.mark.parametrize(
     ("element", "content_type"), [(BinaryElement(b"\xff"), "str"), (StringElement("/w=="), "base64")]
 )
-def test_bytes_are_refused_for_a_model_of_text(element: Element, content_type: str) -> None:
+def test_text_model_rejects_bytes_that_are_no_text(element: Element, content_type: str) -> None:
     parameters = {"content_type": content_type}
     words = BytesTensor(name="words", shape=(1,), elements=[element], parameters=parameters)
     assert refusal(X, words) == "inputs[1].data[0]: Expected text in UTF-8, got other bytes"
 
 
-def test_base64_of_text_is_decoded_for_a_model_of_text() -> None:
+def test_text_model_receives_decoded_base64() -> None:
     words = msgspec.structs.replace(WORDS, elements=[StringElement("aGk=")], shape=(1,))
     assert decoded(X, msgspec.structs.replace(words, parameters={"content_type": "base64"}))["words"].tolist() == ["hi"]
 
 
-def test_what_is_missing_unknown_or_there_twice() -> None:
+def test_missing_unknown_and_repeated_inputs_are_rejected() -> None:
     assert refusal(X).startswith("inputs: ")
     assert "'words'" in refusal(X)
     assert refusal(X, X, WORDS).startswith("inputs[1].name: ")
@@ -86,7 +86,7 @@ def test_what_is_missing_unknown_or_there_twice() -> None:
     assert "'x', 'words'" in refusal()
 
 
-def test_datatypes_and_shapes_have_to_fit() -> None:
+def test_datatypes_and_shapes_must_match() -> None:
     assert refusal(Tensor(name="x", datatype=Datatype.FP64, data=np.zeros((3, 2))), WORDS).startswith(
         "inputs[0].datatype: Expected FP32"
     )
@@ -97,11 +97,11 @@ def test_datatypes_and_shapes_have_to_fit() -> None:
 
 
 @pytest.mark.parametrize("shape", [(3,), (0,), (-1,), (2**64,)])
-def test_elements_have_to_fit_their_shape(shape: tuple[int, ...]) -> None:
+def test_number_of_elements_must_match_the_shape(shape: tuple[int, ...]) -> None:
     assert refusal(X, msgspec.structs.replace(WORDS, shape=shape)).startswith("inputs[1].shape")
 
 
-def test_shapes_past_counting() -> None:
+def test_shape_that_overflows_is_rejected() -> None:
     empty = BytesTensor(name="b", shape=(0, 2**64), elements=[])
     task = TensorInference([TensorSpec(name="b", datatype=Datatype.BYTES, shape=(-1, -1))], [])
     request = InferenceRequest(id="", model_name="m", model_version=None, inputs=(empty,))
@@ -109,12 +109,12 @@ def test_shapes_past_counting() -> None:
         task.decode(request, {}, Limits())
 
 
-def test_an_element_that_is_no_text() -> None:
+def test_element_that_is_not_utf_8_is_rejected() -> None:
     elements = [StringElement("a"), BinaryElement(b"\xff")]
     assert refusal(X, msgspec.structs.replace(WORDS, elements=elements)).startswith("inputs[1].data[1]: ")
 
 
-def test_an_answer_as_records_and_as_tensors() -> None:
+def test_answer_is_available_as_records_and_tensors() -> None:
     texts = np.array([[b"a"], [b"\xff"]], object)
     numbers = np.array([1.5, np.inf], np.float32)
     answer = Tensors(

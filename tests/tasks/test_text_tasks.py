@@ -1,4 +1,4 @@
-"""What the tasks of text make of predictions."""
+"""Postprocessing of the text tasks."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from tasks.vision.selection import SelectionParameters
 from tests.support.stand_ins import go_on
 
 ITEM = TextItem("abc", "inputs[0].data[0]")
-FOUND = Entities(
+ENTITIES = Entities(
     labels=["A", "B", "A"],
     scores=np.array([0.3, 0.9, 0.6], np.float32),
     words=["x", "y", "z"],
@@ -22,20 +22,20 @@ FOUND = Entities(
 )
 
 
-def continued(text: str, **parameters: object) -> ContinuedText:
+def generation_input(text: str, **parameters: object) -> ContinuedText:
     return ContinuedText(TextItem(text, "inputs[0].data[0]"), TextGenerationParameters(**parameters))  # type: ignore[arg-type]
 
 
-def test_a_texts_classes_are_narrowed_as_an_images_are() -> None:
-    found = Classification(labels=["a", "b", "c"], scores=np.array([0.2, 0.5, 0.3], np.float32))
+def test_text_classes_are_filtered_like_image_classes() -> None:
+    prediction = Classification(labels=["a", "b", "c"], scores=np.array([0.2, 0.5, 0.3], np.float32))
     item = ClassifiedText(ITEM, SelectionParameters(top_k=2))
-    assert [each.label for each in TextClassification().refine(item, found).records()] == ["b", "c"]
+    assert [record.label for record in TextClassification().refine(item, prediction).records()] == ["b", "c"]
     best = ClassifiedText(ITEM, SelectionParameters(action="predict"))
-    assert [each.label for each in TextClassification().refine(best, found).records()] == ["b"]
+    assert [record.label for record in TextClassification().refine(best, prediction).records()] == ["b"]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "words"),
+    ("parameters", "words"),
     [
         (TokenParameters(), ["x", "y", "z"]),
         (TokenParameters(score_threshold=0.5), ["y", "z"]),
@@ -43,15 +43,15 @@ def test_a_texts_classes_are_narrowed_as_an_images_are() -> None:
         (TokenParameters(top_k=2), ["y", "z"]),
     ],
 )
-def test_entities_stay_in_the_order_of_the_text(wanted: TokenParameters, words: list[str]) -> None:
-    refined = TokenClassification().refine(TaggedText(ITEM, wanted), FOUND)
-    assert [each.word for each in refined.records()] == words
+def test_filtered_entities_keep_the_order_of_the_text(parameters: TokenParameters, words: list[str]) -> None:
+    refined = TokenClassification().refine(TaggedText(ITEM, parameters), ENTITIES)
+    assert [record.word for record in refined.records()] == words
 
 
 def test_entities_are_rendered_and_stacked() -> None:
-    assert FOUND.records()[1] == Entity("B", 0.9, "y", 2, 3)
+    assert ENTITIES.records()[1] == Entity("B", 0.9, "y", 2, 3)
     none = Entities(labels=[], scores=np.zeros(0, np.float32), words=[], spans=np.zeros((0, 2), np.int32))
-    tensors = {each.name: each for each in Entities.stack([FOUND, none])}
+    tensors = {tensor.name: tensor for tensor in Entities.stack([ENTITIES, none])}
     assert list(tensors) == [spec.name for spec in TokenClassification.outputs]
     assert tensors["num_entities"].data.tolist() == [3, 0]
     assert tensors["spans"].datatype is Datatype.INT32
@@ -59,18 +59,18 @@ def test_entities_are_rendered_and_stacked() -> None:
     assert tensors["words"].data.tolist() == [[b"x", b"y", b"z"], [b""] * 3]
 
 
-def test_a_continuation_comes_alone_or_behind_its_text() -> None:
+def test_generation_may_include_the_full_text() -> None:
     task = TextGeneration()
-    assert task.refine(continued("one"), Generation(" two")).records() == [GeneratedText(" two")]
-    assert task.refine(continued("one", return_full_text=True), Generation(" two")).records() == [
+    assert task.refine(generation_input("one"), Generation(" two")).records() == [GeneratedText(" two")]
+    assert task.refine(generation_input("one", return_full_text=True), Generation(" two")).records() == [
         GeneratedText("one two")
     ]
     (tensor,) = Generation.stack([Generation("é"), Generation("")])
     assert (tensor.name, tensor.data.tolist()) == ("generated_text", ["é".encode(), b""])
 
 
-def test_a_model_that_cannot_stream_says_each_continuation_at_once() -> None:
-    items = [continued("one", return_full_text=True), continued("two")]
+def test_model_without_streaming_yields_each_generation_at_once() -> None:
+    items = [generation_input("one", return_full_text=True), generation_input("two")]
     assert list(TextGeneration().stream(items, go_on)) == [
         TextPiece(item=0, text="one"),
         TextPiece(item=0, text="one", final=True),

@@ -1,4 +1,4 @@
-"""The one error type."""
+"""The error type `InferenceError`."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tasks.exchange.error import ErrorKind, InferenceError, invalid
 
 
 @pytest.mark.parametrize(
-    ("prefix", "path", "whole"),
+    ("prefix", "path", "expected"),
     [
         ("inputs[0]", "", "inputs[0]"),
         ("inputs[0]", "data", "inputs[0].data"),
@@ -15,29 +15,29 @@ from tasks.exchange.error import ErrorKind, InferenceError, invalid
         ("a", "b.c", "a.b.c"),
     ],
 )
-def test_under_puts_a_prefix_before_the_path(prefix: str, path: str, whole: str) -> None:
+def test_prefix_is_put_before_the_path(prefix: str, path: str, expected: str) -> None:
     error = InferenceError(ErrorKind.TOO_LARGE, "Too much", path)
-    moved = error.under(prefix)
-    assert (moved.kind, moved.message, moved.path) == (ErrorKind.TOO_LARGE, "Too much", whole)
+    prefixed = error.under(prefix)
+    assert (prefixed.kind, prefixed.message, prefixed.path) == (ErrorKind.TOO_LARGE, "Too much", expected)
     assert error.path == path, "the error itself stays as it was"
 
 
-def test_prefixes_add_up_from_the_inside_out() -> None:
+def test_prefixes_accumulate_from_the_inside_out() -> None:
     assert invalid("Bad", "[2]").under("data").under("inputs[1]").path == "inputs[1].data[2]"
 
 
-def test_the_text_is_the_path_and_the_sentence() -> None:
+def test_error_text_is_path_and_message() -> None:
     assert str(invalid("Expected more", "inputs")) == "inputs: Expected more"
     assert str(invalid("Expected more")) == "Expected more"
     assert invalid("Expected more").kind is ErrorKind.INVALID_REQUEST
 
 
-def test_kinds_read_as_words_in_logs_and_metrics() -> None:
+def test_error_kinds_are_lowercase_words() -> None:
     assert len({kind.value for kind in ErrorKind}) == len(ErrorKind) == 12
     assert all(kind.value == kind.name.lower() for kind in ErrorKind)
 
 
-def test_long_messages_and_paths_are_cut() -> None:
+def test_long_messages_and_paths_are_truncated() -> None:
     error = invalid("m" * 1_000_000, "p" * 1_000_000).under("inputs[0]")
     assert error.message == "m" * 2000 + "..."
     assert error.path.startswith("inputs[0].ppp")

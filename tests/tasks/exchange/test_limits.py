@@ -1,4 +1,4 @@
-"""Bounds on what every request has."""
+"""Limits of every request."""
 
 import msgspec
 import numpy as np
@@ -22,15 +22,15 @@ def test_elements_are_counted_over_all_inputs() -> None:
     assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, "inputs[1]")
 
 
-@pytest.mark.parametrize("long", ["abcdef", "ü" * 3, "\ud800" * 2], ids=["ascii", "two bytes", "half a character"])
-def test_names_are_bounded_wherever_they_stand(long: str) -> None:
+@pytest.mark.parametrize("name", ["abcdef", "ü" * 3, "\ud800" * 2], ids=["ascii", "two bytes", "half a character"])
+def test_length_of_every_name_is_limited(name: str) -> None:
     replace = msgspec.structs.replace
     for path, request in {
-        "id": replace(REQUEST, id=long),
-        "model_name": replace(REQUEST, model_name=long),
-        "parameters": replace(REQUEST, parameters={long: 1}),
-        "inputs[0].name": replace(REQUEST, inputs=(replace(NUMBERS, name=long),)),
-        "inputs[1].parameters": replace(REQUEST, inputs=(NUMBERS, replace(TEXTS, parameters={long: 1}))),
+        "id": replace(REQUEST, id=name),
+        "model_name": replace(REQUEST, model_name=name),
+        "parameters": replace(REQUEST, parameters={name: 1}),
+        "inputs[0].name": replace(REQUEST, inputs=(replace(NUMBERS, name=name),)),
+        "inputs[1].parameters": replace(REQUEST, inputs=(NUMBERS, replace(TEXTS, parameters={name: 1}))),
     }.items():
         check_request(request, Limits(max_name_length=6))
         with pytest.raises(InferenceError, match="at most 5 bytes in a name, got 6") as caught:
@@ -38,7 +38,7 @@ def test_names_are_bounded_wherever_they_stand(long: str) -> None:
         assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, path)
 
 
-def test_defaults_of_the_request_are_counted_once_for_each_input() -> None:
+def test_request_parameters_count_once_for_each_input() -> None:
     for parameters, limits, expected in (
         ({"metadata": "abc"}, Limits(max_request_bytes=5), "at most 5 bytes of the request's parameters"),
         ({"metadata": msgspec.Raw(b"123")}, Limits(max_request_bytes=5), "at most 5 bytes of the request's parameters"),

@@ -1,4 +1,4 @@
-"""Parameters: which layer wins, what is refused, and which field the refusal names."""
+"""Parameters: precedence of layers, rejected values, and the field that an error names."""
 
 from typing import Any
 
@@ -14,33 +14,33 @@ from tasks.token_classification import TokenParameters
 from tasks.vision.selection import SelectionParameters
 
 
-def refused(kind: type[Any], given: dict[str, object]) -> InferenceError:
+def rejection(kind: type[Any], parameters: dict[str, object]) -> InferenceError:
     with pytest.raises(InferenceError) as caught:
-        read_parameters(kind, given, path="inputs[3].parameters")
+        read_parameters(kind, parameters, path="inputs[3].parameters")
     assert caught.value.kind is ErrorKind.INVALID_REQUEST
     return caught.value
 
 
-def test_nothing_given_is_every_default() -> None:
+def test_no_parameters_give_the_defaults() -> None:
     assert read_parameters(DetectionParameters) == DetectionParameters()
     assert read_parameters(DetectionParameters, {}, {}) == DetectionParameters()
 
 
-def test_a_later_layer_wins_field_by_field() -> None:
+def test_later_layers_override_field_by_field() -> None:
     read = read_parameters(
         DetectionParameters, {"score_threshold": 0.1, "top_k": 5}, {"score_threshold": 0.2}, {"iou_threshold": 0.3}
     )
     assert read == DetectionParameters(score_threshold=0.2, top_k=5, iou_threshold=0.3)
 
 
-def test_a_null_is_as_good_as_absent() -> None:
-    given: dict[str, object] = {"score_threshold": None, "labels": None, "action": None, "iou_threshold": None}
-    assert read_parameters(DetectionParameters, given) == DetectionParameters()
+def test_null_is_like_absent() -> None:
+    parameters: dict[str, object] = {"score_threshold": None, "labels": None, "action": None, "iou_threshold": None}
+    assert read_parameters(DetectionParameters, parameters) == DetectionParameters()
 
 
-def test_unknown_names_are_ignored_whatever_they_hold() -> None:
-    given: dict[str, object] = {"content_type": "np", "metadata": msgspec.Raw(b"{"), "x": object(), "Top_K": "no"}
-    assert read_parameters(DetectionParameters, given) == DetectionParameters()
+def test_unknown_parameters_are_ignored() -> None:
+    parameters: dict[str, object] = {"content_type": "np", "metadata": msgspec.Raw(b"{"), "x": object(), "Top_K": "no"}
+    assert read_parameters(DetectionParameters, parameters) == DetectionParameters()
 
 
 def test_layers_are_not_changed() -> None:
@@ -49,9 +49,9 @@ def test_layers_are_not_changed() -> None:
     assert first == {"top_k": 1}
 
 
-@pytest.mark.parametrize("whole", [0, 1])
-def test_a_whole_number_is_a_fraction_too(whole: int) -> None:
-    assert read_parameters(SelectionParameters, {"score_threshold": whole}).score_threshold == whole
+@pytest.mark.parametrize("number", [0, 1])
+def test_integer_is_accepted_as_a_fraction(number: int) -> None:
+    assert read_parameters(SelectionParameters, {"score_threshold": number}).score_threshold == number
 
 
 @pytest.mark.parametrize(
@@ -62,20 +62,20 @@ def test_a_whole_number_is_a_fraction_too(whole: int) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_ways_to_write_a_list_of_texts(written: object, labels: tuple[str, ...]) -> None:
+def test_list_of_texts_may_be_json_or_plain_text(written: object, labels: tuple[str, ...]) -> None:
     assert read_parameters(SelectionParameters, {"labels": written}).labels == labels
 
 
 @pytest.mark.parametrize("value", ["0.5", True, [0.5], {"a": 1}, -0.0001, 1.0001, 10**400, "", "NaN"], ids=repr)
 @pytest.mark.parametrize("name", ["score_threshold", "iou_threshold"])
-def test_fractions_that_are_none(name: str, value: object) -> None:
-    assert refused(DetectionParameters, {name: value}).path == f"inputs[3].parameters.{name}"
+def test_invalid_fractions_are_rejected(name: str, value: object) -> None:
+    assert rejection(DetectionParameters, {name: value}).path == f"inputs[3].parameters.{name}"
 
 
 @pytest.mark.parametrize("value", ["5", True, 0, -1, 1.5, [1], -(10**400)], ids=repr)
 @pytest.mark.parametrize("name", ["top_k", "max_new_tokens"])
-def test_counts_that_are_none(name: str, value: object) -> None:
-    assert refused(GenerationParameters, {name: value}).path == f"inputs[3].parameters.{name}"
+def test_invalid_counts_are_rejected(name: str, value: object) -> None:
+    assert rejection(GenerationParameters, {name: value}).path == f"inputs[3].parameters.{name}"
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
@@ -88,14 +88,14 @@ def test_counts_that_are_none(name: str, value: object) -> None:
         (GenerationParameters, "seed"), (SelectionParameters, "labels"), (SelectionParameters, "action"),
     ],
 )  # fmt: skip
-def test_numbers_that_are_not_finite(kind: type[Any], name: str, number: float) -> None:
-    error = refused(kind, {name: number})
+def test_non_finite_numbers_are_rejected(kind: type[Any], name: str, number: float) -> None:
+    error = rejection(kind, {name: number})
     assert error.path == f"inputs[3].parameters.{name}"
     assert str(number) in error.message
 
 
 @pytest.mark.parametrize(
-    ("given", "path"),
+    ("parameters", "path"),
     [
         ({"labels": 5}, "labels"), ({"labels": {"a": 1}}, "labels"), ({"labels": ["a", 5]}, "labels[1]"),
         ({"labels": ["a", None]}, "labels[1]"), ({"labels": '["a", 5]'}, "labels[1]"), ({"labels": "[a]"}, "labels"),
@@ -104,51 +104,51 @@ def test_numbers_that_are_not_finite(kind: type[Any], name: str, number: float) 
     ],
     ids=str,
 )  # fmt: skip
-def test_texts_and_lists_that_are_none(given: dict[str, object], path: str) -> None:
-    assert refused(SelectionParameters, given).path == f"inputs[3].parameters.{path}"
+def test_invalid_texts_and_lists_are_rejected(parameters: dict[str, object], path: str) -> None:
+    assert rejection(SelectionParameters, parameters).path == f"inputs[3].parameters.{path}"
 
 
-def test_a_list_that_is_not_json_says_so() -> None:
-    error = refused(GenerationParameters, {"prompts": "[what is this?"})
+def test_list_that_is_not_json_is_rejected() -> None:
+    error = rejection(GenerationParameters, {"prompts": "[what is this?"})
     assert error.message.startswith("Expected a JSON array of strings, got text that is not JSON")
 
 
 @pytest.mark.parametrize(
-    "given", [{"temperature": -0.1}, {"temperature": "0"}, {"seed": -1}, {"seed": 1.0}, {"top_p": 2}]
+    "parameters", [{"temperature": -0.1}, {"temperature": "0"}, {"seed": -1}, {"seed": 1.0}, {"top_p": 2}]
 )
-def test_generation_parameters_name_their_field(given: dict[str, object]) -> None:
-    assert refused(GenerationParameters, given).path == f"inputs[3].parameters.{next(iter(given))}"
+def test_error_for_generation_parameters_names_the_field(parameters: dict[str, object]) -> None:
+    assert rejection(GenerationParameters, parameters).path == f"inputs[3].parameters.{next(iter(parameters))}"
 
 
 @pytest.mark.parametrize("epsilon", [-0.5, "1", True, [1]])
-def test_epsilon_is_a_number_of_pixels(epsilon: object) -> None:
-    assert refused(SegmentationParameters, {"epsilon": epsilon}).path == "inputs[3].parameters.epsilon"
+def test_invalid_epsilon_is_rejected(epsilon: object) -> None:
+    assert rejection(SegmentationParameters, {"epsilon": epsilon}).path == "inputs[3].parameters.epsilon"
 
 
-def test_convert_names_the_field_without_a_prefix_too() -> None:
+def test_convert_names_the_field_without_a_prefix() -> None:
     with pytest.raises(InferenceError) as caught:
         convert({"a": [1, "x"]}, dict[str, list[int]])
     assert str(caught.value) == "[...][1]: Expected `int`, got `str`"
     assert convert([1, 2], tuple[int, ...]) == (1, 2)
 
 
-def test_a_null_shows_the_layer_below() -> None:
+def test_null_keeps_the_value_of_the_layer_below() -> None:
     read = read_parameters(DetectionParameters, {"score_threshold": 0.9}, {"score_threshold": None})
     assert read.score_threshold == 0.9
 
 
-def test_a_word_that_is_none_of_the_known_ones_is_quoted_in_brief() -> None:
-    assert refused(TokenParameters, {"aggregation_strategy": "some"}).message == "Invalid enum value 'some'"
-    error = refused(TokenParameters, {"aggregation_strategy": "it's " * 1000})
+def test_unknown_enum_value_is_quoted_and_truncated() -> None:
+    assert rejection(TokenParameters, {"aggregation_strategy": "some"}).message == "Invalid enum value 'some'"
+    error = rejection(TokenParameters, {"aggregation_strategy": "it's " * 1000})
     assert error.path == "inputs[3].parameters.aggregation_strategy"
     assert error.message.startswith("Invalid enum value \"it's it's ")
     assert len(error.message) < 120
 
 
-def test_a_list_in_a_text_is_read_up_to_a_length() -> None:
-    most = 4 * 1024 * 1024
-    read = read_parameters(DetectionParameters, {"labels": '["a"]'.ljust(most)})
+def test_length_of_a_list_in_a_text_is_limited() -> None:
+    max_length = 4 * 1024 * 1024
+    read = read_parameters(DetectionParameters, {"labels": '["a"]'.ljust(max_length)})
     assert read.labels == ("a",)
     with pytest.raises(InferenceError, match="array of at most 4,194,304 characters, got 4,194,305") as caught:
-        read_parameters(DetectionParameters, {"labels": '["a"]'.ljust(most + 1)})
+        read_parameters(DetectionParameters, {"labels": '["a"]'.ljust(max_length + 1)})
     assert caught.value.kind is ErrorKind.TOO_LARGE
