@@ -1,4 +1,4 @@
-"""axe-core in a page: what somebody could not reach, read, or be told of."""
+"""Accessibility checks of a page with axe-core."""
 
 import os
 from typing import Any
@@ -8,17 +8,17 @@ from playwright.sync_api import Page
 
 from tests.support.server_process import ROOT
 
-# `make browser` puts it there, with npm and the lock file beside this module.
+# `make browser` installs it there, with npm and the lock file beside this module.
 _AXE = ROOT / ".venv" / "browser" / "node_modules" / "axe-core" / "axe.min.js"
 
-# The rules of WCAG 2.2 A and AA, and axe's own of what is good practice.
+# Rules of WCAG 2.2 A and AA, and axe's own best practices.
 _RUN = "() => axe.run(document, { resultTypes: ['violations'] })"
 
 
 def violations(page: Page) -> list[str]:
-    """Every rule that the page breaks as it stands, with the elements that break it.
+    """Return every rule that the page breaks, with the elements that break it.
 
-    Without axe-core the test is skipped, but in CI, where `make test-slow` has installed it.
+    Skip the test without axe-core, but fail in CI, where `make test-slow` installs it.
     """
     if not _AXE.exists():
         missing = "axe-core is not installed: make browser"
@@ -26,11 +26,11 @@ def violations(page: Page) -> list[str]:
             pytest.fail(missing)
         pytest.skip(missing)
     if not page.evaluate("'axe' in window"):
-        # Playwright evaluates beside the page's Content-Security-Policy, which would let in no script.
+        # Playwright bypasses the page's Content-Security-Policy, which would block the script.
         page.evaluate(_AXE.read_text(encoding="utf-8"))
-    found: dict[str, Any] = page.evaluate(_RUN)
-    assert found["passes"], "axe looked at nothing"
+    results: dict[str, Any] = page.evaluate(_RUN)
+    assert results["passes"], "axe checked nothing"
     return [
-        f"{each['id']}: {each['help']}: {'; '.join(node['html'][:160] for node in each['nodes'])}"
-        for each in found["violations"]
+        f"{violation['id']}: {violation['help']}: {'; '.join(node['html'][:160] for node in violation['nodes'])}"
+        for violation in results["violations"]
     ]

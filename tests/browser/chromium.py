@@ -1,4 +1,4 @@
-"""Debian's Chromium, without a screen."""
+"""Debian's Chromium, headless."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-# The sandbox needs rights that containers have not, and the rest looks for servers of its maker.
+# The sandbox needs rights that containers lack. Other flags stop requests to the browser's vendor.
 _FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -23,7 +23,7 @@ _FLAGS = (
 
 @contextmanager
 def chromium() -> Generator[Browser]:
-    """A running browser. Without one the test is skipped, but in CI, where `make test-slow` has installed it."""
+    """Run a browser. Without one skip the test, but fail in CI, where `make test-slow` installs it."""
     program = shutil.which("chromium")
     if program is None:
         missing = "Chromium is not installed: apt-get install chromium"

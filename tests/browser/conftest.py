@@ -8,7 +8,7 @@ from playwright.sync_api import Browser
 from tests.browser.chromium import chromium
 
 
-# Not for a whole session: while Playwright runs, no other test of the same process can run an event loop.
+# Not session scope: while Playwright runs, no other test of the process can run an event loop.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with chromium() as browser:

@@ -1,4 +1,4 @@
-"""A page that is looked at, and that must neither complain nor ask anybody but its server."""
+"""Pages in a browser that must log nothing and load nothing from other hosts."""
 
 import re
 from collections.abc import Generator
@@ -16,51 +16,53 @@ Scheme = Literal["light", "dark"]
 DESKTOP: Size = (1280, 900)
 PHONE: Size = (360, 780)
 
-# A server that other tests keep busy answers late.
+# A server that is busy with other tests answers late.
 _MILLISECONDS = 60_000
 expect.set_options(timeout=_MILLISECONDS)
 
 
 @contextmanager
-def looking(
-    browser: Browser, url: str, *, size: Size = DESKTOP, scheme: Scheme = "light", broken: bool = False
+def open_page(
+    browser: Browser, url: str, *, size: Size = DESKTOP, scheme: Scheme = "light", expect_errors: bool = False
 ) -> Generator[Page]:
-    """The page at `url`. Afterwards: it wrote no error or warning (unless it is `broken` on purpose), opened no dialog
-    of the browser, and everything that it asked for came from its own server.
+    """Open the page at `url` and check it afterwards.
+
+    It must log no error or warning (unless `expect_errors`), open no browser dialog, and send requests only to its own
+    server.
     """
     context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
     context.set_default_timeout(_MILLISECONDS)
     page = context.new_page()
-    complaints: list[str] = []
-    asked: list[str] = []
+    messages: list[str] = []
+    urls: list[str] = []
 
-    def heard(message: ConsoleMessage) -> None:
+    def on_console(message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
-            complaints.append(message.text)
+            messages.append(message.text)
 
-    def requested(request: Request) -> None:
-        asked.append(request.url)
+    def on_request(request: Request) -> None:
+        urls.append(request.url)
 
-    page.on("console", heard)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("dialog", lambda dialog: complaints.append(dialog.message))
-    page.on("request", requested)
+    page.on("console", on_console)
+    page.on("pageerror", lambda error: messages.append(str(error)))
+    page.on("dialog", lambda dialog: messages.append(dialog.message))
+    page.on("request", on_request)
     try:
         page.goto(url)
         yield page
         origin = re.match(r"http://[^/]+/", f"{url}/")
         assert origin is not None
-        strangers = [each for each in asked if not each.startswith((origin[0], f"blob:{origin[0]}", "data:"))]
-        # pytest explains only what stands in a test's own file.
-        assert strangers == [], strangers
-        assert broken or complaints == [], complaints
+        foreign = [url for url in urls if not url.startswith((origin[0], f"blob:{origin[0]}", "data:"))]
+        # pytest explains only assertions in the file of the test.
+        assert foreign == [], foreign
+        assert expect_errors or messages == [], messages
     finally:
         context.close()
 
 
-def fits(page: Page, size: Size) -> None:
-    """Nothing reaches beyond the width of the window, and every text can be read."""
+def assert_fits(page: Page, size: Size) -> None:
+    """Assert that nothing is wider than the window and that every text has enough contrast."""
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
-    found = page.evaluate(CONTRAST)
-    assert found["looked"] > 0
-    assert found["poor"] == []
+    result = page.evaluate(CONTRAST)
+    assert result["checked"] > 0
+    assert result["poor"] == []

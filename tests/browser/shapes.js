@@ -1,6 +1,6 @@
-// How far what is drawn over a picture lies from where it should be: for polygons { label, points } in pixels of the
-// picture, walked along their edges, the farthest that the middle of a line of the label's colour is from its edge.
-// The view has to be at one pixel to one. Names of shapes, which cover lines, are kept clear of.
+// Measure how far drawn shapes lie from where they should be: walk along the edges of polygons { label, points } in pixels
+// of the image, and return the maximum distance of an edge from the middle of a line in the label's colour.
+// The zoom must be one to one. Names of shapes are skipped, because they cover lines.
 async ({ polygons, width, height }) => {
   const { colourOf } = await import(new URL("page/drawing.js", location.href.split("#")[0]));
   const canvas = document.querySelector("canvas.over");
@@ -10,11 +10,11 @@ async ({ polygons, width, height }) => {
   const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
   const strength = (x, y, colour) => {
     const at = 4 * (Math.floor(y) * canvas.width + Math.floor(x));
-    return colour.every((each, channel) => Math.abs(each - data[at + channel]) < 30) ? Math.max(0, data[at + 3] - 150) : 0;
+    return colour.every((value, channel) => Math.abs(value - data[at + channel]) < 30) ? Math.max(0, data[at + 3] - 150) : 0;
   };
   const plates = polygons.map(({ points }) => [Math.min(...points.map(([x]) => x)), Math.min(...points.map(([, y]) => y))]);
   const named = (x, y) => plates.some(([l, t]) => x > l - 6 && x < l + 170 && y > t - 26 && y < t + 26);
-  let [looked, farthest] = [0, 0];
+  let [checked, farthest] = [0, 0];
   const missing = [];
   for (const { label, points } of polygons) {
     const colour = colourOf(label).match(/\d+/g).map(Number);
@@ -33,11 +33,11 @@ async ({ polygons, width, height }) => {
           sum += weight * off;
           weights += weight;
         }
-        looked += 1;
+        checked += 1;
         if (weights === 0) missing.push([label, Math.round(x), Math.round(y)]);
         else farthest = Math.max(farthest, Math.abs(sum / weights));
       }
     });
   }
-  return { looked, missing, farthest };
+  return { checked, missing, farthest };
 };

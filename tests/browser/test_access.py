@@ -1,4 +1,4 @@
-"""The page of a server that asks who comes: the browser asks its user once, and shows the key with all it sends."""
+"""The page of a server with authentication: the browser asks its user once and sends the key with all requests."""
 
 import shutil
 import sys
@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from app.server.access.key_file import add_key
 from app.server.access.keys import Key
-from tests.browser.test_request_view import choose, pasted, run_python, run_shell
+from tests.browser.test_request_view import choose, copy_text, run_python, run_shell
 from tests.support.environments import python_with
 from tests.support.server_process import ROOT, ServerProcess, serving
 
@@ -30,12 +30,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServerProcess]
 
 
 @contextmanager
-def shown(browser: Browser, url: str, key: str) -> Generator[tuple[Page, list[str]]]:
-    """The page, opened by somebody who types `key` for a password; and what was refused meanwhile."""
+def open_with_key(browser: Browser, url: str, key: str) -> Generator[tuple[Page, list[str]]]:
+    """Open the page with `key` as password; yield it with the URLs that were refused."""
     context = browser.new_context(http_credentials={"username": "anybody", "password": key})
     page = context.new_page()
     refused: list[str] = []
-    page.on("response", lambda each: refused.append(each.url) if each.status in (401, 403) else None)
+    page.on("response", lambda response: refused.append(response.url) if response.status in (401, 403) else None)
     try:
         page.goto(url)
         yield page, refused
@@ -43,12 +43,12 @@ def shown(browser: Browser, url: str, key: str) -> Generator[tuple[Page, list[st
         context.close()
 
 
-def test_whoever_has_a_key_sees_tries_and_controls(browser: Browser, server: ServerProcess) -> None:
+def test_admin_key_allows_every_view_and_reloading(browser: Browser, server: ServerProcess) -> None:
     url = server.address
-    with shown(browser, f"{url}/#try?model=detector&sample=scene.jpg", "key-of-the-owner") as (page, refused):
+    with open_with_key(browser, f"{url}/#try?model=detector&sample=scene.jpg", "key-of-the-owner") as (page, refused):
         expect(page.get_by_text("yellow circle").first).to_be_visible()
         page.goto(f"{url}/#metrics")
-        # What stands there comes with the events, which have no end.
+        # The metrics come as an endless stream of events.
         expect(page.get_by_text("detector").first).to_be_visible()
         page.goto(f"{url}/#request?model=detector&protocol=grpc")
         page.goto(f"{url}/#models")
@@ -57,22 +57,25 @@ def test_whoever_has_a_key_sees_tries_and_controls(browser: Browser, server: Ser
         assert set(refused) <= {f"{url}/"}
 
 
-def test_who_may_not_load_has_no_buttons(browser: Browser, server: ServerProcess) -> None:
-    with shown(browser, f"{server.address}/#models", "key-of-the-screen") as (page, refused):
+def test_user_without_admin_permission_has_no_load_buttons(browser: Browser, server: ServerProcess) -> None:
+    with open_with_key(browser, f"{server.address}/#models", "key-of-the-screen") as (page, refused):
         expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
         expect(page.get_by_role("button", name="Load again detector")).to_have_count(0)
         assert set(refused) <= {f"{server.address}/"}
 
 
-def test_what_is_pasted_takes_the_key_of_whoever_pastes_it(
+def test_copied_commands_read_the_key_from_the_environment(
     browser: Browser, server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copy(ROOT / "fixtures/images/scene.jpg", tmp_path)
     monkeypatch.setenv("API_KEY", "key-of-the-screen")
-    with shown(browser, f"{server.address}/#request?model=detector&sample=scene.jpg", "key-of-the-owner") as (page, _):
+    with open_with_key(browser, f"{server.address}/#request?model=detector&sample=scene.jpg", "key-of-the-owner") as (
+        page,
+        _,
+    ):
         for protocol in ("chariot", "grps", "tfs", "grpc"):
             choose(page, protocol)
-            command, program = pasted(page, "curl") if protocol != "grpc" else "", pasted(page, "Python")
+            command, program = copy_text(page, "curl") if protocol != "grpc" else "", copy_text(page, "Python")
             assert "key-of" not in command + program
             if command:
                 assert "yellow circle" in run_shell(command, tmp_path)
@@ -80,7 +83,7 @@ def test_what_is_pasted_takes_the_key_of_whoever_pastes_it(
             assert "yellow circle" in run_python(program, tmp_path, python)
 
 
-def test_without_a_key_there_is_no_page(browser: Browser, server: ServerProcess) -> None:
-    with shown(browser, server.address, "wrong") as (page, refused):
+def test_page_is_refused_without_a_valid_key(browser: Browser, server: ServerProcess) -> None:
+    with open_with_key(browser, server.address, "wrong") as (page, refused):
         expect(page.get_by_text("The key is not known here")).to_be_visible()
         assert refused

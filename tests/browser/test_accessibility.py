@@ -1,4 +1,4 @@
-"""Every view, as axe-core sees it, in both schemes and at both widths; and how much of it goes over the wire."""
+"""Accessibility of every view, with axe-core in both schemes and at both widths, and the size of the page."""
 
 import sys
 from collections.abc import Iterator
@@ -7,10 +7,10 @@ import pytest
 from playwright.sync_api import Browser, FloatRect, Locator, expect
 
 from tests.browser.axe import violations
-from tests.browser.looking import DESKTOP, PHONE, Scheme, Size, fits, looking
+from tests.browser.looking import DESKTOP, PHONE, Scheme, Size, assert_fits, open_page
 from tests.support.server_process import ROOT, serving
 
-# Each view's address, and a text that it shows once it is there with something in it.
+# Address of each view, and a text that it shows once it is loaded.
 VIEWS = {
     "try": ("#try?model=detector&sample=scene.jpg", "yellow circle"),
     "request": ("#request?model=detector&sample=scene.jpg", "Request"),
@@ -35,24 +35,24 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")], ids=["desktop-light", "phone-dark"])
 @pytest.mark.parametrize("view", VIEWS)
-def test_everybody_can_use_it(
+def test_view_is_accessible(
     browser: Browser, server: str, view: str, size: Size, scheme: Scheme, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    address, told = VIEWS[view]
-    with looking(browser, f"{server}/{address}", size=size, scheme=scheme) as page:
-        expect(page.get_by_role("main").get_by_text(told).locator("visible=true").first).to_be_visible()
+    address, text = VIEWS[view]
+    with open_page(browser, f"{server}/{address}", size=size, scheme=scheme) as page:
+        expect(page.get_by_role("main").get_by_text(text).locator("visible=true").first).to_be_visible()
         expect(page.get_by_role("heading", level=1)).to_have_count(1)
         page.screenshot(path=tmp_path_factory.mktemp(view) / f"{scheme}-{size[0]}.png", full_page=True)
         assert violations(page) == []
-        fits(page, size)
+        assert_fits(page, size)
         current = page.get_by_role("navigation").locator("[aria-current=page]")
         expect(current).to_have_attribute("href", f"#{view}")
-        assert not [each for each in page.locator("button").all() if each.is_visible() and height(each) < 24]
+        assert not [button for button in page.locator("button").all() if button.is_visible() and height(button) < 24]
 
 
 def height(element: Locator) -> float:
     box = element.bounding_box()
-    # WCAG 2.2, 2.5.8: 24 pixels, or as much room around it, as the names in rows of a table have.
+    # WCAG 2.2, 2.5.8: 24 pixels, or that much space around it, as names in table rows have.
     return 0 if box is None else max(box["height"], row["height"] if (row := row_of(element)) else 0)
 
 
@@ -61,19 +61,19 @@ def row_of(element: Locator) -> FloatRect | None:
     return row.bounding_box() if row.count() else None
 
 
-# Bytes on the way and unpacked of the page's own files, without pictures and answers.
+# Transferred and decoded bytes of the page's own files, without images and answers.
 WEIGHT = """() => {
   const own = /[/]page[/][^/]+[.](js|css|svg)$/;
-  const files = performance.getEntriesByType("resource").filter((each) => own.test(each.name));
+  const files = performance.getEntriesByType("resource").filter((file) => own.test(file.name));
   const all = [...performance.getEntriesByType("navigation"), ...files];
-  const sum = (key) => all.reduce((total, each) => total + each[key], 0);
+  const sum = (key) => all.reduce((total, file) => total + file[key], 0);
   return [all.length, sum("transferSize"), sum("decodedBodySize")];
 }"""
 
 
-def test_the_page_weighs_little(browser: Browser, server: str) -> None:
-    """How long it took is told, and not judged: a busy machine is no fault of the page."""
-    with looking(browser, server) as page:
+def test_page_weighs_little(browser: Browser, server: str) -> None:
+    """Print the time to paint but do not check it, because it depends on the machine."""
+    with open_page(browser, server) as page:
         expect(page.get_by_role("heading", level=1)).to_have_text("Try")
         page.wait_for_load_state("networkidle")
         number, first, _ = page.evaluate(WEIGHT)

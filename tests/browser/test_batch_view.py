@@ -1,4 +1,4 @@
-"""The page's view of a folder: everything in it is sent once, and the table is of what came back."""
+"""The page's batch view: every image of a folder is sent once, and the table shows the answers."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
-from tests.browser.looking import looking
+from tests.browser.looking import open_page
 from tests.support.server_process import ROOT, serving
 
 MODELS = ROOT / "fixtures" / "models"
@@ -28,36 +28,38 @@ def server() -> Iterator[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two levels: four pictures, one that is torn, one that is none."""
-    made = tmp_path / "north"
-    (made / "deeper").mkdir(parents=True)
+    """Create two levels with four images, one damaged image and one file that is not an image."""
+    root = tmp_path / "north"
+    (root / "deeper").mkdir(parents=True)
     for name in ("scene.jpg", "photo.jpg"):
-        shutil.copy(IMAGES / name, made / name)
-    shutil.copy(IMAGES / "shape.jpg", made / "deeper" / FORMULA)
-    shutil.copy(IMAGES / "scene.jpg", made / "deeper" / "again.jpg")
-    (made / "torn.jpg").write_bytes(b"\xff\xd8\xff torn")
-    (made / "notes.txt").write_text("no picture")
-    return made
+        shutil.copy(IMAGES / name, root / name)
+    shutil.copy(IMAGES / "shape.jpg", root / "deeper" / FORMULA)
+    shutil.copy(IMAGES / "scene.jpg", root / "deeper" / "again.jpg")
+    (root / "torn.jpg").write_bytes(b"\xff\xd8\xff torn")
+    (root / "notes.txt").write_text("no picture")
+    return root
 
 
 def names(page: Page) -> list[str]:
     return page.locator("tbody .of-name").all_inner_texts()
 
 
-def sent(page: Page, folder: Path) -> None:
+def send_folder(page: Page, folder: Path) -> None:
     page.locator("input[webkitdirectory]").set_input_files(folder)
     expect(page.get_by_text("4 answered, 1 failed")).to_be_visible()
 
 
-def test_a_folder_goes_through(browser: Browser, server: str, folder: Path, tmp_path: Path) -> None:
-    with looking(browser, f"{server}/#batch?model=detector", broken=True) as page:
-        asked: list[Request] = []
-        page.on("request", lambda request: asked.append(request) if request.method == "POST" else None)
-        sent(page, folder)
-        assert len(asked) == 5
+def test_every_image_of_a_folder_is_sent_and_listed(
+    browser: Browser, server: str, folder: Path, tmp_path: Path
+) -> None:
+    with open_page(browser, f"{server}/#batch?model=detector", expect_errors=True) as page:
+        requests: list[Request] = []
+        page.on("request", lambda request: requests.append(request) if request.method == "POST" else None)
+        send_folder(page, folder)
+        assert len(requests) == 5
         expect(page.get_by_text("1 file is no picture and was left out")).to_be_visible()
         assert names(page) == [
-            f"north/{each}" for each in (f"deeper/{FORMULA}", "deeper/again.jpg", "photo.jpg", "scene.jpg", "torn.jpg")
+            f"north/{name}" for name in (f"deeper/{FORMULA}", "deeper/again.jpg", "photo.jpg", "scene.jpg", "torn.jpg")
         ]
         scene = page.get_by_role("row", name="north/scene.jpg")
         expect(scene.locator(".of-label")).to_have_text(
@@ -66,19 +68,19 @@ def test_a_folder_goes_through(browser: Browser, server: str, folder: Path, tmp_
         expect(scene.locator(".of-found")).to_have_text("5")
         expect(page.get_by_role("row", name="photo.jpg").locator(".of-label")).to_have_text("nothing")
         expect(page.get_by_role("row", name="torn.jpg").locator(".of-label")).to_contain_text("truncated or damaged")
-        # The middle of a thumbnail has the colours of its picture.
+        # The centre of a thumbnail has the colours of its image.
         middle = "(canvas) => canvas.getContext('2d').getImageData(32, 32, 1, 1).data[3]"
         page.wait_for_function(f"({middle})(document.querySelectorAll('.thumbnail')[3]) === 255")
         page.screenshot(path=tmp_path / "batch.png", full_page=True)
 
 
-def test_the_table_is_sorted_searched_and_narrowed(browser: Browser, server: str, folder: Path) -> None:
-    with looking(browser, f"{server}/#batch?model=detector", broken=True) as page:
-        sent(page, folder)
+def test_table_is_sorted_searched_and_filtered(browser: Browser, server: str, folder: Path) -> None:
+    with open_page(browser, f"{server}/#batch?model=detector", expect_errors=True) as page:
+        send_folder(page, folder)
         page.get_by_role("button", name="Found").click()
         found = page.get_by_role("columnheader", name="Found")
         expect(found).to_have_attribute("aria-sort", "descending")
-        assert [each.rsplit("/", 1)[1] for each in names(page)][-1] == "torn.jpg"
+        assert [name.rsplit("/", 1)[1] for name in names(page)][-1] == "torn.jpg"
         assert page.locator("tbody .of-found").all_inner_texts() == ["5", "5", "1", "0", ""]
         page.get_by_role("button", name="Found").click()
         expect(found).to_have_attribute("aria-sort", "ascending")
@@ -95,14 +97,14 @@ def test_the_table_is_sorted_searched_and_narrowed(browser: Browser, server: str
         expect(page.get_by_role("row", name="north/scene.jpg").locator(".of-found")).to_have_text("0")
 
 
-def test_what_came_back_is_saved(browser: Browser, server: str, folder: Path) -> None:
-    with looking(browser, f"{server}/#batch?model=detector", broken=True) as page:
-        sent(page, folder)
+def test_answers_are_saved_as_json_and_csv(browser: Browser, server: str, folder: Path) -> None:
+    with open_page(browser, f"{server}/#batch?model=detector", expect_errors=True) as page:
+        send_folder(page, folder)
         with page.expect_download() as waiting:
             page.get_by_role("button", name="Save as JSON").click()
         saved = json.loads(waiting.value.path().read_text())
         assert (saved["model"], saved["score_threshold"]) == ("detector", 0.5)
-        answers = {each["file"]: each for each in saved["answers"]}
+        answers = {answer["file"]: answer for answer in saved["answers"]}
         assert len(answers["north/scene.jpg"]["records"]) == 5
         assert set(answers["north/torn.jpg"]) == {"file", "error"}
         shutil.copy(IMAGES / "shape.jpg", folder / FORMULA)
@@ -112,14 +114,14 @@ def test_what_came_back_is_saved(browser: Browser, server: str, folder: Path) ->
             page.get_by_role("button", name="Save as CSV").click()
         rows = list(csv.reader(io.StringIO(waiting.value.path().read_text())))
         assert rows[0] == ["file", "labels", "best_score", "found", "milliseconds", "error"]
-        # A spreadsheet is not to run a file's name.
+        # A spreadsheet must not run a file name as a formula.
         assert rows[1][0] == f"'{FORMULA}"
         assert rows[1][1] == "blue star"
 
 
-def test_a_picture_is_opened_and_closed_by_keyboard(browser: Browser, server: str, folder: Path) -> None:
-    with looking(browser, f"{server}/#batch?model=detector", broken=True) as page:
-        sent(page, folder)
+def test_image_is_opened_and_closed_by_keyboard(browser: Browser, server: str, folder: Path) -> None:
+    with open_page(browser, f"{server}/#batch?model=detector", expect_errors=True) as page:
+        send_folder(page, folder)
         name = page.get_by_role("button", name="north/scene.jpg")
         name.focus()
         page.keyboard.press("Enter")
@@ -131,28 +133,28 @@ def test_a_picture_is_opened_and_closed_by_keyboard(browser: Browser, server: st
         expect(name).to_be_focused()
 
 
-def test_a_busy_server_is_asked_again_later(browser: Browser, server: str) -> None:
-    with looking(browser, f"{server}/#batch?model=classifier", broken=True) as page:
+def test_request_is_retried_when_the_server_is_busy(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#batch?model=classifier", expect_errors=True) as page:
         refused: list[str] = []
 
-        def sometimes(route: Route) -> None:
-            # The first request is refused as a full server refuses it.
+        def refuse_once(route: Route) -> None:
+            # Refuse the first request as an overloaded server does.
             if not refused:
                 refused.append("once")
                 route.fulfill(status=429, json={"error": "Too many requests are waiting"})
             else:
                 route.continue_()
 
-        page.route("**/infer", sometimes)
+        page.route("**/infer", refuse_once)
         page.locator("input[accept]").last.set_input_files([IMAGES / "shape.jpg", IMAGES / "scene.jpg"])
         expect(page.get_by_text("2 answered in")).to_be_visible()
         assert refused == ["once"]
 
 
-def test_a_long_folder_is_stopped_and_shown_in_parts(browser: Browser, server: str, tmp_path: Path) -> None:
-    for place in range(150):
-        (tmp_path / f"{place:03}.jpg").hardlink_to(IMAGES / "shape.jpg")
-    with looking(browser, f"{server}/#batch?model=classifier") as page:
+def test_long_batch_is_shown_in_parts_and_can_be_stopped(browser: Browser, server: str, tmp_path: Path) -> None:
+    for number in range(150):
+        (tmp_path / f"{number:03}.jpg").hardlink_to(IMAGES / "shape.jpg")
+    with open_page(browser, f"{server}/#batch?model=classifier") as page:
         page.locator("input[accept]").last.set_input_files(sorted(tmp_path.glob("*.jpg")))
         expect(page.get_by_text("150 answered in")).to_be_visible()
         assert len(names(page)) == 100

@@ -1,4 +1,4 @@
-"""The page's view of two answers side by side: what each side draws, and what is said of the difference."""
+"""The page's compare view: the objects on both sides, and the list of differences."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.looking import looking
+from tests.browser.looking import open_page
 from tests.support.chariot import image_input
 from tests.support.pictures import base64_text
 from tests.support.server_process import ROOT, serving
@@ -15,7 +15,7 @@ from tests.support.server_process import ROOT, serving
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = ROOT / "fixtures" / "images"
 
-# Whether something is drawn within a pixel of the middle of each side of a box: (canvas, box, size of the picture).
+# Whether something is drawn within a pixel of the middle of each side of a box: (canvas, box, size of the image).
 DRAWN = """([side, [left, top, right, bottom], [width, height]]) => {
   const canvas = document.querySelectorAll("canvas.over")[side];
   const scale = Math.min(canvas.width / width, canvas.height / height);
@@ -46,41 +46,41 @@ def records(server: str, model: str, image: str) -> list[dict[str, Any]]:
 
 
 def rows(page: Page) -> list[list[str]]:
-    found = page.get_by_role("region", name="Differences").locator("tbody tr").all()
-    return [[each.strip() for each in row.locator("th, td").all_inner_texts()] for row in found]
+    table_rows = page.get_by_role("region", name="Differences").locator("tbody tr").all()
+    return [[cell.strip() for cell in row.locator("th, td").all_inner_texts()] for row in table_rows]
 
 
-def test_each_side_draws_what_its_threshold_leaves(browser: Browser, server: str) -> None:
-    found = sorted(records(server, "detector", "scene.jpg"), key=lambda each: -each["score"])
-    assert len(found) == 5
-    between = (found[1]["score"] + found[2]["score"]) / 2
-    url = f"{server}/#compare?a=detector&b=detector&image=scene.jpg&score_a=0.3&score_b={between}"
-    with looking(browser, url) as page:
+def test_each_side_draws_objects_above_its_threshold(browser: Browser, server: str) -> None:
+    detections = sorted(records(server, "detector", "scene.jpg"), key=lambda record: -record["score"])
+    assert len(detections) == 5
+    threshold = (detections[1]["score"] + detections[2]["score"]) / 2
+    url = f"{server}/#compare?a=detector&b=detector&image=scene.jpg&score_a=0.3&score_b={threshold}"
+    with open_page(browser, url) as page:
         expect(page.get_by_text("2 in both, 3 only left, 0 only right")).to_be_visible()
-        for record in found:
+        for record in detections:
             box = [record[key] for key in ("xmin", "ymin", "xmax", "ymax")]
             assert page.evaluate(DRAWN, [0, box, [640, 480]]) == [True] * 3
-            assert all(page.evaluate(DRAWN, [1, box, [640, 480]])) is (record["score"] >= between)
+            assert all(page.evaluate(DRAWN, [1, box, [640, 480]])) is (record["score"] >= threshold)
         assert rows(page) == [
             [
-                each["label"],
-                f"{100 * each['score']:.1f} %",
-                f"{100 * each['score']:.1f} %" if each["score"] >= between else "\u2013",
-                "\u00b10.0" if each["score"] >= between else "only left",
-                "1.00" if each["score"] >= between else "\u2013",
+                record["label"],
+                f"{100 * record['score']:.1f} %",
+                f"{100 * record['score']:.1f} %" if record["score"] >= threshold else "\u2013",
+                "\u00b10.0" if record["score"] >= threshold else "only left",
+                "1.00" if record["score"] >= threshold else "\u2013",
             ]
-            for each in found
+            for record in detections
         ]
 
 
-def test_sliders_move_without_asking_again(browser: Browser, server: str) -> None:
-    with looking(browser, f"{server}/#compare?a=detector&b=detector&image=scene.jpg&score_a=0.5&score_b=0.5") as page:
+def test_threshold_slider_sends_no_request(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#compare?a=detector&b=detector&image=scene.jpg&score_a=0.5&score_b=0.5") as page:
         expect(page.get_by_text("5 in both, 0 only left, 0 only right")).to_be_visible()
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url) if request.method == "POST" else None)
+        requests: list[str] = []
+        page.on("request", lambda request: requests.append(request.url) if request.method == "POST" else None)
         page.get_by_role("region", name="Right").get_by_label("Score threshold").press("End")
         expect(page.get_by_text("0 in both, 5 only left, 0 only right")).to_be_visible()
-        assert asked == []
+        assert requests == []
         assert "score_b=1" in page.url
         page.reload()
         expect(page.get_by_text("0 in both, 5 only left, 0 only right")).to_be_visible()
@@ -88,40 +88,42 @@ def test_sliders_move_without_asking_again(browser: Browser, server: str) -> Non
 
 def test_classes_of_one_model_are_compared_by_name(browser: Browser, server: str) -> None:
     url = f"{server}/#compare?a=classifier&b=classifier&image=shape.jpg&score_a=0.05&score_b=0.05"
-    with looking(browser, url) as page:
+    with open_page(browser, url) as page:
         expect(page.get_by_text("1 in both, 0 only left, 0 only right")).to_be_visible()
         assert rows(page)[0][0] == "blue star"
         expect(page.get_by_role("columnheader", name="IoU")).to_be_hidden()
 
 
-def test_classes_and_places_cannot_be_matched(browser: Browser, server: str) -> None:
-    with looking(browser, f"{server}/#compare?a=classifier&b=detector&image=scene.jpg") as page:
+def test_classes_and_boxes_cannot_be_matched(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#compare?a=classifier&b=detector&image=scene.jpg") as page:
         expect(page.get_by_text("there is nothing to match")).to_be_visible()
 
 
-def test_the_pictures_move_together(browser: Browser, server: str) -> None:
-    with looking(browser, f"{server}/#compare?image=scene.jpg") as page:
+def test_zoom_applies_to_both_images(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#compare?image=scene.jpg") as page:
         stages = page.locator(".stage")
         before = stages.nth(1).locator("xpath=..").locator("output").inner_text()
         stages.nth(0).focus()
         page.keyboard.press("+")
-        zooms = [page.locator(".viewer output").nth(place) for place in (0, 1)]
+        zooms = [page.locator(".viewer output").nth(index) for index in (0, 1)]
         expect(zooms[1]).not_to_have_text(before)
         expect(zooms[0]).to_have_text(zooms[1].inner_text())
 
 
-def test_a_row_brings_out_its_shapes(browser: Browser, server: str) -> None:
-    with looking(browser, f"{server}/#compare?a=detector&b=detector&image=scene.jpg&score_a=0.5&score_b=0.5") as page:
+def test_hovering_a_row_highlights_its_shapes(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#compare?a=detector&b=detector&image=scene.jpg&score_a=0.5&score_b=0.5") as page:
         expect(page.get_by_text("5 in both")).to_be_visible()
-        plain = page.evaluate("[...document.querySelectorAll('canvas.top')].map((each) => each.toDataURL())")
+        plain = page.evaluate("[...document.querySelectorAll('canvas.top')].map((canvas) => canvas.toDataURL())")
         page.get_by_role("row", name="purple star").hover()
         expect(page.get_by_role("row", name="purple star")).to_have_class("chosen")
         canvases = "[...document.querySelectorAll('canvas.top')]"
-        page.wait_for_function(f"(plain) => {canvases}.every((each, at) => each.toDataURL() !== plain[at])", arg=plain)
+        page.wait_for_function(
+            f"(plain) => {canvases}.every((canvas, at) => canvas.toDataURL() !== plain[at])", arg=plain
+        )
 
 
 def test_a_row_is_reached_by_keyboard(browser: Browser, server: str) -> None:
-    with looking(browser, f"{server}/#compare?a=detector&b=detector&image=scene.jpg&score_a=0.5&score_b=0.5") as page:
+    with open_page(browser, f"{server}/#compare?a=detector&b=detector&image=scene.jpg&score_a=0.5&score_b=0.5") as page:
         first = page.get_by_role("region", name="Differences").get_by_role("button", name="yellow circle")
         first.focus()
         page.keyboard.press("Tab")
@@ -129,6 +131,6 @@ def test_a_row_is_reached_by_keyboard(browser: Browser, server: str) -> None:
         expect(page.get_by_role("row", name="yellow circle")).not_to_have_class("chosen")
 
 
-def test_a_model_that_is_not_there_is_said(browser: Browser, server: str) -> None:
-    with looking(browser, f"{server}/#compare?a=lost&b=detector&image=scene.jpg") as page:
+def test_unknown_model_is_reported(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#compare?a=lost&b=detector&image=scene.jpg") as page:
         expect(page.get_by_role("alert")).to_have_text("No model called lost looks at pictures here")

@@ -1,4 +1,4 @@
-"""The page's view of drift: windows as they are judged, of a model whose pictures turn dark."""
+"""The page's drift view: windows and their verdicts for a model whose images turn dark."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.axe import violations
-from tests.browser.looking import DESKTOP, PHONE, fits, looking
+from tests.browser.looking import DESKTOP, PHONE, assert_fits, open_page
 from tests.support.chariot import image_input
 from tests.support.pictures import base64_text
 from tests.support.server_process import ROOT, serving
@@ -24,16 +24,16 @@ WINDOW = 30
 pytestmark = pytest.mark.slow
 
 
-def pictures(seed: int, number: int, light: float) -> Iterator[bytes]:
-    """Parts of a scene, each a little lighter or darker than the next."""
+def make_images(seed: int, number: int, light: float) -> Iterator[bytes]:
+    """Yield crops of a scene with slightly different brightness."""
     random = np.random.default_rng(seed)
     scene = cv2.imread(str(SCENE))
     assert scene is not None
     for _ in range(number):
         side = int(random.integers(240, 420))
         top, left = int(random.integers(480 - side)), int(random.integers(640 - side))
-        part = scene[top : top + side, left : left + side] * (light * random.uniform(0.9, 1.1))
-        yield cv2.imencode(".jpg", np.clip(part, 0, 255).astype(np.uint8))[1].tobytes()
+        crop = scene[top : top + side, left : left + side] * (light * random.uniform(0.9, 1.1))
+        yield cv2.imencode(".jpg", np.clip(crop, 0, 255).astype(np.uint8))[1].tobytes()
 
 
 @pytest.fixture(scope="module")
@@ -41,46 +41,50 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("repository")
     model = folder / "detector"
     shutil.copytree(ROOT / "fixtures" / "models" / "detector", model)
-    usual = tmp_path_factory.mktemp("usual")
-    for place, picture in enumerate(pictures(1, 80, 1.0)):
-        (usual / f"{place}.jpg").write_bytes(picture)
-    command = [sys.executable, "-m", "app", "drift", "baseline", str(usual), "--model", str(model)]
+    baseline_images = tmp_path_factory.mktemp("usual")
+    for index, image in enumerate(make_images(1, 80, 1.0)):
+        (baseline_images / f"{index}.jpg").write_bytes(image)
+    command = [sys.executable, "-m", "app", "drift", "baseline", str(baseline_images), "--model", str(model)]
     subprocess.run([*command, "--out", str(model / "drift-baseline.npz")], cwd=ROOT, check=True, capture_output=True)
     return folder
 
 
-def test_windows_are_shown_as_they_are_judged(browser: Browser, repository: Path, tmp_path: Path) -> None:
+def test_windows_are_shown_with_their_verdicts(browser: Browser, repository: Path, tmp_path: Path) -> None:
     options = ("--drift", "--drift-window", str(WINDOW), "--drift-per-second", "1000")
     with (
         serving("--model-repository", str(repository), *options) as server,
         httpx.Client(base_url=server.address, timeout=60) as client,
-        looking(browser, f"{server.address}/#drift") as page,
+        open_page(browser, f"{server.address}/#drift") as page,
     ):
         expect(page.get_by_text("No window is over yet")).to_be_visible()
-        for seed, light, told in ((2, 1.0, "0 of 1 model has drifted"), (3, 0.4, "1 of 1 model has drifted")):
-            for picture in pictures(seed, WINDOW, light):
-                body = {"inputs": [image_input(base64_text(picture))]}
+        for seed, light, text in ((2, 1.0, "0 of 1 model has drifted"), (3, 0.4, "1 of 1 model has drifted")):
+            for image in make_images(seed, WINDOW, light):
+                body = {"inputs": [image_input(base64_text(image))]}
                 client.post("/v2/models/detector/infer", json=body).raise_for_status()
-            expect(page.get_by_text(told)).to_be_visible()
+            expect(page.get_by_text(text)).to_be_visible()
         rows = page.get_by_role("table", name="Windows of detector").locator("tbody tr")
-        judged = client.get("/page/drift.json").json()["detector"]
+        windows = client.get("/page/drift.json").json()["detector"]
         expect(rows).to_have_count(2)
-        for row, each in zip(rows.all(), judged[::-1], strict=True):
+        for row, window in zip(rows.all(), windows[::-1], strict=True):
             cells = row.locator("td").all_inner_texts()
-            assert cells[:3] == ["drifted" if each["drifted"] else "no drift", str(WINDOW), f"{each['similarity']:.3f}"]
-            assert len(cells) == 3 + len(each["tests"])
+            assert cells[:3] == [
+                "drifted" if window["drifted"] else "no drift",
+                str(WINDOW),
+                f"{window['similarity']:.3f}",
+            ]
+            assert len(cells) == 3 + len(window["tests"])
         assert page.get_by_role("img").count() == 2
         for size in (DESKTOP, PHONE):
             page.set_viewport_size({"width": size[0], "height": size[1]})
             page.screenshot(path=tmp_path / f"drift-{size[0]}.png", full_page=True)
             assert violations(page) == []
-            fits(page, size)
+            assert_fits(page, size)
 
 
-def test_there_is_no_such_view_where_nothing_is_watched(browser: Browser) -> None:
+def test_drift_view_is_absent_without_a_monitored_model(browser: Browser) -> None:
     with (
         serving("--model", str(ROOT / "fixtures" / "models" / "half_plus_two")) as process,
-        looking(browser, f"{process.address}/#models") as page,
+        open_page(browser, f"{process.address}/#models") as page,
     ):
         expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
         expect(page.get_by_role("navigation").get_by_role("link", name="Drift")).to_have_count(0)

@@ -13,14 +13,14 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.chromium import chromium
-from tests.browser.looking import CONTRAST, DESKTOP, PHONE, Scheme, Size, looking
+from tests.browser.looking import CONTRAST, DESKTOP, PHONE, Scheme, Size, open_page
 from tests.support.chariot import image_input
 from tests.support.pictures import base64_text
 from tests.support.server_process import ROOT, serving
 
 MODELS = ROOT / "fixtures" / "models"
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
-NASTY = "<img src=x onerror=alert(1)>"
+HTML_NAME = "<img src=x onerror=alert(1)>"
 HOUR = "/#metrics?window=60m"
 
 pytestmark = pytest.mark.slow
@@ -33,32 +33,32 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server that answered 5 requests for the detector, refused it 3, and answered 2 of 2 images for a classifier."""
+def used_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Start a server that answered 5 detector requests, refused 3, and answered 2 classifier requests with 2 images."""
     repository = tmp_path_factory.mktemp("repository")
     shutil.copytree(MODELS / "detector", repository / "detector")
-    shutil.copytree(MODELS / "classifier", repository / NASTY)
-    picture = base64_text(SCENE.read_bytes())
+    shutil.copytree(MODELS / "classifier", repository / HTML_NAME)
+    image = base64_text(SCENE.read_bytes())
     with (
         serving("--model-repository", str(repository)) as server,
         httpx.Client(base_url=server.address, timeout=60) as client,
     ):
         for _ in range(5):
-            client.post("/v2/models/detector/infer", json={"inputs": [image_input(picture)]}).raise_for_status()
+            client.post("/v2/models/detector/infer", json={"inputs": [image_input(image)]}).raise_for_status()
         for _ in range(3):
             assert client.post("/v2/models/detector/infer", json={"inputs": []}).status_code == 400
         for _ in range(2):
-            body = {"inputs": [image_input(picture, "a"), image_input(picture, "b")]}
-            client.post(f"/v2/models/{httpx.URL(NASTY).raw_path.decode()}/infer", json=body).raise_for_status()
+            body = {"inputs": [image_input(image, "a"), image_input(image, "b")]}
+            client.post(f"/v2/models/{httpx.URL(HTML_NAME).raw_path.decode()}/infer", json=body).raise_for_status()
         yield server.address
 
 
 @contextmanager
-def opened(
-    browser: Browser, url: str, *, size: Size = DESKTOP, scheme: Scheme = "light", broken: bool = False
+def open_live_page(
+    browser: Browser, url: str, *, size: Size = DESKTOP, scheme: Scheme = "light", expect_errors: bool = False
 ) -> Generator[Page]:
-    """A page that is live."""
-    with looking(browser, url, size=size, scheme=scheme, broken=broken) as page:
+    """Open a page and wait until it is live."""
+    with open_page(browser, url, size=size, scheme=scheme, expect_errors=expect_errors) as page:
         expect(page.get_by_role("status")).to_have_text("Live")
         yield page
 
@@ -68,30 +68,33 @@ def tile(page: Page, name: str) -> str:
 
 
 def cells(page: Page, model: str) -> dict[str, str]:
-    """The row of a model in the table, by the heads of its columns."""
+    """Return the row of a model in the table, by column."""
     row = page.get_by_role("row").filter(has=page.get_by_role("button", name=model, exact=True))
     heads = page.locator(".models thead th").all_inner_texts()
     return dict(zip(heads, row.locator("th, td").all_inner_texts(), strict=True))
 
 
-def test_figures_are_those_of_what_was_sent(browser: Browser, busy: str) -> None:
-    with opened(browser, f"{busy}{HOUR}") as page:
+def test_figures_match_the_sent_requests(browser: Browser, used_server: str) -> None:
+    with open_live_page(browser, f"{used_server}{HOUR}") as page:
         expect(page.locator("[data-tile=rate]")).to_contain_text("10 in 60 min")
         assert "3 of 10" in tile(page, "errors")
         assert "30.0 %" in tile(page, "errors")
         assert re.search(r"p50\n\d+(\.\d+)? ms\nmean \d+(\.\d+)? ms", tile(page, "median"))
         assert re.search(r"\d+ MiB", tile(page, "memory"))
         assert "In flight\n0" in tile(page, "flight")
-        every, detector, nasty = (cells(page, name) for name in ("All models", "detector", NASTY))
-        assert (every["Requests"], every["Errors"]) == ("10", "30.0 %")
+        all_models, detector, html_named = (cells(page, name) for name in ("All models", "detector", HTML_NAME))
+        assert (all_models["Requests"], all_models["Errors"]) == ("10", "30.0 %")
         assert (detector["Requests"], detector["Errors"], detector["Batch"]) == ("8", "37.5 %", "1.00")
-        assert (nasty["Requests"], nasty["Errors"], nasty["Batch"]) == ("2", "0.0 %", "2.00")
-        assert all(each["p99.9"].endswith(" ms") for each in (every, detector, nasty))
+        assert (html_named["Requests"], html_named["Errors"], html_named["Batch"]) == ("2", "0.0 %", "2.00")
+        assert all(row["p99.9"].endswith(" ms") for row in (all_models, detector, html_named))
 
 
-def test_it_says_that_the_operator_took_the_server_offline(browser: Browser, busy: str) -> None:
+def test_page_shows_that_the_server_is_offline(browser: Browser, used_server: str) -> None:
     notice = "Load balancers are told to send nothing here"
-    with opened(browser, f"{busy}/#metrics") as page, httpx.Client(base_url=busy, timeout=60) as client:
+    with (
+        open_live_page(browser, f"{used_server}/#metrics") as page,
+        httpx.Client(base_url=used_server, timeout=60) as client,
+    ):
         expect(page.get_by_role("button", name="detector", exact=True)).to_be_visible()
         expect(page.get_by_text(notice)).to_be_hidden()
         client.post("/grps/v1/health/offline").raise_for_status()
@@ -103,8 +106,11 @@ def test_it_says_that_the_operator_took_the_server_offline(browser: Browser, bus
         expect(page.get_by_text(notice)).to_be_hidden()
 
 
-def test_figures_change_while_one_looks(browser: Browser, tmp_path: Path) -> None:
-    with serving("--model", str(MODELS / "classifier")) as server, opened(browser, f"{server.address}{HOUR}") as page:
+def test_figures_update_while_the_page_is_open(browser: Browser, tmp_path: Path) -> None:
+    with (
+        serving("--model", str(MODELS / "classifier")) as server,
+        open_live_page(browser, f"{server.address}{HOUR}") as page,
+    ):
         expect(page.locator("[data-tile=rate]")).to_contain_text("0 in 60 min")
         expect(page.get_by_text("No requests yet")).to_be_visible()
         page.screenshot(path=tmp_path / "empty.png", full_page=True)
@@ -117,8 +123,8 @@ def test_figures_change_while_one_looks(browser: Browser, tmp_path: Path) -> Non
         assert cells(page, "classifier")["Errors"] == "0.0 %"
 
 
-def test_a_model_is_looked_at_by_keyboard_alone(browser: Browser, busy: str) -> None:
-    with opened(browser, f"{busy}/#metrics") as page:
+def test_details_of_a_model_open_by_keyboard(browser: Browser, used_server: str) -> None:
+    with open_live_page(browser, f"{used_server}/#metrics") as page:
         expect(page.get_by_role("heading", level=2, name="All models")).to_be_visible()
         page.keyboard.press("Tab")
         expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
@@ -138,7 +144,7 @@ def test_a_model_is_looked_at_by_keyboard_alone(browser: Browser, busy: str) -> 
         page.keyboard.press("Space")
         expect(detector).to_have_attribute("aria-expanded", "true")
         expect(page.get_by_role("heading", level=2, name="detector")).to_be_visible()
-        # The row was filled anew meanwhile, and kept the focus.
+        # The row was updated meanwhile and kept the focus.
         expect(detector).to_be_focused()
         assert page.url.endswith("#metrics?window=60m&model=detector")
         page.keyboard.press("Enter")
@@ -147,8 +153,8 @@ def test_a_model_is_looked_at_by_keyboard_alone(browser: Browser, busy: str) -> 
         expect(page.get_by_role("heading", level=2, name="detector")).to_be_visible()
 
 
-def test_details_are_of_the_chosen_model(browser: Browser, busy: str) -> None:
-    with opened(browser, f"{busy}{HOUR}&model=detector") as page:
+def test_details_show_the_chosen_model(browser: Browser, used_server: str) -> None:
+    with open_live_page(browser, f"{used_server}{HOUR}&model=detector") as page:
         percentiles = page.get_by_role("table", name="Latency percentiles")
         expect(percentiles.get_by_role("row")).to_have_count(9)
         expect(percentiles).to_contain_text("p99.99")
@@ -158,14 +164,14 @@ def test_details_are_of_the_chosen_model(browser: Browser, busy: str) -> None:
         expect(errors).to_be_visible()
 
 
-def test_names_of_models_are_text(browser: Browser, busy: str) -> None:
-    with opened(browser, f"{busy}{HOUR}&model={httpx.URL(NASTY).raw_path.decode()}") as page:
-        expect(page.get_by_role("heading", level=2, name=NASTY)).to_be_visible()
+def test_model_name_is_escaped(browser: Browser, used_server: str) -> None:
+    with open_live_page(browser, f"{used_server}{HOUR}&model={httpx.URL(HTML_NAME).raw_path.decode()}") as page:
+        expect(page.get_by_role("heading", level=2, name=HTML_NAME)).to_be_visible()
         assert page.locator("main img").count() == 0
 
 
-def test_the_pointer_tells_the_figures_of_a_moment(browser: Browser, busy: str) -> None:
-    with opened(browser, f"{busy}{HOUR}") as page:
+def test_hovering_a_chart_shows_its_values(browser: Browser, used_server: str) -> None:
+    with open_live_page(browser, f"{used_server}{HOUR}") as page:
         chart = page.locator("figure").filter(has_text="Requests a second")
         expect(chart.locator(".when")).to_have_text("now")
         chart.locator("svg").hover(position={"x": 30, "y": 20})
@@ -177,26 +183,28 @@ def test_the_pointer_tells_the_figures_of_a_moment(browser: Browser, busy: str) 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_it_can_be_read_everywhere(browser: Browser, busy: str, scheme: Scheme, size: Size, tmp_path: Path) -> None:
-    with opened(browser, f"{busy}{HOUR}", size=size, scheme=scheme) as page:
+def test_metrics_page_is_readable_on_every_screen(
+    browser: Browser, used_server: str, scheme: Scheme, size: Size, tmp_path: Path
+) -> None:
+    with open_live_page(browser, f"{used_server}{HOUR}", size=size, scheme=scheme) as page:
         expect(page.get_by_role("button", name="detector", exact=True)).to_be_visible()
         page.screenshot(path=tmp_path / f"{scheme}-{size[0]}.png", full_page=True)
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
-        found = page.evaluate(CONTRAST)
-        assert found["looked"] > 50
-        assert found["poor"] == []
+        result = page.evaluate(CONTRAST)
+        assert result["checked"] > 50
+        assert result["poor"] == []
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         red = int(re.findall(r"\d+", ground)[0])
         assert red < 50 if scheme == "dark" else red > 200
         for button in page.get_by_role("button").all():
             box = button.bounding_box()
             assert box is not None
-            # WCAG 2.2, 2.5.8: 24 pixels, or as much room around it; rows of the table are higher than their buttons.
+            # WCAG 2.2, 2.5.8: 24 pixels, or that much space around it; rows of the table are higher than their buttons.
             assert box["height"] >= (32 if size == PHONE else 18), button.inner_text()
 
 
-def test_everything_has_a_name(browser: Browser, busy: str) -> None:
-    with opened(browser, f"{busy}{HOUR}") as page:
+def test_every_element_has_an_accessible_name(browser: Browser, used_server: str) -> None:
+    with open_live_page(browser, f"{used_server}{HOUR}") as page:
         expect(page.get_by_role("button", name="detector", exact=True)).to_be_visible()
         for role in ("banner", "main", "navigation", "status"):
             expect(page.get_by_role(role)).to_have_count(1)
@@ -206,28 +214,28 @@ def test_everything_has_a_name(browser: Browser, busy: str) -> None:
         )
         assert page.locator("svg:not([aria-hidden]):not([role=img][aria-label])").count() == 0
         assert page.locator("thead th:not([scope=col]), tbody th:not([scope=row])").count() == 0
-        assert all(each.inner_text() for each in page.get_by_role("button").all())
+        assert all(button.inner_text() for button in page.get_by_role("button").all())
         assert page.get_by_role("img").count() == 8
         assert page.locator("[aria-live]").count() == 0
         assert page.locator("html").get_attribute("lang") == "en"
 
 
-def test_a_page_that_is_hidden_listens_to_nothing(browser: Browser, busy: str) -> None:
-    turn = "hidden => { Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});"
-    turn += "document.dispatchEvent(new Event('visibilitychange')); }"
-    with opened(browser, f"{busy}/#metrics") as page:
-        with page.expect_event("requestfailed", lambda each: "/page/events" in each.url):
-            page.evaluate(turn, True)
+def test_hidden_page_closes_its_event_stream(browser: Browser, used_server: str) -> None:
+    set_hidden = "hidden => { Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});"
+    set_hidden += "document.dispatchEvent(new Event('visibilitychange')); }"
+    with open_live_page(browser, f"{used_server}/#metrics") as page:
+        with page.expect_event("requestfailed", lambda request: "/page/events" in request.url):
+            page.evaluate(set_hidden, True)
         expect(page.get_by_role("status")).to_have_text("Paused while hidden")
-        page.evaluate(turn, False)
+        page.evaluate(set_hidden, False)
         expect(page.get_by_role("status")).to_have_text("Live")
 
 
-def test_the_server_goes_and_comes_back(browser: Browser) -> None:
+def test_page_reconnects_after_a_restart(browser: Browser) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = str(probe.getsockname()[1])
     arguments = ("--model", str(MODELS / "classifier"), "--port", port)
-    with serving(*arguments) as first, opened(browser, f"{first.address}/#metrics", broken=True) as page:
+    with serving(*arguments) as first, open_live_page(browser, f"{first.address}/#metrics", expect_errors=True) as page:
         assert first.stop() == 0
         expect(page.get_by_role("status")).to_have_text("Disconnected, retrying")
         with serving(*arguments) as second:
@@ -235,8 +243,8 @@ def test_the_server_goes_and_comes_back(browser: Browser) -> None:
             expect(page.get_by_role("status")).to_have_text("Live")
 
 
-def test_it_is_where_grps_has_it(browser: Browser, busy: str) -> None:
-    with opened(browser, f"{busy}/grps/v1/monitor/metrics") as page:
+def test_metrics_page_is_served_at_the_path_of_grps(browser: Browser, used_server: str) -> None:
+    with open_live_page(browser, f"{used_server}/grps/v1/monitor/metrics") as page:
         expect(page.get_by_role("heading", level=1)).to_have_text("Metrics")
         page.get_by_role("button", name="60 min").click()
         expect(page.locator("[data-tile=rate]")).to_contain_text("10 in 60 min")
@@ -244,9 +252,9 @@ def test_it_is_where_grps_has_it(browser: Browser, busy: str) -> None:
         expect(page.get_by_role("combobox", name="Model")).to_be_visible()
 
 
-def test_where_the_page_is_off_grps_has_the_metrics_alone(browser: Browser) -> None:
+def test_path_of_grps_serves_only_metrics_without_the_page(browser: Browser) -> None:
     with serving("--model", str(MODELS / "classifier"), "--no-page") as server:
         address = f"{server.address}/grps/v1/monitor/metrics#try"
-        with opened(browser, address) as page:
+        with open_live_page(browser, address) as page:
             expect(page.get_by_role("heading", level=1)).to_have_text("Metrics")
             assert page.get_by_role("navigation").get_by_role("link").all_inner_texts() == ["Metrics"]

@@ -1,4 +1,4 @@
-"""The page's view of models: what there is, why one cannot answer, and loading and unloading it."""
+"""The page's models view: details, errors, loading and unloading."""
 
 import shutil
 from collections.abc import Iterator
@@ -10,21 +10,21 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.looking import looking
+from tests.browser.looking import open_page
 from tests.support.server_process import ROOT, serving
 
 MODELS = ROOT / "fixtures" / "models"
-NASTY = "<img src=x onerror=alert(1)>"
+HTML_NAME = "<img src=x onerror=alert(1)>"
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A detector that answers, a model with a name that is HTML, and one whose file is broken."""
+    """Start a server with a detector, a model whose name is HTML, and a model whose file is broken."""
     repository = tmp_path_factory.mktemp("repository")
     shutil.copytree(MODELS / "detector", repository / "detector")
-    shutil.copytree(MODELS / "half_plus_two", repository / NASTY)
+    shutil.copytree(MODELS / "half_plus_two", repository / HTML_NAME)
     shutil.copytree(MODELS / "classifier", repository / "torn")
     for file in (repository / "torn").rglob("*.onnx"):
         file.write_bytes(b"torn")
@@ -33,8 +33,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[str]:
-    """A page of another origin, on this machine."""
+def other_origin() -> Iterator[str]:
+    """Serve a page of another origin on this machine."""
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -52,21 +52,21 @@ def elsewhere() -> Iterator[str]:
 
 
 def state(server: str, name: str) -> str:
-    found = httpx.post(f"{server}/v2/repository/index", timeout=60).json()
-    return next(each["state"] for each in found if each["name"] == name)
+    models = httpx.post(f"{server}/v2/repository/index", timeout=60).json()
+    return next(model["state"] for model in models if model["name"] == name)
 
 
-def test_it_shows_what_a_model_takes_and_gives(browser: Browser, server: str) -> None:
-    told = httpx.get(f"{server}/v2/models/detector", timeout=60).json()
-    # The records as JSON text are V2's own way of giving them.
-    assert told["outputs"].pop(0)["name"] == "predictions"
-    with looking(browser, f"{server}/#models?model=detector") as page:
+def test_inputs_and_outputs_of_a_model_are_shown(browser: Browser, server: str) -> None:
+    metadata = httpx.get(f"{server}/v2/models/detector", timeout=60).json()
+    # V2 adds the records as JSON text.
+    assert metadata["outputs"].pop(0)["name"] == "predictions"
+    with open_page(browser, f"{server}/#models?model=detector") as page:
         expect(page.get_by_text("3 models, 2 ready")).to_be_visible()
         detector = page.get_by_role("region", name="detector", exact=True)
         for role in ("inputs", "outputs"):
             rows = detector.get_by_role("table", name=role.capitalize()).locator("tbody tr")
-            expect(rows).to_have_count(len(told[role]))
-            for row, tensor in zip(rows.all(), told[role], strict=True):
+            expect(rows).to_have_count(len(metadata[role]))
+            for row, tensor in zip(rows.all(), metadata[role], strict=True):
                 sizes = ", ".join("any" if size < 0 else str(size) for size in tensor["shape"])
                 assert row.locator("th, td").all_inner_texts() == [tensor["name"], tensor["datatype"], f"[{sizes}]"]
         expect(detector.get_by_role("listitem").filter(has_text="purple star")).to_be_visible()
@@ -77,8 +77,8 @@ def test_it_shows_what_a_model_takes_and_gives(browser: Browser, server: str) ->
             assert address.startswith("#") or httpx.get(address, timeout=60).status_code == 200
 
 
-def test_it_says_why_a_model_cannot_answer(browser: Browser, server: str) -> None:
-    with looking(browser, f"{server}/#models", broken=True) as page:
+def test_reason_why_a_model_is_not_ready_is_shown(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#models", expect_errors=True) as page:
         torn = page.get_by_role("region", name="torn", exact=True)
         expect(torn).to_contain_text("not ready")
         expect(torn).to_contain_text("Version 1: ")
@@ -89,15 +89,17 @@ def test_it_says_why_a_model_cannot_answer(browser: Browser, server: str) -> Non
         expect(torn.get_by_role("button", name="Load torn", exact=True)).to_be_focused()
 
 
-def test_names_are_text(browser: Browser, server: str) -> None:
-    with looking(browser, f"{server}/#models") as page:
-        page.get_by_role("button", name=NASTY, exact=True).click()
-        expect(page.get_by_role("region", name=NASTY, exact=True).get_by_role("table", name="Inputs")).to_be_visible()
+def test_model_name_is_escaped(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#models") as page:
+        page.get_by_role("button", name=HTML_NAME, exact=True).click()
+        expect(
+            page.get_by_role("region", name=HTML_NAME, exact=True).get_by_role("table", name="Inputs")
+        ).to_be_visible()
         assert page.locator("main img").count() == 0
 
 
 def test_a_model_is_unloaded_and_loaded_by_keyboard_alone(browser: Browser, server: str) -> None:
-    with looking(browser, f"{server}/#models") as page:
+    with open_page(browser, f"{server}/#models") as page:
         title = page.get_by_role("button", name="detector", exact=True)
         title.focus()
         page.keyboard.press("Enter")
@@ -125,11 +127,11 @@ def test_a_model_is_unloaded_and_loaded_by_keyboard_alone(browser: Browser, serv
         assert state(server, "detector") == "READY"
 
 
-def test_what_changes_elsewhere_is_shown(browser: Browser, server: str) -> None:
-    with looking(browser, f"{server}/#models") as page:
-        badge = page.get_by_role("region", name=NASTY, exact=True).locator(".badge")
+def test_change_by_another_client_is_shown(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#models") as page:
+        badge = page.get_by_role("region", name=HTML_NAME, exact=True).locator(".badge")
         expect(badge).to_have_text("ready")
-        path = f"{server}/v2/repository/models/{httpx.URL(NASTY).raw_path.decode()}"
+        path = f"{server}/v2/repository/models/{httpx.URL(HTML_NAME).raw_path.decode()}"
         httpx.post(f"{path}/unload", timeout=60).raise_for_status()
         try:
             expect(badge).to_have_text("not ready")
@@ -138,8 +140,8 @@ def test_what_changes_elsewhere_is_shown(browser: Browser, server: str) -> None:
         expect(badge).to_have_text("ready")
 
 
-def test_a_page_of_another_site_changes_nothing(browser: Browser, server: str, elsewhere: str) -> None:
-    """Somebody has both open: neither a simple request of the other nor one with the page's header gets there."""
+def test_a_page_of_another_site_changes_nothing(browser: Browser, server: str, other_origin: str) -> None:
+    """Send a simple request and one with the page's header from another origin; neither must have an effect."""
     attempt = """async ([url, headers, mode]) => {
         try { await fetch(url, { method: "POST", headers, mode }); return "sent"; } catch { return "blocked"; }
     }"""
@@ -147,7 +149,7 @@ def test_a_page_of_another_site_changes_nothing(browser: Browser, server: str, e
     context = browser.new_context()
     try:
         page = context.new_page()
-        page.goto(elsewhere)
+        page.goto(other_origin)
         assert page.evaluate(attempt, [url, {}, "no-cors"]) == "sent"
         assert page.evaluate(attempt, [url, {"charioteer-page": server}, "cors"]) == "blocked"
     finally:
@@ -155,10 +157,10 @@ def test_a_page_of_another_site_changes_nothing(browser: Browser, server: str, e
     assert state(server, "detector") == "READY"
 
 
-def test_a_server_that_is_gone_is_a_sentence(browser: Browser, tmp_path: Path) -> None:
+def test_unreachable_server_is_reported(browser: Browser, tmp_path: Path) -> None:
     with (
         serving("--model", str(MODELS / "half_plus_two")) as process,
-        looking(browser, f"{process.address}/#models", broken=True) as page,
+        open_page(browser, f"{process.address}/#models", expect_errors=True) as page,
     ):
         expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
         process.stop()
@@ -169,10 +171,10 @@ def test_a_server_that_is_gone_is_a_sentence(browser: Browser, tmp_path: Path) -
 @pytest.mark.parametrize(
     "options", [("--no-page-admin",), ("--host", "0.0.0.0", "--insecure", "--page")], ids=["off", "elsewhere"]
 )
-def test_who_may_not_has_no_buttons(browser: Browser, options: tuple[str, ...]) -> None:
+def test_load_buttons_are_absent_without_admin_access(browser: Browser, options: tuple[str, ...]) -> None:
     with (
         serving("--model", str(MODELS / "half_plus_two"), *options) as process,
-        looking(browser, f"{process.address}/#models") as page,
+        open_page(browser, f"{process.address}/#models") as page,
     ):
         expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
         expect(page.get_by_role("link", name="Try half_plus_two")).to_be_visible()

@@ -1,4 +1,4 @@
-"""The page's view of what was recorded: finding, opening, and that it is not there where nothing is recorded."""
+"""The page's recorded view: search, details, and its absence without recording."""
 
 from collections.abc import Iterator
 
@@ -6,14 +6,14 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.looking import looking
+from tests.browser.looking import open_page
 from tests.support.pictures import base64_text
 from tests.support.server_process import ROOT, serving
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = ROOT / "fixtures" / "images"
-NASTY = "<img src=x onerror=alert(1)>"
-PLACES = {"north": "53.55", "south": "48.14"}
+HTML_TEXT = "<img src=x onerror=alert(1)>"
+LATITUDES = {"north": "53.55", "south": "48.14"}
 
 pytestmark = pytest.mark.slow
 
@@ -22,13 +22,13 @@ def entries(camera: str, altitude: int) -> list[dict[str, str]]:
     return [
         {"key": "camera", "type": "str", "value": camera},
         {"key": "altitude", "type": "int", "value": str(altitude)},
-        {"key": "latitude", "type": "float", "value": PLACES[camera]},
+        {"key": "latitude", "type": "float", "value": LATITUDES[camera]},
         {"key": "longitude", "type": "float", "value": "10.0"},
-        {"key": "note", "type": "str", "value": NASTY},
+        {"key": "note", "type": "str", "value": HTML_TEXT},
     ]
 
 
-def ask(client: httpx.Client, model: str, image: str, metadata: list[dict[str, str]]) -> int:
+def post_image(client: httpx.Client, model: str, image: str, metadata: list[dict[str, str]]) -> int:
     data = [base64_text((IMAGES / image).read_bytes())]
     tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": data, "parameters": {"metadata": metadata}}
     return client.post(f"/v2/models/m-{model}/infer", json={"inputs": [tensor]}).status_code
@@ -36,7 +36,7 @@ def ask(client: httpx.Client, model: str, image: str, metadata: list[dict[str, s
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Recorded: 3 of the detector from the north, 2 of the classifier from the south, 1 refusal."""
+    """Start a server that recorded 3 detections in the north, 2 classifications in the south and 1 refusal."""
     folder = tmp_path_factory.mktemp("recorded")
     arguments = ("--record", str(folder / "store.db"), "--record-images", str(folder / "images"))
     with (
@@ -44,9 +44,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         httpx.Client(base_url=process.address, timeout=60) as client,
     ):
         for altitude in (100, 110, 120):
-            assert ask(client, "detector", "scene.jpg", entries("north", altitude)) == 200
+            assert post_image(client, "detector", "scene.jpg", entries("north", altitude)) == 200
         for altitude in (200, 210):
-            assert ask(client, "classifier", "shape.jpg", entries("south", altitude)) == 200
+            assert post_image(client, "classifier", "shape.jpg", entries("south", altitude)) == 200
         assert client.post("/v2/models/m-detector/infer", json={"inputs": []}).status_code == 400
         yield process.address
 
@@ -55,58 +55,58 @@ def column(page: Page, name: str) -> list[str]:
     return page.locator(f"table.recorded tbody .of-{name}").all_inner_texts()
 
 
-def find(page: Page, expected: int) -> None:
+def search(page: Page, expected: int) -> None:
     page.get_by_role("button", name="Find").click()
-    told = f"{expected} found, the newest first" if expected else "Nothing that was recorded meets this."
-    expect(page.get_by_text(told)).to_be_visible()
+    text = f"{expected} found, the newest first" if expected else "Nothing that was recorded meets this."
+    expect(page.get_by_text(text)).to_be_visible()
 
 
-def test_everything_is_listed_the_newest_first(browser: Browser, server: str) -> None:
-    with looking(browser, f"{server}/#recorded") as page:
+def test_recorded_inferences_are_listed_newest_first(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#recorded") as page:
         expect(page.get_by_text("6 found, the newest first")).to_be_visible()
         assert column(page, "model") == ["detector", "classifier", "classifier", "detector", "detector", "detector"]
         assert "Expected at least one input" in column(page, "label")[0]
         assert column(page, "label")[1] == "blue star"
         assert column(page, "label")[5] == "yellow circle, purple star, green circle, blue square, yellow square"
         assert column(page, "metadata")[5] == (
-            f"camera = north, altitude = 100, latitude = 53.55, longitude = 10, note = {NASTY}"
+            f"camera = north, altitude = 100, latitude = 53.55, longitude = 10, note = {HTML_TEXT}"
         )
         assert page.locator("main img").count() == 0
 
 
-def test_it_is_found_by_model_label_metadata_and_place(browser: Browser, server: str) -> None:
-    with looking(browser, f"{server}/#recorded") as page:
+def test_search_by_model_label_metadata_and_place(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#recorded") as page:
         page.get_by_label("Model").fill("detector")
-        find(page, 4)
+        search(page, 4)
         page.get_by_label("Outcome").select_option("not answered")
-        find(page, 1)
+        search(page, 1)
         page.get_by_role("button", name="Clear").click()
         expect(page.get_by_text("6 found, the newest first")).to_be_visible()
         page.get_by_label("Metadata").fill('camera = "north" and altitude > 105')
-        find(page, 2)
+        search(page, 2)
         page.get_by_label("Label").fill("blue star")
-        find(page, 0)
+        search(page, 0)
         page.get_by_role("button", name="Clear").click()
         expect(page.get_by_text("6 found, the newest first")).to_be_visible()
         page.get_by_label("Place", exact=True).select_option("in a circle")
         page.get_by_label("Circle, box or polygon").fill("48.1, 10, 20")
-        find(page, 2)
+        search(page, 2)
         assert set(column(page, "model")) == {"classifier"}
         page.reload()
         expect(page.get_by_text("2 found, the newest first")).to_be_visible()
         expect(page.get_by_label("Circle, box or polygon")).to_have_value("48.1, 10, 20")
 
 
-def test_a_wrong_filter_is_said_with_its_name(browser: Browser, server: str) -> None:
-    with looking(browser, f"{server}/#recorded", broken=True) as page:
+def test_invalid_filter_is_reported_by_name(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#recorded", expect_errors=True) as page:
         page.get_by_label("Metadata").fill("altitude >> 5")
         page.get_by_role("button", name="Find").click()
         expect(page.get_by_role("alert")).to_contain_text("where: Expected")
         expect(page.get_by_text("Nothing that was recorded meets this.")).to_be_hidden()
 
 
-def test_one_is_opened_with_its_picture_by_keyboard(browser: Browser, server: str) -> None:
-    with looking(browser, f"{server}/#recorded?model=detector") as page:
+def test_inference_is_opened_with_its_image_by_keyboard(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#recorded?model=detector") as page:
         openers = page.locator("table.recorded tbody button")
         expect(openers).to_have_count(4)
         openers.nth(1).focus()
@@ -114,7 +114,7 @@ def test_one_is_opened_with_its_picture_by_keyboard(browser: Browser, server: st
         dialog = page.get_by_role("dialog")
         expect(dialog.get_by_role("listitem")).to_have_count(5)
         expect(dialog).to_contain_text("120 (int)")
-        expect(dialog).to_contain_text(NASTY)
+        expect(dialog).to_contain_text(HTML_TEXT)
         page.wait_for_function(
             """() => {
               const { width, height } = document.querySelector("dialog canvas.ground");
@@ -131,15 +131,15 @@ def test_one_is_opened_with_its_picture_by_keyboard(browser: Browser, server: st
         assert "id=" not in page.url
 
 
-def test_the_address_of_one_opens_it(browser: Browser, server: str) -> None:
-    found = httpx.get(f"{server}/inferences", params={"model": "classifier"}, timeout=60).json()["inferences"][0]
-    with looking(browser, f"{server}/#recorded?id={found['id']}") as page:
-        expect(page.get_by_role("dialog")).to_contain_text(found["request_id"])
+def test_url_of_an_inference_opens_it(browser: Browser, server: str) -> None:
+    inference = httpx.get(f"{server}/inferences", params={"model": "classifier"}, timeout=60).json()["inferences"][0]
+    with open_page(browser, f"{server}/#recorded?id={inference['id']}") as page:
+        expect(page.get_by_role("dialog")).to_contain_text(inference["request_id"])
 
 
-def test_older_ones_come_when_asked_for(browser: Browser, server: str) -> None:
-    with looking(browser, f"{server}/#recorded", broken=True) as page:
-        # As if there were fewer on a page.
+def test_older_inferences_are_shown_on_request(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#recorded", expect_errors=True) as page:
+        # Use a smaller page size.
         page.route(
             "**/inferences?*", lambda route: route.continue_(url=route.request.url.replace("limit=50", "limit=4"))
         )
@@ -150,10 +150,10 @@ def test_older_ones_come_when_asked_for(browser: Browser, server: str) -> None:
         expect(page.locator("table.recorded tbody button").nth(4)).to_be_focused()
 
 
-def test_there_is_no_such_view_where_nothing_is_recorded(browser: Browser) -> None:
+def test_recorded_view_is_absent_without_recording(browser: Browser) -> None:
     with (
         serving("--model", str(MODELS / "half_plus_two")) as process,
-        looking(browser, f"{process.address}/#models") as page,
+        open_page(browser, f"{process.address}/#models") as page,
     ):
         expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
         expect(page.get_by_role("navigation").get_by_role("link", name="Recorded")).to_have_count(0)
