@@ -1,4 +1,4 @@
-"""How Chariot reads the items of each task type: exactly the fields that its page names, and the picture's bounds."""
+"""How Chariot reads the items of each task type: exactly the documented fields, within the bounds of the image."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -39,7 +39,7 @@ class Detected(_Item):
 
 
 class Oriented(_Item):
-    """Shares of the picture's width (cx, w) and height (cy, h); r in radians, clockwise."""
+    """Shares of the image's width (cx, w) and height (cy, h); r in radians, clockwise."""
 
     label: str
     score: Score
@@ -51,7 +51,7 @@ class Oriented(_Item):
 
     def outline(self, size: Size) -> Sequence[NDArray[np.float64]]:
         width, height = size
-        return [turned((self.cx * width, self.cy * height, self.w * width, self.h * height, self.r))]
+        return [oriented_corners((self.cx * width, self.cy * height, self.w * width, self.h * height, self.r))]
 
 
 class Point(_Item):
@@ -68,59 +68,59 @@ class Segmented(_Item):
         return [np.array([(point.x, point.y) for point in part]) for part in self.contour]
 
 
-class Answered(_Item):
+class AnsweredPrompt(_Item):
     prompt: str
     answer: str
 
 
 Outlined = Detected | Oriented | Segmented
-ITEMS: Mapping[str, type[Classified | Answered | Outlined]] = {
+ITEMS: Mapping[str, type[Classified | AnsweredPrompt | Outlined]] = {
     "IMAGE_CLASSIFICATION": Classified,
     "OBJECT_DETECTION": Detected,
     "ORIENTED_OBJECT_DETECTION": Oriented,
     "IMAGE_SEGMENTATION": Segmented,
-    "IMAGE_TEXT_TO_TEXT": Answered,
+    "IMAGE_TEXT_TO_TEXT": AnsweredPrompt,
 }
 
 
-def parsed(task_type: str, items: object, size: Size) -> Sequence[Any]:
-    """The items of one picture.
+def parse_items(task_type: str, items: object, size: Size) -> Sequence[Any]:
+    """Parse the items of one image.
 
     Raises:
-        ValueError: for a field that is missing, unknown or of another type, and for what lies outside the picture.
+        ValueError: if a field is missing, unknown or of another type, or if an item lies outside the image.
     """
-    found: list[Any] = msgspec.convert(items, list[ITEMS[task_type]])
-    for each in found:
-        if isinstance(each, (Detected, Segmented)):
-            points = np.concatenate(each.outline(size))
+    parsed_items: list[Any] = msgspec.convert(items, list[ITEMS[task_type]])
+    for item in parsed_items:
+        if isinstance(item, (Detected, Segmented)):
+            points = np.concatenate(item.outline(size))
             if (points < 0).any() or (points > size).any():
-                raise ValueError(f"{each.label} lies outside the picture")
-    return found
+                raise ValueError(f"{item.label} lies outside the image")
+    return parsed_items
 
 
-def turned(box: tuple[float, float, float, float, float]) -> NDArray[np.float64]:
-    """The corners of a box of centre, width, height and radians clockwise, all in pixels, y down."""
+def oriented_corners(box: tuple[float, float, float, float, float]) -> NDArray[np.float64]:
+    """Return the corners of a box of centre, width, height and radians clockwise, all in pixels, y down."""
     cx, cy, w, h, r = box
     axes = np.array([[np.cos(r), np.sin(r)], [-np.sin(r), np.cos(r)]])
     return np.array([(-w, -h), (w, -h), (w, h), (-w, h)]) / 2 @ axes + (cx, cy)
 
 
-def overlap(one: Sequence[NDArray[np.float64]], other: Sequence[NDArray[np.float64]], size: Size) -> float:
-    """Intersection over union of two shapes, each filled by the even-odd rule."""
-    masks = [_filled(each, size) for each in (one, other)]
+def iou(first: Sequence[NDArray[np.float64]], second: Sequence[NDArray[np.float64]], size: Size) -> float:
+    """Return intersection over union of two shapes, each filled by the even-odd rule."""
+    masks = [_mask_of(shape, size) for shape in (first, second)]
     return float((masks[0] & masks[1]).sum() / max((masks[0] | masks[1]).sum(), 1))
 
 
-def _filled(parts: Sequence[NDArray[np.float64]], size: Size) -> NDArray[np.bool_]:
+def _mask_of(contours: Sequence[NDArray[np.float64]], size: Size) -> NDArray[np.bool_]:
     mask = np.zeros((size[1], size[0]), np.uint8)
-    cv2.fillPoly(mask, [part.round().astype(np.int32) for part in parts], (1,))
+    cv2.fillPoly(mask, [contour.round().astype(np.int32) for contour in contours], (1,))
     return mask.astype(np.bool_)
 
 
-def recall(found: Sequence[Outlined], truth: Sequence[tuple[str, NDArray[np.float64]]], size: Size) -> float:
-    """The share of true objects that one of their own label overlaps by half."""
+def recall(items: Sequence[Outlined], truth: Sequence[tuple[str, NDArray[np.float64]]], size: Size) -> float:
+    """Return the share of true objects that an item with the same label overlaps by half."""
     hits = [
-        any(each.label == label and overlap(each.outline(size), [shape], size) >= 0.5 for each in found)
+        any(item.label == label and iou(item.outline(size), [shape], size) >= 0.5 for item in items)
         for label, shape in truth
     ]
     return sum(hits) / len(hits)

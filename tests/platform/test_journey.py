@@ -1,4 +1,4 @@
-"""A model's way through Chariot, a real server behind a stand-in of it: pack, serve, infer, store, evaluate."""
+"""The path of a model through a fake Chariot platform to a real server: pack, serve, infer, store, evaluate."""
 
 import asyncio
 import base64
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from app.cli.pack import archive, members
 from tests.platform.proxy import Platform, Registration
-from tests.platform.records import Classified, parsed, recall, turned
+from tests.platform.records import Classified, oriented_corners, parse_items, recall
 from tests.support.server_process import ROOT, ServerProcess, serving
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ EXTENDED = [
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server of the models as they come out of the archive that `charioteer pack` writes."""
+    """Start a server of the models from the archive that `charioteer pack` writes."""
     folder = tmp_path_factory.mktemp("mnt")
     archive(ROOT / "fixtures/models", members(ROOT / "fixtures/models")[0], folder / "model.tar.gz")
     with tarfile.open(folder / "model.tar.gz") as tar:
@@ -58,8 +58,8 @@ def post(platform: Platform, model: str, *inputs: dict[str, Any]) -> httpx.Respo
 
 
 def image(name: str, **parameters: object) -> dict[str, Any]:
-    picture = base64.b64encode((IMAGES / name).read_bytes()).decode()
-    return {"name": name, "shape": [1], "datatype": "BYTES", "data": [picture], "parameters": parameters}
+    content = base64.b64encode((IMAGES / name).read_bytes()).decode()
+    return {"name": name, "shape": [1], "datatype": "BYTES", "data": [content], "parameters": parameters}
 
 
 def metadata(*entries: dict[str, str]) -> str:
@@ -67,16 +67,16 @@ def metadata(*entries: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_every_image_task_is_stored_and_found_again(engine: ServerProcess, model: str) -> None:
+def test_inferences_of_every_image_task_are_stored_and_searchable(engine: ServerProcess, model: str) -> None:
     task_type, name = MODELS[model]
     platform = Platform(Registration(engine.address, KSERVE_BASE, task_type))
-    asked = {"prompts": ["what shape is it?"]} if model == "vlm" else {"action": "predict_proba"}
+    parameters = {"prompts": ["what shape is it?"]} if model == "vlm" else {"action": "predict_proba"}
     answer = post(
         platform,
         model,
-        image(name, metadata=metadata(*EXTENDED), **asked),
-        image("photo.jpg", metadata=json.dumps(EXTENDED[1:2]), **asked),
-        image(name, **asked),
+        image(name, metadata=metadata(*EXTENDED), **parameters),
+        image("photo.jpg", metadata=json.dumps(EXTENDED[1:2]), **parameters),
+        image(name, **parameters),
     )
 
     assert answer.status_code == 200, answer.text
@@ -89,7 +89,7 @@ def test_every_image_task_is_stored_and_found_again(engine: ServerProcess, model
     assert first.items == third.items
     assert platform.filter_inferences("altitude", lambda value: value > 100) == [first]
     assert platform.filter_inferences("flight", lambda value: value == 7) == [first, second]
-    (response,) = platform.seen
+    (response,) = platform.responses
     sent = response.request.headers
     for header in ("X-Request-ID", "Chariot-Inference-Base-ID"):
         assert response.headers[header] == sent[header]
@@ -97,19 +97,21 @@ def test_every_image_task_is_stored_and_found_again(engine: ServerProcess, model
 
 
 def true_shape(model: str, true: dict[str, Any]) -> tuple[str, NDArray[np.float64]]:
-    """What a model should say of a drawn object: its label, and its outline in pixels."""
+    """Return the label and the outline in pixels that a model should predict for a drawn object."""
     match model:
         case "detector":
             x1, y1, x2, y2 = true["box"]
-            return f"{true['color']} {true['shape']}", turned(((x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1, 0))
+            return f"{true['color']} {true['shape']}", oriented_corners(
+                ((x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1, 0)
+            )
         case "oriented-detector":
-            return true["shape"], turned(true["rotated"])
+            return true["shape"], oriented_corners(true["rotated"])
         case _:
             return true["shape"], np.array(true["outline"], np.float64)
 
 
 @pytest.mark.parametrize("model", ["detector", "oriented-detector", "segmenter"])
-def test_what_is_stored_can_be_evaluated(engine: ServerProcess, model: str) -> None:
+def test_stored_detections_can_be_evaluated(engine: ServerProcess, model: str) -> None:
     task_type, name = MODELS[model]
     platform = Platform(Registration(engine.address, KSERVE_BASE, task_type))
     assert post(platform, model, image(name)).status_code == 200
@@ -118,7 +120,7 @@ def test_what_is_stored_can_be_evaluated(engine: ServerProcess, model: str) -> N
     assert recall(stored.items, [true_shape(model, true) for true in TRUTH[name]], (width, height)) == 1
 
 
-def test_a_classification_can_be_evaluated(engine: ServerProcess) -> None:
+def test_stored_classifications_can_be_evaluated(engine: ServerProcess) -> None:
     platform = Platform(Registration(engine.address, KSERVE_BASE, "IMAGE_CLASSIFICATION"))
     assert post(platform, "classifier", image("shape.jpg", action="predict_proba")).status_code == 200
     items: list[Classified] = list(platform.store[0].items)
@@ -127,7 +129,7 @@ def test_a_classification_can_be_evaluated(engine: ServerProcess) -> None:
     assert sum(item.score for item in items) == pytest.approx(1, abs=1e-3)
 
 
-def test_one_model_answers_at_either_base_url_under_any_id() -> None:
+def test_single_model_answers_at_both_base_urls_under_any_id() -> None:
     model = "0198a2b4-model"
     with serving("--model", str(ROOT / "fixtures/models/detector")) as server:
         for base in (KSERVE_BASE, "/"):
@@ -136,7 +138,7 @@ def test_one_model_answers_at_either_base_url_under_any_id() -> None:
             assert len(platform.store) == 1
 
 
-def test_what_the_engine_refuses_is_not_stored(engine: ServerProcess) -> None:
+def test_rejected_request_is_not_stored(engine: ServerProcess) -> None:
     platform = Platform(Registration(engine.address, KSERVE_BASE, "OBJECT_DETECTION"))
     broken = image("scene.jpg") | {"data": ["bm90IGFuIGltYWdl"]}
     answer = post(platform, "detector", image("scene.jpg"), broken)
@@ -157,6 +159,6 @@ def test_what_the_engine_refuses_is_not_stored(engine: ServerProcess) -> None:
         ("IMAGE_TEXT_TO_TEXT", {"answer": "a"}),
     ],
 )
-def test_the_stand_in_does_not_take_just_anything(task_type: str, item: dict[str, Any]) -> None:
+def test_fake_platform_rejects_invalid_items(task_type: str, item: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
-        parsed(task_type, [item], (640, 480))
+        parse_items(task_type, [item], (640, 480))

@@ -1,7 +1,7 @@
-"""A Ray of its own on this machine, told what to do in lines of JSON. Run by an interpreter that has Ray.
+"""A Ray cluster on this machine that reads commands as lines of JSON. Run it with an interpreter that has Ray.
 
-Usage: ``python -m tests.ray.cluster <port>``. A line ``{"do": ..., ...}`` comes in, a line of JSON goes out; at the end
-of the input everything ends.
+Usage: ``python -m tests.ray.cluster <port>``. It reads a command ``{"do": ..., ...}`` and writes its result as a line
+of JSON. It stops at the end of the input.
 """
 
 import importlib
@@ -28,8 +28,8 @@ _APPLICATION = "charioteer"
 
 
 def main() -> None:
-    """Answer until the input ends."""
-    # Others may write to standard output; the answers go where it was.
+    """Run commands until the input ends."""
+    # Libraries may write to standard output, so results go to a copy of it.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
@@ -44,8 +44,8 @@ def main() -> None:
         serve.start(http_options={"host": "127.0.0.1", "port": int(sys.argv[1])})
         try:
             for line in sys.stdin:
-                order = json.loads(line)
-                answer = _ORDERS[order.pop("do")](**order)
+                command = json.loads(line)
+                answer = _COMMANDS[command.pop("do")](**command)
                 print(json.dumps(answer), file=answers, flush=True)
         finally:
             serve.shutdown()
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def deploy(arguments: dict[str, Any], user_config: dict[str, Any] | None = None) -> str:
-    """Deploy the application from a Serve config, as ``serve deploy`` does, and wait until it is so."""
+    """Deploy the application from a Serve config, as ``serve deploy`` does, and wait until it runs or fails."""
     application: dict[str, Any] = {
         "name": _APPLICATION,
         "route_prefix": "/",
@@ -71,22 +71,22 @@ def deploy(arguments: dict[str, Any], user_config: dict[str, Any] | None = None)
 
 def _is_settled() -> bool:
     status = serve.status().applications[_APPLICATION]
-    healthy = all(each.status == "HEALTHY" for each in status.deployments.values())
+    healthy = all(deployment.status == "HEALTHY" for deployment in status.deployments.values())
     return status.status == "DEPLOY_FAILED" or (status.status == "RUNNING" and healthy)
 
 
 def processes(deployment: str) -> list[int]:
-    """The processes of a deployment's replicas that answer."""
+    """Return the process ids of the deployment's replicas that respond."""
     prefix = f"SERVE_REPLICA::{_APPLICATION}#{deployment}#"
-    found: list[int] = []
-    for each in ray.util.list_named_actors(all_namespaces=True):
-        if each["name"].startswith(prefix):
+    process_ids: list[int] = []
+    for named in ray.util.list_named_actors(all_namespaces=True):
+        if named["name"].startswith(prefix):
             try:
-                actor = ray.get_actor(each["name"], namespace=each["namespace"])
-                found.append(ray.get(actor.__ray_call__.remote(_own_process), timeout=10))
+                actor = ray.get_actor(named["name"], namespace=named["namespace"])
+                process_ids.append(ray.get(actor.__ray_call__.remote(_own_process), timeout=10))
             except (ValueError, exceptions.RayError):
                 continue
-    return sorted(found)
+    return sorted(process_ids)
 
 
 def _own_process(_: object) -> int:
@@ -94,19 +94,19 @@ def _own_process(_: object) -> int:
 
 
 def running(deployment: str) -> int:
-    """How many replicas of a deployment run."""
+    """Return how many replicas of a deployment run."""
     states = serve.status().applications[_APPLICATION].deployments[deployment].replica_states
     return sum(count for state, count in states.items() if state == "RUNNING")
 
 
 def kill(deployment: str) -> int:
-    """Kill the process of one replica, as a machine that fails would."""
+    """Kill the process of one replica, as a machine failure would."""
     process = processes(deployment)[0]
     os.kill(process, signal.SIGKILL)
     return process
 
 
-_ORDERS: dict[str, Callable[..., object]] = {
+_COMMANDS: dict[str, Callable[..., object]] = {
     "deploy": deploy,
     "processes": processes,
     "running": running,

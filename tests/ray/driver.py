@@ -1,4 +1,4 @@
-"""A Ray in another process, and senders that keep it busy."""
+"""A Ray cluster in another process, and clients that keep it busy."""
 
 import base64
 import os
@@ -20,16 +20,16 @@ from tests.support.server_process import ROOT
 
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
 
-_PATIENCE = 120.0
+_TIMEOUT = 120.0
 
 
 class Ray:
-    """A Ray of its own on this machine.
+    """A Ray cluster on this machine.
 
     Args:
         port: where its proxy listens.
         folder: where it is started.
-        environment: of its processes.
+        environment: environment of its processes.
     """
 
     def __init__(self, python: Path, port: int, folder: Path, environment: Mapping[str, str]) -> None:
@@ -43,11 +43,11 @@ class Ray:
             stderr=subprocess.DEVNULL,
         )
 
-    def tell(self, order: str, **arguments: object) -> Any:
-        """Have one of the orders of `tests.ray.cluster` carried out, and return its answer."""
+    def run_command(self, name: str, **arguments: object) -> Any:
+        """Run a command of `tests.ray.cluster` and return its result."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(msgspec.json.encode({"do": order, **arguments}) + b"\n")
+        self.process.stdin.write(msgspec.json.encode({"do": name, **arguments}) + b"\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         assert line, "Ray ended"
@@ -55,92 +55,92 @@ class Ray:
 
     def deploy(self, arguments: Mapping[str, object], user_config: Mapping[str, object] | None = None) -> None:
         """Deploy the application."""
-        assert self.tell("deploy", arguments=arguments, user_config=user_config) == "RUNNING"
+        assert self.run_command("deploy", arguments=arguments, user_config=user_config) == "RUNNING"
 
-    def infer(self, model: str, picture: Path = SCENE, **parameters: object) -> Any:
-        """The records of a model about a picture."""
-        answer = httpx.post(f"{self.address}/v2/models/m-{model}/infer", content=body(picture, parameters), timeout=60)
+    def infer(self, model: str, image: Path = SCENE, **parameters: object) -> Any:
+        """Return the records of a model for an image."""
+        answer = httpx.post(f"{self.address}/v2/models/m-{model}/infer", content=body(image, parameters), timeout=60)
         assert answer.status_code == 200, answer.text
         return answer.json()["outputs"][0]["data"][0]
 
-    def until(self, holds: Callable[[], bool]) -> bool:
-        """Ask again and again, while senders go on, whether something is so."""
-        end = time.monotonic() + _PATIENCE
-        turn = threading.Event()
-        while not holds():
-            if time.monotonic() > end:
+    def wait_for(self, condition: Callable[[], bool]) -> bool:
+        """Poll while clients send requests; return whether the condition became true in time."""
+        deadline = time.monotonic() + _TIMEOUT
+        pause = threading.Event()
+        while not condition():
+            if time.monotonic() > deadline:
                 return False
-            turn.wait(0.1)
+            pause.wait(0.1)
         return True
 
 
-class Senders:
-    """Threads that send one request after the other, and send again what was not answered.
+class Clients:
+    """Threads that send one request after the other, and retry failed ones.
 
     Attributes:
-        answers: how often which number of records came.
-        retries: how often something was sent again.
-        lost: what was not answered after all.
+        answers: number of answers by their number of records.
+        retries: number of repeated requests.
+        failed: errors of requests that failed in all attempts.
     """
 
     def __init__(self, address: str, model: str, count: int) -> None:
         self.answers: Counter[int] = Counter()
         self.retries = 0
-        self.lost: list[str] = []
+        self.failed: list[str] = []
         self._url = f"{address}/v2/models/m-{model}/infer"
         self._lock = threading.Lock()
-        self._end = threading.Event()
+        self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._send) for _ in range(count)]
 
     def start(self) -> None:
-        for each in self._threads:
-            each.start()
+        for thread in self._threads:
+            thread.start()
 
-    def end(self) -> None:
-        self._end.set()
-        for each in self._threads:
-            each.join()
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
 
     def _send(self) -> None:
         content = body(SCENE, {})
         with httpx.Client(timeout=60) as client:
-            while not self._end.is_set():
-                fault = ""
+            while not self._stop.is_set():
+                error_text = ""
                 for attempt in range(6):
                     if attempt:
                         with self._lock:
                             self.retries += 1
-                        self._end.wait(0.2 * 2**attempt)
+                        self._stop.wait(0.2 * 2**attempt)
                     try:
                         answer = client.post(self._url, content=content)
                     except httpx.TransportError as error:
-                        fault = repr(error)
+                        error_text = repr(error)
                         continue
                     if answer.status_code == 200:
                         with self._lock:
                             self.answers[len(answer.json()["outputs"][0]["data"][0])] += 1
                         break
-                    fault = f"{answer.status_code} {answer.text}"
+                    error_text = f"{answer.status_code} {answer.text}"
                 else:
                     with self._lock:
-                        self.lost.append(fault)
+                        self.failed.append(error_text)
 
 
 @contextmanager
-def sending(ray: Ray, model: str, count: int = 4) -> Generator[Senders]:
-    """Senders that have had an answer each on average, to begin with."""
-    senders = Senders(ray.address, model, count)
-    senders.start()
+def traffic(ray: Ray, model: str, count: int = 4) -> Generator[Clients]:
+    """Run clients; yield them once they have `count` answers in total."""
+    clients = Clients(ray.address, model, count)
+    clients.start()
     try:
-        assert ray.until(lambda: senders.answers.total() >= count or len(senders.lost) > 0)
-        yield senders
+        assert ray.wait_for(lambda: clients.answers.total() >= count or len(clients.failed) > 0)
+        yield clients
     finally:
-        senders.end()
+        clients.stop()
 
 
 @contextmanager
-def started(folder: Path) -> Generator[Ray]:
-    """A Ray that was started in `folder`, ended with all of its processes."""
+def start_ray(folder: Path) -> Generator[Ray]:
+    """Start Ray in `folder`; stop it with all its processes afterwards."""
     python = python_with_ray()
     environment = {
         **os.environ,
@@ -167,8 +167,8 @@ def started(folder: Path) -> Generator[Ray]:
         cluster.process.stdout.close()
 
 
-def body(picture: Path, parameters: Mapping[str, object]) -> bytes:
-    """A request about one picture."""
-    data = base64.b64encode(picture.read_bytes()).decode()
+def body(image: Path, parameters: Mapping[str, object]) -> bytes:
+    """Return a request for one image."""
+    data = base64.b64encode(image.read_bytes()).decode()
     tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [data], "parameters": parameters}
     return msgspec.json.encode({"inputs": [tensor]})

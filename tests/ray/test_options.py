@@ -1,4 +1,4 @@
-"""What the application on Ray is told, read without Ray."""
+"""Options of the application on Ray, read without Ray."""
 
 import re
 from dataclasses import fields
@@ -12,19 +12,19 @@ from app.assembly.ray_serve.options import ModelChoice, model_options, read_choi
 from app.settings.server import ModelOptions, SettingsError
 
 
-def test_arguments_may_be_text_as_on_a_command_line() -> None:
+def test_arguments_may_be_text() -> None:
     options = read_options({"model": "/m", "multiplexed": "4", "allow_code": "true", "score_threshold": "0.5"})
     assert (options.multiplexed, options.allow_code, options.score_threshold) == (4, True, 0.5)
 
 
-def test_a_choice_is_what_the_command_line_has() -> None:
-    told = {"model_dir": "/models", "device": "cuda:0,cpu", "score_threshold": 0.4}
+def test_model_choice_has_the_options_of_the_command_line() -> None:
+    choice = {"model_dir": "/models", "device": "cuda:0,cpu", "score_threshold": 0.4}
     expected = ModelOptions(model_dir=Path("/models"), device="cuda:0,cpu", score_threshold=0.4)
-    assert model_options(read_choice(told)) == expected
-    assert {each.name for each in fields(ModelOptions)} == set(ModelChoice.__struct_fields__)
+    assert model_options(read_choice(choice)) == expected
+    assert {field.name for field in fields(ModelOptions)} == set(ModelChoice.__struct_fields__)
 
 
-def test_the_choice_of_models_is_apart_from_the_rest() -> None:
+def test_model_choice_is_separate_from_other_options() -> None:
     options = read_options({"model": "/m", "score_threshold": 0.5, "retries": 1})
     assert options.choice == ModelChoice(model="/m", score_threshold=0.5)
     assert options.without_choice() == read_options({"retries": 1})
@@ -32,7 +32,7 @@ def test_the_choice_of_models_is_apart_from_the_rest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "fault"),
+    ("arguments", "message"),
     [
         ({"replicas": 2}, "argument: Object contains unknown field `replicas`; expected"),
         ({"score_threshold": 2}, "argument: Expected `float` <= 1.0 - at `$.score_threshold`"),
@@ -42,17 +42,17 @@ def test_the_choice_of_models_is_apart_from_the_rest() -> None:
         ({"ingress": "many"}, "argument: Expected `object`, got `str` - at `$.ingress`"),
     ],
 )
-def test_what_is_not_understood_is_told(told: dict[str, Any], fault: str) -> None:
-    with pytest.raises(SettingsError, match=re.escape(fault)):
-        read_options(told)
+def test_invalid_arguments_are_rejected(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        read_options(arguments)
 
 
-def test_a_user_config_names_models_only() -> None:
+def test_user_config_accepts_only_model_options() -> None:
     with pytest.raises(SettingsError, match="user_config: Object contains unknown field `retries`"):
         read_choice({"model": "/m", "retries": 1})
 
 
-def test_settings_of_the_server_are_its_own_names() -> None:
+def test_server_settings_are_read_by_name() -> None:
     assert server_settings({"max_request_bytes": 1000}).max_request_bytes == 1000
     assert not server_settings({}).grpc
     assert server_settings({"record_images": "/pictures"}).record_images == Path("/pictures")
@@ -62,6 +62,6 @@ def test_settings_of_the_server_are_its_own_names() -> None:
         server_settings({"max_inputs": "many"})
 
 
-def test_without_ray_the_extra_is_named() -> None:
+def test_missing_ray_names_the_extra() -> None:
     with pytest.raises(SettingsError, match=re.escape("pip install 'charioteer[ray]'")):
         application({})

@@ -1,4 +1,4 @@
-"""The application on a real Ray: processes for the ingress and for models, killed, scaled and changed under load."""
+"""The application on a real Ray: replicas of the ingress and of models are killed, scaled and changed under load."""
 
 import shutil
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import pytest
 
 from app.assembly.in_process import InProcessModel
 from tasks.vision.image import decode_image
-from tests.ray.driver import SCENE, Ray, body, sending, started
+from tests.ray.driver import SCENE, Ray, body, start_ray, traffic
 from tests.support.own_packages import make_project
 from tests.support.server_process import ROOT
 
@@ -38,28 +38,28 @@ class Mortal:
         found = {"label": str(len(images)), "score": 1.0, "xmin": 0, "ymin": 0, "xmax": 1, "ymax": 1}
         return [[found] for _ in images]
 """
-"""A model that ends its process so many times, and then says how many pictures it was given at once."""
+"""A model that ends its process a number of times, and then reports how many images one call had."""
 
 
 @pytest.mark.slow
-def test_on_a_real_ray(tmp_path: Path) -> None:
-    """One after the other on one Ray, which takes ten seconds to start and most of two cores.
+def test_application_runs_on_ray(tmp_path: Path) -> None:
+    """Run all checks on one Ray, because it takes ten seconds to start and most of two cores.
 
     It is started in the folder of a project that has packages of our names.
     """
-    with started(make_project(tmp_path / "project")) as ray:
-        many_models_share_a_deployment_and_every_protocol_answers(ray)
-        another_threshold_and_another_model_are_taken_up_without_a_pause(ray, tmp_path)
-        a_killed_replica_loses_no_request(ray)
-        calls_whose_replica_dies_are_repeated_by_the_ingress_and_put_together(ray, tmp_path)
-        replicas_come_and_go_with_the_load(ray)
+    with start_ray(make_project(tmp_path / "project")) as ray:
+        check_shared_deployment_over_every_protocol(ray)
+        check_models_change_without_interruption(ray, tmp_path)
+        check_killed_replica_loses_no_request(ray)
+        check_ingress_batches_and_retries_lost_calls(ray, tmp_path)
+        check_replicas_scale_with_the_load(ray)
 
 
-def many_models_share_a_deployment_and_every_protocol_answers(ray: Ray) -> None:
+def check_shared_deployment_over_every_protocol(ray: Ray) -> None:
     ray.deploy(SHARED)
-    assert len(ray.tell("processes", deployment="models")) == 1
+    assert len(ray.run_command("processes", deployment="models")) == 1
     assert ray.infer("detector") == records(MODELS / "detector")
-    # Two models fit into a replica, so that the others take turns.
+    # A replica holds two models, so the others are swapped in.
     for name in ("segmenter", "classifier", "oriented-detector", "detector"):
         assert ray.infer(name) != []
     v2 = httpx.post(f"{ray.address}/v2/models/half_plus_two/infer", json=NUMBERS, timeout=60)
@@ -71,53 +71,53 @@ def many_models_share_a_deployment_and_every_protocol_answers(ray: Ray) -> None:
     assert refused.status_code == 400
     unknown = httpx.post(f"{ray.address}/v2/models/none/infer", json=NUMBERS, timeout=60)
     assert unknown.status_code == 404
-    # Of a browser that another site's page has send it.
+    # A page of another site makes a browser send this.
     foreign = {"Origin": "https://evil.example", "Content-Type": "text/plain"}
     assert httpx.post(f"{ray.address}/grps/v1/health/online", headers=foreign, timeout=60).status_code == 403
 
 
-def another_threshold_and_another_model_are_taken_up_without_a_pause(ray: Ray, folder: Path) -> None:
+def check_models_change_without_interruption(ray: Ray, folder: Path) -> None:
     before, after = records(MODELS / "detector"), records(MODELS / "detector", score_threshold=0.975)
     assert 1 < len(after) < len(before)
     changed = folder / "models"
     shutil.copytree(MODELS / "detector", changed / "detector")
     (changed / "detector" / "model-settings.json").write_text('{"parameters": {"top_k": 1}}')
-    served = [ray.tell("processes", deployment=each) for each in ("ingress", "models")]
-    with sending(ray, "detector") as senders:
+    processes = [ray.run_command("processes", deployment=name) for name in ("ingress", "models")]
+    with traffic(ray, "detector") as clients:
         ray.deploy(SHARED, {"model_repository": str(MODELS), "score_threshold": 0.975})
-        assert ray.until(lambda: len(after) in senders.answers)
+        assert ray.wait_for(lambda: len(after) in clients.answers)
         ray.deploy(SHARED, {"model_repository": str(changed)})
-        assert ray.until(lambda: 1 in senders.answers)
-        # What cannot be taken up leaves everything as it is.
+        assert ray.wait_for(lambda: 1 in clients.answers)
+        # An invalid change leaves everything as it is.
         for mistake in ({"model": "/nowhere"}, {"folder": str(changed)}):
             ray.deploy(SHARED, mistake)
-            answered = senders.answers[1]
-            assert ray.until(lambda answered=answered: senders.answers[1] > answered + 4)
-    assert senders.answers.keys() == {len(before), len(after), 1}
-    assert (senders.lost, senders.retries) == ([], 0)
-    assert [ray.tell("processes", deployment=each) for each in ("ingress", "models")] == served
+            answered = clients.answers[1]
+            assert ray.wait_for(lambda answered=answered: clients.answers[1] > answered + 4)
+    assert clients.answers.keys() == {len(before), len(after), 1}
+    assert (clients.failed, clients.retries) == ([], 0)
+    assert [ray.run_command("processes", deployment=name) for name in ("ingress", "models")] == processes
 
 
-def a_killed_replica_loses_no_request(ray: Ray) -> None:
+def check_killed_replica_loses_no_request(ray: Ray) -> None:
     ray.deploy({"model": str(MODELS / "detector"), "ingress": TWO, "models": TWO})
-    with sending(ray, "detector") as senders:
-        killed = ray.tell("kill", deployment="model-detector")
-        answered = senders.answers.total()
-        assert ray.until(lambda: senders.answers.total() > answered + 20)
-        assert ray.until(lambda: killed not in ray.tell("processes", deployment="model-detector"))
-        # The ingress repeats what a model's replica had in hand; its clients notice nothing.
-        assert senders.retries == 0
-        killed = ray.tell("kill", deployment="ingress")
-        answered = senders.answers.total()
-        assert ray.until(lambda: senders.answers.total() > answered + 20)
-        # What an ingress's replica had in hand is repeated by clients: each had at most one request there.
-        assert senders.retries <= 8
-        assert ray.until(lambda: ray.tell("running", deployment="ingress") == 2)
-    assert senders.lost == []
-    assert list(senders.answers) == [len(records(MODELS / "detector"))]
+    with traffic(ray, "detector") as clients:
+        killed = ray.run_command("kill", deployment="model-detector")
+        answered = clients.answers.total()
+        assert ray.wait_for(lambda: clients.answers.total() > answered + 20)
+        assert ray.wait_for(lambda: killed not in ray.run_command("processes", deployment="model-detector"))
+        # The ingress repeats requests that were in flight in a model's replica; clients notice nothing.
+        assert clients.retries == 0
+        killed = ray.run_command("kill", deployment="ingress")
+        answered = clients.answers.total()
+        assert ray.wait_for(lambda: clients.answers.total() > answered + 20)
+        # Clients repeat requests that were in flight in an ingress replica: at most one request a client.
+        assert clients.retries <= 8
+        assert ray.wait_for(lambda: ray.run_command("running", deployment="ingress") == 2)
+    assert clients.failed == []
+    assert list(clients.answers) == [len(records(MODELS / "detector"))]
 
 
-def calls_whose_replica_dies_are_repeated_by_the_ingress_and_put_together(ray: Ray, folder: Path) -> None:
+def check_ingress_batches_and_retries_lost_calls(ray: Ray, folder: Path) -> None:
     model = folder / "mortal"
     model.mkdir()
     (model / "model.py").write_text(MORTAL)
@@ -127,14 +127,14 @@ def calls_whose_replica_dies_are_repeated_by_the_ingress_and_put_together(ray: R
     ray.deploy({"model": str(model), "allow_code": True, **waiting, "ingress": ONE, "models": ONE})
     with ThreadPoolExecutor(4) as threads:
         answers = list(threads.map(ray.infer, ["mortal"] * 4))
-    assert max(int(each["label"]) for answer in answers for each in answer) > 1
+    assert max(int(record["label"]) for answer in answers for record in answer) > 1
     (model / "lives").write_text("2")
     answer = httpx.post(f"{ray.address}/v2/models/m-mortal/infer", content=body(SCENE, {}), timeout=60)
     assert answer.status_code == 500
     assert "2 replicas of the model were lost during the same call" in answer.text
 
 
-def replicas_come_and_go_with_the_load(ray: Ray) -> None:
+def check_replicas_scale_with_the_load(ray: Ray) -> None:
     scaling = {
         "min_replicas": 1,
         "max_replicas": 2,
@@ -146,16 +146,16 @@ def replicas_come_and_go_with_the_load(ray: Ray) -> None:
     }
     models = {**SMALL, "autoscaling_config": scaling}
     ray.deploy({"model": str(MODELS / "detector"), "ingress": ONE, "models": models})
-    assert ray.tell("running", deployment="model-detector") == 1
-    with sending(ray, "detector", 6) as senders:
-        assert ray.until(lambda: ray.tell("running", deployment="model-detector") == 2)
-    with sending(ray, "detector", 1) as rest:
-        assert ray.until(lambda: ray.tell("running", deployment="model-detector") == 1)
-    assert (senders.lost, senders.retries) == ([], 0)
-    assert (rest.lost, rest.retries) == ([], 0)
+    assert ray.run_command("running", deployment="model-detector") == 1
+    with traffic(ray, "detector", 6) as clients:
+        assert ray.wait_for(lambda: ray.run_command("running", deployment="model-detector") == 2)
+    with traffic(ray, "detector", 1) as remaining:
+        assert ray.wait_for(lambda: ray.run_command("running", deployment="model-detector") == 1)
+    assert (clients.failed, clients.retries) == ([], 0)
+    assert (remaining.failed, remaining.retries) == ([], 0)
 
 
 def records(model: Path, **parameters: object) -> Sequence[object]:
-    """What the model says in this process."""
-    found = InProcessModel(model).ask(decode_image(SCENE.read_bytes()).pixels, **parameters)
-    return msgspec.json.decode(msgspec.json.encode(found))
+    """Return the records of the model in this process."""
+    result = InProcessModel(model).ask(decode_image(SCENE.read_bytes()).pixels, **parameters)
+    return msgspec.json.decode(msgspec.json.encode(result))
