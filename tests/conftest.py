@@ -12,7 +12,7 @@ from litestar.testing import TestClient
 from tests.support.application import build_app
 from tests.support.stand_ins import STAND_INS
 
-# A busy machine is no reason for a property to fail; a run that gates a change looks at the same examples each time.
+# No deadline, because the machine may be busy. CI runs the same examples each time.
 settings.register_profile("steady", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("steady")
 
@@ -26,7 +26,7 @@ SLOW = tuple(
         "app/evaluation/test_objects_oracles.py",
     )
 )  # fmt: skip
-"""Folders and files that need what only `make test-slow` installs, or a minute of CPU."""
+"""Folders and files that need packages of `make test-slow`, or a minute of CPU."""
 
 
 def _is_slow(path: Path) -> bool:
@@ -34,12 +34,12 @@ def _is_slow(path: Path) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Skip the import of slow test modules in a run without them: it costs more than the quick tests of a folder."""
+    """Skip the import of slow modules in a run without slow tests: it costs more than the quick tests of a folder."""
     return True if config.option.markexpr == "not slow" and _is_slow(collection_path) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what lies in the slow folders."""
+    """Mark the tests in slow folders."""
     for item in items:
         if _is_slow(item.path):
             item.add_marker(pytest.mark.slow)
@@ -47,13 +47,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def client() -> Iterator[TestClient[Litestar]]:
-    """Every stand-in, through chariot-v2-kserve."""
+    """Serve every fake model over chariot-v2-kserve."""
     with TestClient(build_app(tuple(STAND_INS), "chariot-v2-kserve")) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
 def lean_client() -> Iterator[TestClient[Litestar]]:
-    """One detector, through chariot-v2."""
+    """Serve one detector over chariot-v2."""
     with TestClient(build_app(("detector",), "chariot-v2")) as client:
         yield client

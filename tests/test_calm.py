@@ -1,4 +1,4 @@
-"""No test waits for a time: what it waits for is a condition."""
+"""Tests must not sleep; they wait for a condition."""
 
 import ast
 from pathlib import Path
@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-EXCEPT = ("fuzz", "soak", "benchmarks", "support/polling.py")
-"""Programs that send load, and the helper that looks again after a moment."""
+ALLOWED = ("fuzz", "soak", "benchmarks", "support/polling.py")
+"""Programs that send load, and the polling helper."""
 
 
 def sleeps(code: str) -> list[int]:
-    """The lines that sleep for a time; a sleep of 0 gives way to others."""
+    """Return the lines that sleep; a sleep of 0 only yields to other tasks."""
     calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
-    named = [each for each in calls if ast.unparse(each.func) in ("time.sleep", "asyncio.sleep", "sleep")]
-    return [each.lineno for each in named if [ast.unparse(argument) for argument in each.args] != ["0"]]
+    sleep_calls = [call for call in calls if ast.unparse(call.func) in ("time.sleep", "asyncio.sleep", "sleep")]
+    return [call.lineno for call in sleep_calls if [ast.unparse(argument) for argument in call.args] != ["0"]]
 
 
 @pytest.mark.parametrize(
@@ -26,13 +26,13 @@ def sleeps(code: str) -> list[int]:
         ("time.sleep(0)\nasyncio.sleep(0)\nlibrary.sleep(1)", []),
     ],
 )
-def test_sleeps_are_found(code: str, lines: list[int]) -> None:
+def test_sleep_calls_are_detected(code: str, lines: list[int]) -> None:
     assert sleeps(code) == lines
 
 
 def test_no_test_sleeps() -> None:
-    allowed = tuple(TESTS / name for name in EXCEPT)
-    files = [each for each in TESTS.rglob("*.py") if not any(each.is_relative_to(other) for other in allowed)]
-    found = [f"{each.relative_to(TESTS)}:{line}" for each in files for line in sleeps(each.read_text())]
-    assert found == [], "wait for a condition with tests/support/polling.py"
+    allowed = tuple(TESTS / name for name in ALLOWED)
+    files = [file for file in TESTS.rglob("*.py") if not any(file.is_relative_to(other) for other in allowed)]
+    locations = [f"{file.relative_to(TESTS)}:{line}" for file in files for line in sleeps(file.read_text())]
+    assert locations == [], "wait for a condition with tests/support/polling.py"
     assert len(files) > 300

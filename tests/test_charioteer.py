@@ -1,4 +1,4 @@
-"""The module `charioteer`, in our own processes and in those of a project that has packages of our names."""
+"""The module `charioteer`, in our own processes and in projects that have packages of our names."""
 
 import subprocess
 import sys
@@ -34,34 +34,34 @@ MODEL = """
 
 
 def files(owner: str) -> dict[str, str]:
-    """Helpers whose names are those of our packages, each of which says whose it is."""
+    """Return helper modules with the names of our packages; each returns its owner."""
     words = {"tasks/__init__": "tasks", "tasks/words": "words", "metadata": "metadata", "app": "app"}
     return {f"{path}.py": f"def word():\n    return '{owner} {word}'\n" for path, word in words.items()}
 
 
 def label(owner: str) -> str:
-    """What such a model finds."""
+    """Return the label that such a model predicts."""
     return f"{owner} tasks {owner} words {owner} metadata {owner} app"
 
 
 def run(project: Path, *arguments: str) -> str:
-    """What Python prints in the project's folder."""
+    """Run Python in the project's folder and return its output."""
     command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=project, env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    completed = subprocess.run(command, cwd=project, env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    return completed.stdout
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with two models that have helpers of our names; the second has a process of its own."""
+    """Create a project with two models that have helpers of our names; the second runs in a subprocess."""
     folder = make_project(tmp_path_factory.mktemp("project"))
     write(folder / "models" / "first", MODEL, files("first"))
     write(folder / "models" / "second", MODEL, files("second"), isolate=True)
     return folder
 
 
-def test_types_are_those_of_the_process_that_has_our_packages() -> None:
+def test_public_types_are_those_of_our_packages() -> None:
     assert charioteer.Detections is Detections
     assert charioteer.InProcessModel is InProcessModel
 
@@ -71,7 +71,7 @@ def test_every_public_name_is_documented() -> None:
     assert [name for name in charioteer.__all__ if f"`{name}`" not in page] == []
 
 
-def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
+def test_private_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Detection'"):
         _ = charioteer.Detection  # pyright: ignore
 
@@ -83,13 +83,13 @@ import {first}
 import charioteer
 from charioteer import *
 import app, metadata, tasks
-print(*(each.OWNER for each in (app, metadata, tasks)), sep=", ")
+print(*(package.OWNER for package in (app, metadata, tasks)), sep=", ")
 print(*sorted({{value.__module__ for name in charioteer.__all__ if hasattr(value := globals()[name], "__module__")}}))
 assert set(dir(charioteer)) == set(charioteer.__all__) <= globals().keys()
 """
     owners, modules = run(project, "-c", program).splitlines()
     assert owners == "project app, project metadata, project tasks"
-    assert all(each.startswith("charioteer") for each in modules.split())
+    assert all(module.startswith("charioteer") for module in modules.split())
 
 
 def test_models_in_process_import_their_own_modules(project: Path) -> None:
@@ -126,7 +126,7 @@ def test_the_command_runs_beside_packages_of_the_same_names(project: Path, start
 
 @pytest.fixture(scope="module")
 def server(project: Path) -> Generator[ServerProcess]:
-    """A server that was started in the project's folder."""
+    """Start a server in the project's folder."""
     arguments = ("--model-repository", "models", "--allow-code")
     with serving(*arguments, environment=ENVIRONMENT, cwd=project) as started:
         yield started
@@ -136,5 +136,5 @@ def server(project: Path) -> Generator[ServerProcess]:
 def test_models_in_a_server_import_their_own_modules(server: ServerProcess, name: str) -> None:
     answer = httpx.post(f"{server.address}/v2/models/m-{name}/infer", json={"inputs": [image_input()]}, timeout=60)
     assert answer.status_code == 200, answer.text
-    (found,) = answer.json()["outputs"][0]["data"][0]
-    assert found["label"] == label(name)
+    (detection,) = answer.json()["outputs"][0]["data"][0]
+    assert detection["label"] == label(name)

@@ -1,4 +1,4 @@
-"""What is published: both distributions built, the wheel installed where nothing else is, and used there."""
+"""Published distributions: both are built, and the wheel is installed and used without the repository."""
 
 import base64
 import os
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the source distribution, the wheel made of that, and in ``direct`` the wheel made of the tree."""
+    """Build the source distribution, the wheel made of it, and in ``direct`` the wheel made of the tree."""
     python, folder = python_with("build"), tmp_path_factory.mktemp("dist")
     build = [str(python), "-m", "build", "--no-isolation", str(ROOT), "--outdir"]
     run([*build, str(folder)])
@@ -38,13 +38,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_has_every_file_of_the_packages_and_no_other(built: Path) -> None:
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *PACKAGES]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    tracked = {each for each in listed if (ROOT / each).is_file()}
-    assert {Path(each).suffix for each in tracked} >= {".py", ".js", ".css", ".html", ".binpb"}
+    tracked = {name for name in listed if (ROOT / name).is_file()}
+    assert {Path(name).suffix for name in tracked} >= {".py", ".js", ".css", ".html", ".binpb"}
     with zipfile.ZipFile(wheel(built)) as archive:
         names = set(archive.namelist())
     information = f"charioteer-{__version__}.dist-info/"
-    expected = {each.removeprefix(TOP_LEVEL) for each in tracked}
-    assert {each for each in names if not each.startswith(information)} == expected
+    expected = {name.removeprefix(TOP_LEVEL) for name in tracked}
+    assert {name for name in names if not name.startswith(information)} == expected
     assert "charioteer_pytest.py" in names
     assert f"{information}entry_points.txt" in names
 
@@ -67,29 +67,29 @@ def test_the_source_distribution_makes_the_same_wheel_as_the_tree(built: Path) -
     contents: list[dict[str, int]] = []
     for path in (wheel(built), wheel(built / "direct")):
         with zipfile.ZipFile(path) as archive:
-            contents.append({each.filename: each.CRC for each in archive.infolist()})
+            contents.append({entry.filename: entry.CRC for entry in archive.infolist()})
     assert contents[0] == contents[1]
     with tarfile.open(built / f"charioteer-{__version__}.tar.gz") as archive:
-        names = {each.partition("/")[2] for each in archive.getnames()}
+        names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"README.md", "pyproject.toml", "PKG-INFO", "app/__init__.py"} <= names
 
 
 def test_the_wheel_alone_serves_a_model(built: Path, tmp_path: Path) -> None:
-    """One test, because installing what the wheel asks for takes most of a minute."""
+    """Run all checks in one test, because installing the wheel takes most of a minute."""
     programs = installed(wheel(built)).folder / "bin"
     assert run([str(programs / "charioteer"), "--version"], tmp_path).strip() == __version__
-    without_a_model_a_sentence_says_so(programs, tmp_path)
-    a_model_elsewhere_is_served(programs, tmp_path)
+    check_error_without_a_model(programs, tmp_path)
+    check_server_with_a_model(programs, tmp_path)
 
 
-def a_model_elsewhere_is_served(programs: Path, tmp_path: Path) -> None:
+def check_server_with_a_model(programs: Path, tmp_path: Path) -> None:
     model = shutil.copytree(ROOT / "fixtures" / "models" / "detector", tmp_path / "detector")
-    picture = base64.b64encode((ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()).decode()
-    image = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [picture]}
+    content = base64.b64encode((ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()).decode()
+    image = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [content]}
     with serving(programs, tmp_path, "--model", str(model)) as (process, address):
         answer = httpx.post(f"{address}/v2/models/m-detector/infer", json={"inputs": [image]}, timeout=60)
         assert answer.status_code == 200, answer.text
-        labels = [each["label"] for each in answer.json()["outputs"][0]["data"][0]]
+        labels = [record["label"] for record in answer.json()["outputs"][0]["data"][0]]
         assert labels[:2] == ["yellow circle", "purple star"]
         page = httpx.get(address, headers={"Accept": "text/html"}, timeout=60)
         assert "<html" in page.text
@@ -99,45 +99,45 @@ def a_model_elsewhere_is_served(programs: Path, tmp_path: Path) -> None:
         assert process.wait(60) == 0
 
 
-def without_a_model_a_sentence_says_so(programs: Path, tmp_path: Path) -> None:
+def check_error_without_a_model(programs: Path, tmp_path: Path) -> None:
     command = [str(programs / "charioteer"), "serve", "--port", "0"]
-    done = subprocess.run(command, cwd=tmp_path, env=clean(), capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    assert done.stderr.startswith("charioteer: There are no models: pass one with --model")
+    completed = subprocess.run(command, cwd=tmp_path, env=clean(), capture_output=True, text=True, timeout=60)
+    assert completed.returncode == 1
+    assert "Traceback" not in completed.stderr
+    assert completed.stderr.startswith("charioteer: There are no models: pass one with --model")
 
 
 @contextmanager
 def serving(programs: Path, folder: Path, *arguments: str) -> Generator[tuple[subprocess.Popen[str], str]]:
-    """The installed server in a folder that knows nothing of this repository, and its address."""
+    """Run the installed server in a folder outside this repository; yield its process and address."""
     ports = ["--port", "0", "--grpc-port", "0", "--tensorflow-serving-port", "0"]
     command = [str(programs / "charioteer"), "serve", "--log-format", "json", *ports, *arguments]
     log = folder / "log.txt"
     with log.open("w") as output:
         process = subprocess.Popen(command, cwd=folder, env=clean(), stderr=output, text=True)
         try:
-            found = None
-            while found is None and process.poll() is None:
-                found = re.search(r"Charioteer answers at (http://\S+)", log.read_text())
-            assert found, log.read_text()
-            yield process, found[1]
+            matched = None
+            while matched is None and process.poll() is None:
+                matched = re.search(r"Charioteer answers at (http://\S+)", log.read_text())
+            assert matched, log.read_text()
+            yield process, matched[1]
         finally:
             process.kill()
             process.wait()
 
 
 def wheel(folder: Path) -> Path:
-    (found,) = folder.glob("*.whl")
-    return found
+    (path,) = folder.glob("*.whl")
+    return path
 
 
 def run(command: Sequence[str], folder: Path = ROOT) -> str:
-    """What a command prints; it has to succeed."""
-    done = subprocess.run(command, cwd=folder, env=clean(), capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    """Run a command that must succeed and return its output."""
+    completed = subprocess.run(command, cwd=folder, env=clean(), capture_output=True, text=True, timeout=600)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    return completed.stdout
 
 
 def clean() -> dict[str, str]:
-    """The environment less what would lead Python back into this repository."""
+    """Return the environment without variables that lead Python back into this repository."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}

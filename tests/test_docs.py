@@ -1,4 +1,4 @@
-"""What the documents promise to list, they list."""
+"""Documents list every option, variable, metric and parameter."""
 
 import re
 from dataclasses import fields
@@ -30,7 +30,7 @@ def test_every_option_is_documented(name: str) -> None:
 
 
 def test_every_environment_variable_is_documented() -> None:
-    sources = [each.read_text() for each in (ROOT / "app" / "settings").glob("*.py")]
+    sources = [file.read_text() for file in (ROOT / "app" / "settings").glob("*.py")]
     named = re.findall(r"\benvironment\(([^)]+)\)", "".join(sources))
     names = re.findall(r'"(\w+)"', "".join(named))
     assert len(names) > 50
@@ -63,11 +63,11 @@ def test_every_model_setting_is_documented(kind: type[msgspec.Struct]) -> None:
 
 
 def test_the_readme_names_every_protocol_and_task_type() -> None:
-    assert [each.name for each in PROTOCOLS if each.name not in README] == []
-    assert [each for each in TaskType if f"`{each}`" not in README] == []
+    assert [protocol.name for protocol in PROTOCOLS if protocol.name not in README] == []
+    assert [task_type for task_type in TaskType if f"`{task_type}`" not in README] == []
 
 
-def test_every_promise_is_held_by_a_test() -> None:
+def test_every_guarantee_names_existing_tests() -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (ROOT / "docs" / "security.md").read_text())
     assert len(named) > 50
     missing = [

@@ -1,4 +1,4 @@
-"""What starting costs: heavy libraries are imported by the models that need them."""
+"""Cost of starting: heavy libraries are imported only by models that need them."""
 
 import subprocess
 import sys
@@ -8,8 +8,8 @@ HEAVY = ("torch", "transformers", "onnxruntime", "litestar", "grpc", "tokenizers
 
 def test_the_command_line_imports_no_framework() -> None:
     program = f"import sys, app.cli; print([name for name in {HEAVY!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "[]"
 
 
 def test_serving_onnx_models_imports_neither_torch_nor_transformers() -> None:
@@ -22,5 +22,5 @@ for source in sources(ModelOptions()):
     load(source)
 print([name for name in ("torch", "transformers") if name in sys.modules])
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "[]"

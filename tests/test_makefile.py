@@ -1,4 +1,4 @@
-"""`make help`, and what runs the checks of the Makefile elsewhere."""
+"""`make help`, and other places that run the checks of the Makefile."""
 
 import re
 import subprocess
@@ -12,16 +12,16 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 
 
 def phony_targets() -> list[str]:
-    found = re.search(r"^\.PHONY:((?:.*\\\n)*.*)$", MAKEFILE, re.MULTILINE)
-    assert found
-    return found[1].replace("\\\n", " ").split()
+    matched = re.search(r"^\.PHONY:((?:.*\\\n)*.*)$", MAKEFILE, re.MULTILINE)
+    assert matched
+    return matched[1].replace("\\\n", " ").split()
 
 
 def test_help_lists_every_target_once_in_its_group() -> None:
-    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    groups = re.findall(r"^(\w+):$", shown, re.MULTILINE)
+    output = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    groups = re.findall(r"^(\w+):$", output, re.MULTILINE)
     assert groups == ["run", "test", "measure", "release"]
-    assert sorted(re.findall(r"^  ([a-z-]+) +\S", shown, re.MULTILINE)) == sorted(phony_targets())
+    assert sorted(re.findall(r"^  ([a-z-]+) +\S", output, re.MULTILINE)) == sorted(phony_targets())
 
 
 def test_pre_commit_runs_the_tools_of_make_check() -> None:
