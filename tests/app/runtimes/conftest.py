@@ -1,4 +1,4 @@
-"""Tokenizers for the models of several runtimes."""
+"""Provide tokenizers for the tests of several runtimes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +11,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 @pytest.fixture(scope="session")
 def byte_level() -> Callable[[Path], Path]:
-    """Write a byte-level BPE tokenizer without merges of its own: every byte is a token."""
+    """Return a function that writes a byte-level BPE tokenizer with three merges."""
 
     def write(path: Path) -> Path:
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())

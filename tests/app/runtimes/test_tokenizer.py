@@ -23,28 +23,28 @@ def encode(tokenizer: Tokenizer, text: str) -> list[int]:
 
 @given(text=st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(["the 🏳️‍🌈 the", "ﷺ", "naïve 日本語"]))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_pieces_joined_are_the_text(tokenizer: Tokenizer, text: str) -> None:
+def test_joined_chunks_equal_text(tokenizer: Tokenizer, text: str) -> None:
     ids = encode(tokenizer, text)
-    pieces = list(tokenizer.pieces(ids))
-    assert "".join(pieces) == tokenizer.decode(ids) == text
-    assert "" not in pieces
+    chunks = list(tokenizer.pieces(ids))
+    assert "".join(chunks) == tokenizer.decode(ids) == text
+    assert "" not in chunks
 
 
-def test_a_character_of_several_tokens_comes_whole(tokenizer: Tokenizer) -> None:
+def test_character_of_several_tokens_arrives_in_one_chunk(tokenizer: Tokenizer) -> None:
     ids = encode(tokenizer, "a🐎b")
     assert len(ids) == 6
     assert list(tokenizer.pieces(ids)) == ["a", "🐎", "b"]
 
 
-def test_a_piece_comes_before_the_next_token_is_asked_for(tokenizer: Tokenizer) -> None:
-    asked: list[int] = []
+def test_chunk_is_yielded_before_next_token_is_requested(tokenizer: Tokenizer) -> None:
+    requested: list[int] = []
     ids = encode(tokenizer, "xyz")
-    stream = tokenizer.pieces(asked.append(each) or each for each in ids)
+    stream = tokenizer.pieces(requested.append(token_id) or token_id for token_id in ids)
     assert next(stream) == "x"
-    assert asked == ids[:1]
+    assert requested == ids[:1]
 
 
-def test_half_a_character_at_the_end_is_told_as_such(tokenizer: Tokenizer) -> None:
+def test_incomplete_last_character_becomes_replacement_character(tokenizer: Tokenizer) -> None:
     assert list(tokenizer.pieces(encode(tokenizer, "a🐎")[:3])) == ["a", "\N{REPLACEMENT CHARACTER}"]
 
 
@@ -54,7 +54,7 @@ def test_special_tokens_are_left_out(tokenizer: Tokenizer) -> None:
     assert list(tokenizer.pieces(ids)) == ["a", " the"]
 
 
-def test_spaces_between_pieces_are_kept(tmp_path: Path) -> None:
+def test_spaces_between_chunks_are_kept(tmp_path: Path) -> None:
     words: Any = tokenizers.Tokenizer(models.WordLevel({"▁the": 0, "▁cat": 1, "s": 2, "▁": 3}, unk_token="s"))
     words.decoder = decoders.Metaspace()
     words.save(str(tmp_path / "tokenizer.json"))
@@ -63,7 +63,7 @@ def test_spaces_between_pieces_are_kept(tmp_path: Path) -> None:
     assert tokenizer.unknown == 2
 
 
-def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
+def test_missing_or_invalid_tokenizer_file_is_named_in_error(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     with pytest.raises(ModelError, match=r"tokenizer\.json is missing"):
         load_tokenizer(path)
@@ -73,11 +73,11 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
             load_tokenizer(path)
 
 
-def test_pieces_go_on_behind_what_was_said_before() -> None:
+def test_chunks_after_previous_tokens_keep_leading_space() -> None:
     """A decoder that drops the space at the start of a text keeps it behind another word."""
-    inner: Any = tokenizers.Tokenizer(models.WordLevel({"one": 0, "two": 1, "<s>": 2}, unk_token="one"))
-    inner.add_special_tokens(["<s>"])
-    made = Tokenizer(inner, None)
-    assert list(made.pieces([1, 0])) == ["two", " one"]
-    assert list(made.pieces([1, 0], [2, 0])) == [" two", " one"]
-    assert list(made.pieces([], [0])) == []
+    word_level: Any = tokenizers.Tokenizer(models.WordLevel({"one": 0, "two": 1, "<s>": 2}, unk_token="one"))
+    word_level.add_special_tokens(["<s>"])
+    tokenizer = Tokenizer(word_level, None)
+    assert list(tokenizer.pieces([1, 0])) == ["two", " one"]
+    assert list(tokenizer.pieces([1, 0], [2, 0])) == [" two", " one"]
+    assert list(tokenizer.pieces([], [0])) == []

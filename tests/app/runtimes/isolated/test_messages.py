@@ -1,4 +1,4 @@
-"""What goes through a socket between a server and a model's process."""
+"""Test the messages on the socket between the server and a model process."""
 
 import pickle
 import socket
@@ -21,64 +21,64 @@ from app.runtimes.isolated.messages import (
 )
 from tasks.exchange.error import ErrorKind, InferenceError
 
-Ends = tuple[socket.socket, socket.socket]
+SocketPair = tuple[socket.socket, socket.socket]
 
 
 @pytest.fixture
-def ends() -> Iterator[Ends]:
-    one, other = socket.socketpair()
-    with one, other:
-        yield one, other
+def sockets() -> Iterator[SocketPair]:
+    first, second = socket.socketpair()
+    with first, second:
+        yield first, second
 
 
 @pytest.mark.parametrize("message", [Reply([1, "two"], kept=True), Question("predict", b"x", ((0, 5),)), Ended(), {}])
-def test_a_message_arrives_as_it_was_sent(ends: Ends, message: object) -> None:
-    send(ends[0], message)
-    arrived, memory = receive(ends[1])
+def test_a_message_arrives_as_it_was_sent(sockets: SocketPair, message: object) -> None:
+    send(sockets[0], message)
+    arrived, memory = receive(sockets[1])
     assert (arrived, memory) == (message, None)
 
 
-def test_a_message_larger_than_the_socket_holds_arrives_whole(ends: Ends) -> None:
+def test_message_larger_than_socket_buffer_arrives_complete(sockets: SocketPair) -> None:
     large = bytes(range(256)) * 20_000
-    sending = threading.Thread(target=send, args=(ends[0], large))
+    sending = threading.Thread(target=send, args=(sockets[0], large))
     sending.start()
-    assert receive(ends[1])[0] == large
+    assert receive(sockets[1])[0] == large
     sending.join()
 
 
-def test_memory_is_handed_over_with_a_message(ends: Ends) -> None:
+def test_shared_memory_is_sent_with_message(sockets: SocketPair) -> None:
     shared = SharedMemory(5000)
     buffer = pickle.PickleBuffer(b"seen by both")
-    send(ends[0], "look", (shared.descriptor, shared.size))
+    send(sockets[0], "look", (shared.descriptor, shared.size))
     shared.close_descriptor()
     shared.write([buffer], [(64, 12)])
-    arrived, memory = receive(ends[1])
+    arrived, memory = receive(sockets[1])
     assert arrived == "look"
     assert memory is not None
     assert memory[64:76] == b"seen by both"
 
 
-def test_a_message_whose_memory_did_not_arrive_is_not_read_for_the_one_before(ends: Ends) -> None:
-    """The system drops descriptors that a process has no room for, and hands over the rest."""
+def test_a_message_whose_memory_did_not_arrive_is_not_read_for_the_one_before(sockets: SocketPair) -> None:
+    """Send a message without its descriptor, as the kernel does at the receiver's descriptor limit."""
     body = pickle.dumps("look")
-    ends[0].sendall(struct.pack("<QQ", len(body), 4096) + body)
-    send(ends[0], "the next")
+    sockets[0].sendall(struct.pack("<QQ", len(body), 4096) + body)
+    send(sockets[0], "the next")
     with pytest.raises(LostMemoryError):
-        receive(ends[1])
-    assert receive(ends[1]) == ("the next", None)
+        receive(sockets[1])
+    assert receive(sockets[1]) == ("the next", None)
 
 
-def test_an_end_that_is_closed_is_told_from_silence(ends: Ends) -> None:
-    ends[0].close()
+def test_closed_socket_raises_eof_error(sockets: SocketPair) -> None:
+    sockets[0].close()
     with pytest.raises(EOFError):
-        receive(ends[1])
+        receive(sockets[1])
 
 
-def test_half_a_message_is_none(ends: Ends) -> None:
-    ends[0].sendall(b"\5\0\0")
-    ends[0].close()
+def test_incomplete_message_raises_eof_error(sockets: SocketPair) -> None:
+    sockets[0].sendall(b"\5\0\0")
+    sockets[0].close()
     with pytest.raises(EOFError):
-        receive(ends[1])
+        receive(sockets[1])
 
 
 @pytest.mark.parametrize(
@@ -90,20 +90,20 @@ def test_half_a_message_is_none(ends: Ends) -> None:
         (40).to_bytes(8, "little") + bytes(8) + b"\x80\x05cno.such\nmodule\n." + bytes(40),
     ],
 )
-def test_what_a_process_writes_that_has_lost_its_mind_is_an_error_of_the_line(ends: Ends, garbage: bytes) -> None:
-    ends[0].sendall(garbage)
-    ends[0].close()
+def test_garbage_on_socket_raises_error(sockets: SocketPair, garbage: bytes) -> None:
+    sockets[0].sendall(garbage)
+    sockets[0].close()
     with pytest.raises((EOFError, OSError)):
-        receive(ends[1])
+        receive(sockets[1])
 
 
-def test_bytes_are_awaited_until_they_are_all_there(ends: Ends) -> None:
-    ends[0].sendall(b"ab")
-    ends[0].sendall(b"cd")
-    assert receive_exactly(ends[1], 4) == b"abcd"
+def test_receive_exactly_waits_for_all_bytes(sockets: SocketPair) -> None:
+    sockets[0].sendall(b"ab")
+    sockets[0].sendall(b"cd")
+    assert receive_exactly(sockets[1], 4) == b"abcd"
 
 
-def test_a_failure_is_the_same_error_again() -> None:
+def test_failure_restores_original_error() -> None:
     error = InferenceError(ErrorKind.TOO_LARGE, "Expected less", "inputs[0]")
-    again = Failure.of(error).error()
-    assert (again.kind, again.message, again.path) == (error.kind, error.message, error.path)
+    restored = Failure.of(error).error()
+    assert (restored.kind, restored.message, restored.path) == (error.kind, error.message, error.path)

@@ -1,4 +1,4 @@
-"""Models in processes of their own, which end in every way a process can."""
+"""Test isolated models whose processes end in every possible way."""
 
 import logging
 import os
@@ -55,187 +55,189 @@ CODE = """
                     return [found(subprocess.Popen(["sleep", "1000"]).pid)]
             return [found(os.getpid())]
 """
-SEGV, EXIT, KILL, ALLOCATE, HANG, HOLD, START = range(1, 8)
+SEGV, EXIT, KILL, ALLOCATE, HANG, HOLD_GIL, SPAWN = range(1, 8)
 
 pytestmark = pytest.mark.slow
 
 
-class Isolated:
-    """A model that ends as it is told to, and the processes that it has lost."""
+class IsolatedModel:
+    """Hold a model that crashes on request, and record why its processes ended."""
 
     def __init__(self, source: ModelSource) -> None:
-        self.lost: list[str] = []
+        self.exit_reasons: list[str] = []
         self.registry = Registry([source])
-        self.registration = self.registry.load(source, lambda of: load(of, lambda _, how: self.lost.append(how)))
+        self.registration = self.registry.load(
+            source, lambda loaded_source: load(loaded_source, lambda _, reason: self.exit_reasons.append(reason))
+        )
 
-    def ask(self, what: int = 0, seconds: float | None = None) -> int:
-        """Have it do `what`: the number of its process."""
-        pixels = Tensor(name="image", datatype=Datatype.UINT8, data=np.full((64, 64, 3), what, np.uint8))
+    def ask(self, action: int = 0, seconds: float | None = None) -> int:
+        """Run `action` in the model, and return its answer: a PID."""
+        pixels = Tensor(name="image", datatype=Datatype.UINT8, data=np.full((64, 64, 3), action, np.uint8))
         request = InferenceRequest(id="1", model_name="m", inputs=(pixels,))
         with on_behalf_of(CancellationToken(None if seconds is None else time.monotonic() + seconds)):
-            answered = self.servable.answer(request, Limits())
-        (output,) = answered.outputs
+            result = self.servable.answer(request, Limits())
+        (output,) = result.outputs
         return int(label(output.predictions[0]))
 
     @property
     def servable(self) -> Servable:
-        """What answers, ready or not."""
+        """Return the servable, ready or not."""
         assert self.registration.servable is not None, self.registration.reason
         return self.registration.servable
 
-    def refused(self, what: int, seconds: float | None = None) -> InferenceError:
-        """The refusal of what cannot be answered."""
+    def error_of_call(self, action: int, seconds: float | None = None) -> InferenceError:
+        """Return the error of a call that must fail."""
         with pytest.raises(InferenceError) as caught:
-            self.ask(what, seconds)
+            self.ask(action, seconds)
         return caught.value
 
-    def forget(self) -> None:
-        """Serve it no longer."""
+    def unload(self) -> None:
+        """Remove the model from the registry."""
         self.registry.replace("m", [])
         del self.registration
 
     def await_restart(self) -> None:
-        """Wait until it is ready again."""
+        """Wait until the model is ready again."""
         wait_until(lambda: not self.registry.unready)
 
 
-def runs(process: int) -> bool:
-    """Whether there is such a process, and it is more than a name in the table."""
+def is_running(pid: int) -> bool:
+    """Return whether the process exists and is not a zombie."""
     try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
 
 
 def label(prediction: Prediction) -> str:
-    """Of the only object that was found."""
+    """Return the label of the only detected object."""
     found: Any = prediction
     (only,) = found.labels
     return only
 
 
 @contextmanager
-def isolated(folder: Path, code: str = CODE, **settings: Any) -> Generator[Isolated]:
-    """Such a model, loaded, and forgotten at the end."""
-    made = Isolated(source(write(folder, code, isolate=True, **settings)))
+def isolated(folder: Path, code: str = CODE, **settings: Any) -> Generator[IsolatedModel]:
+    """Load an isolated model, and unload it at the end."""
+    model = IsolatedModel(source(write(folder, code, isolate=True, **settings)))
     try:
-        yield made
+        yield model
     finally:
-        made.forget()
+        model.unload()
 
 
-def test_a_crash_is_refused_told_and_mended(
+def test_crash_is_reported_and_process_is_restarted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CHARIOTEER_RECORD_TO", "postgresql://somebody:secret@host")
     with isolated(tmp_path / "m") as model:
-        first = model.ask()
-        assert first != os.getpid()
-        assert model.ask() == first
-        assert b"secret" not in Path(f"/proc/{first}/environ").read_bytes()
+        first_pid = model.ask()
+        assert first_pid != os.getpid()
+        assert model.ask() == first_pid
+        assert b"secret" not in Path(f"/proc/{first_pid}/environ").read_bytes()
         wait_until(lambda: ("own", logging.WARNING, "seen 0") in caplog.record_tuples)
-        (seen, *_) = [each for each in caplog.records if each.name == "own"]
-        assert vars(seen)["of"] == "known here only"
-        grandchild = model.ask(START)
-        assert runs(grandchild)
-        error = model.refused(SEGV)
+        (own_record, *_) = [record for record in caplog.records if record.name == "own"]
+        assert vars(own_record)["of"] == "known here only"
+        grandchild = model.ask(SPAWN)
+        assert is_running(grandchild)
+        error = model.error_of_call(SEGV)
         assert error.kind is ErrorKind.MODEL_NOT_READY
-        told = "The process of model 'm' ended (signal 11, SIGSEGV) and is being restarted"
-        assert error.message == told
-        assert model.registry.unready == f"m/1: {told}"
+        message = "The process of model 'm' ended (signal 11, SIGSEGV) and is being restarted"
+        assert error.message == message
+        assert model.registry.unready == f"m/1: {message}"
         (registration,) = model.registry.registrations
         assert (registration.state, registration.servable) == (ModelState.UNAVAILABLE, None)
-        assert told in model.refused(0).message
+        assert message in model.error_of_call(0).message
         model.await_restart()
         assert model.registry.find("m").state is ModelState.READY
-        second = model.ask()
-        assert second != first
-        assert not runs(grandchild)
-        assert model.lost == ["signal 11, SIGSEGV"]
-        (line,) = [each for each in caplog.records if each.message == "model process ended"]
-        assert (line.levelno, vars(line)["how"]) == (logging.ERROR, "signal 11, SIGSEGV")
+        second_pid = model.ask()
+        assert second_pid != first_pid
+        assert not is_running(grandchild)
+        assert model.exit_reasons == ["signal 11, SIGSEGV"]
+        (end_record,) = [record for record in caplog.records if record.message == "model process ended"]
+        assert (end_record.levelno, vars(end_record)["how"]) == (logging.ERROR, "signal 11, SIGSEGV")
 
 
-def test_every_end_is_told(tmp_path: Path) -> None:
+def test_every_exit_reason_is_reported(tmp_path: Path) -> None:
     with isolated(tmp_path / "m") as model:
-        for what, how in ((EXIT, "exit status 0"), (KILL, "signal 9, SIGKILL")):
+        for action, reason in ((EXIT, "exit status 0"), (KILL, "signal 9, SIGKILL")):
             model.await_restart()
-            assert f"({how})" in model.refused(what).message
-            wait_until(lambda how=how: model.lost[-1:] == [how])
+            assert f"({reason})" in model.error_of_call(action).message
+            wait_until(lambda reason=reason: model.exit_reasons[-1:] == [reason])
 
 
-def test_a_call_that_hangs_is_refused_at_its_deadline_and_ends_the_process(tmp_path: Path) -> None:
+def test_hung_call_times_out_and_process_is_restarted(tmp_path: Path) -> None:
     with isolated(tmp_path / "m", timeout_seconds=0.5, instances=1) as model:
         first = model.ask()
-        assert model.refused(HOLD, seconds=0.3).kind is ErrorKind.DEADLINE_EXCEEDED
-        wait_until(lambda: bool(model.lost))
-        assert model.lost == ["it hung: no answer to a call within 5.5 s"]
+        assert model.error_of_call(HOLD_GIL, seconds=0.3).kind is ErrorKind.DEADLINE_EXCEEDED
+        wait_until(lambda: bool(model.exit_reasons))
+        assert model.exit_reasons == ["it hung: no answer to a call within 5.5 s"]
         model.await_restart()
         assert model.ask() != first
-        assert not runs(first)
+        assert not is_running(first)
 
 
-def test_a_python_model_that_says_it_hangs_is_started_again(tmp_path: Path) -> None:
+def test_python_model_that_reports_hung_call_is_restarted(tmp_path: Path) -> None:
     with isolated(tmp_path / "m", timeout_seconds=0.3) as model:
-        assert model.refused(HANG).kind is ErrorKind.DEADLINE_EXCEEDED
-        wait_until(lambda: bool(model.lost))
-        assert model.lost == ["it hung: The model has not returned from a call of more than 0.3 s"]
+        assert model.error_of_call(HANG).kind is ErrorKind.DEADLINE_EXCEEDED
+        wait_until(lambda: bool(model.exit_reasons))
+        assert model.exit_reasons == ["it hung: The model has not returned from a call of more than 0.3 s"]
         model.await_restart()
 
 
-def test_memory_beyond_the_limit_is_refused_and_not_taken(tmp_path: Path) -> None:
+def test_allocation_beyond_memory_limit_fails_without_crash(tmp_path: Path) -> None:
     with isolated(tmp_path / "m", memory_limit_bytes=512 * 1024 * 1024) as model:
         first = model.ask()
-        error = model.refused(ALLOCATE)
+        error = model.error_of_call(ALLOCATE)
         assert (error.kind, error.message) == (ErrorKind.MODEL_FAILED, "The model failed: MemoryError")
         assert model.ask() == first
 
 
-def test_a_limit_without_a_process_is_refused(tmp_path: Path) -> None:
+def test_memory_limit_without_isolation_is_rejected(tmp_path: Path) -> None:
     folder = write(tmp_path / "m", CODE, memory_limit_bytes=2**30)
     with pytest.raises(ModelError, match='"memory_limit_bytes" needs "isolate": true'):
         load(source(folder))
 
 
-def test_a_model_that_is_dropped_ends_its_process(tmp_path: Path) -> None:
+def test_unloaded_model_is_closed_and_its_process_ends(tmp_path: Path) -> None:
     code = (
         CODE
         + "\n        def close(self):\n            __import__('pathlib').Path(__file__).with_name('closed').touch()"
     )
     with isolated(tmp_path / "m", code) as model:
-        process = model.ask()
-        assert runs(process)
+        pid = model.ask()
+        assert is_running(pid)
     del model
-    wait_until(lambda: not runs(process))
+    wait_until(lambda: not is_running(pid))
     assert (tmp_path / "m" / "closed").is_file()
 
 
 @pytest.mark.parametrize(
-    ("begin", "told"),
+    ("statement", "error_text"),
     [
         ("raise ValueError('no weights')", "importing it failed: ValueError: no weights (model.py, line 1)"),
         ("import ctypes; ctypes.string_at(0)", "its process ended while it was loaded (signal 11, SIGSEGV)"),
     ],
 )
-def test_what_goes_wrong_while_loading_is_a_sentence(tmp_path: Path, begin: str, told: str) -> None:
-    folder = write(tmp_path / "m", f"{begin}\nclass Model:\n    def predict(self, image): ...", isolate=True)
+def test_load_failure_is_reported_with_its_cause(tmp_path: Path, statement: str, error_text: str) -> None:
+    folder = write(tmp_path / "m", f"{statement}\nclass Model:\n    def predict(self, image): ...", isolate=True)
     for step in (load, describe):
         with pytest.raises(ModelError) as caught:
             step(source(folder))
-        assert told in str(caught.value)
+        assert error_text in str(caught.value)
 
 
-def test_a_load_that_hangs_is_ended(tmp_path: Path) -> None:
+def test_hung_load_is_stopped_at_timeout(tmp_path: Path) -> None:
     code = "import ctypes\nctypes.PyDLL(None).sleep(1000)"
     folder = write(tmp_path / "m", code, isolate=True, load_timeout_seconds=1)
     with pytest.raises(ModelError, match="its process was not ready within 1 s"):
         load(source(folder))
 
 
-def test_files_that_changed_are_not_taken_up_by_a_restart(tmp_path: Path) -> None:
+def test_restart_does_not_load_changed_files(tmp_path: Path) -> None:
     with isolated(tmp_path / "m") as model:
         write(tmp_path / "m", CODE, isolate=True, labels=["another"])
         code = CODE.replace("class Model:", "class Model:\n        labels = ['another']")
         write(tmp_path / "m", code, isolate=True)
-        model.refused(EXIT)
+        model.error_of_call(EXIT)
         wait_until(lambda: "reload it" in model.registry.unready)
