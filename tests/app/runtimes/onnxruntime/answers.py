@@ -1,4 +1,4 @@
-"""Asking a model without a server."""
+"""Load ONNX models and build their inputs, without a server."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,66 +31,66 @@ from tests.app.runtimes.onnxruntime import graphs
 
 
 def inspected(source: ModelSource) -> Inspection:
-    """A vision model understood."""
+    """Return the inspection of a vision model."""
     return inspect_model(source, Session(locate_graph(source)))
 
 
-def flat(height: int, width: int, *colour: int) -> Image:
-    """A picture of one colour, or one grey."""
+def uniform_image(height: int, width: int, *colour: int) -> Image:
+    """Return an image of one colour or grey value."""
     return Image(np.full((height, width, 3), colour, np.uint8))
 
 
-def shown(image: Image) -> ClassificationInput:
-    """A picture to be classified."""
+def classification_input(image: Image) -> ClassificationInput:
+    """Return an input for a classifier."""
     return ClassificationInput(image, SelectionParameters())
 
 
-def sought(image: Image, score_threshold: float = 0.5, iou_threshold: float = 0.45) -> DetectionInput:
-    """A picture in which objects are sought."""
+def detection_input(image: Image, score_threshold: float = 0.5, iou_threshold: float = 0.45) -> DetectionInput:
+    """Return an input for a detector."""
     return DetectionInput(image, DetectionParameters(score_threshold=score_threshold, iou_threshold=iou_threshold))
 
 
-def outlined(image: Image, score_threshold: float = 0.5) -> SegmentationInput:
-    """A picture in which objects are outlined."""
+def segmentation_input(image: Image, score_threshold: float = 0.5) -> SegmentationInput:
+    """Return an input for a segmenter."""
     return SegmentationInput(image, SegmentationParameters(score_threshold=score_threshold))
 
 
 def classifier(file: Path, **settings: Any) -> OnnxImageClassifier:
-    """A model loaded as a classifier."""
+    """Load a model as a classifier."""
     found = inspected(graphs.source(file, **settings))
     assert isinstance(found.reading, ReadsClasses)
     return OnnxImageClassifier(found.graph, found.labels, found.reading)
 
 
 def detector(file: Path, **settings: Any) -> OnnxObjectDetector:
-    """A model loaded as a detector."""
+    """Load a model as a detector."""
     found = inspected(graphs.source(file, **settings))
     assert isinstance(found.reading, ReadsBoxes)
     return OnnxObjectDetector(found.graph, found.labels, found.reading)
 
 
 def oriented_detector(file: Path, **settings: Any) -> OnnxOrientedObjectDetector:
-    """A model loaded as an oriented detector."""
+    """Load a model as an oriented detector."""
     found = inspected(graphs.source(file, **settings))
     assert isinstance(found.reading, ReadsTurnedBoxes)
     return OnnxOrientedObjectDetector(found.graph, found.labels, found.reading)
 
 
 def segmenter(file: Path, **settings: Any) -> OnnxImageSegmenter:
-    """A model loaded as a segmenter."""
+    """Load a model as a segmenter."""
     found = inspected(graphs.source(file, **settings))
     assert isinstance(found.reading, ReadsMasks)
     return OnnxImageSegmenter(found.graph, found.labels, found.reading)
 
 
 def text_reader(file: Path, **settings: Any) -> OnnxTextReader:
-    """A model loaded as a reader of text."""
+    """Load a model as a text reader."""
     found = inspected(graphs.source(file, **settings))
     assert isinstance(found.reading, ReadsText)
     return OnnxTextReader(found.graph, found.reading)
 
 
-def close(found: Any, wanted: Sequence[Sequence[float]], within: float = 1e-3) -> bool:
-    """Whether two arrays agree in shape, and everywhere within a tolerance."""
-    expected = np.array(wanted, np.float64)
-    return np.shape(found) == expected.shape and bool(np.allclose(found, expected, rtol=0, atol=within))
+def all_close(found: Any, expected: Sequence[Sequence[float]], tolerance: float = 1e-3) -> bool:
+    """Return whether two arrays have equal shapes, and equal values within a tolerance."""
+    reference = np.array(expected, np.float64)
+    return np.shape(found) == reference.shape and bool(np.allclose(found, reference, rtol=0, atol=tolerance))

@@ -1,4 +1,4 @@
-"""Tiny ONNX files whose answers can be worked out by hand."""
+"""Write tiny ONNX files with known answers."""
 
 import json
 import math
@@ -19,17 +19,17 @@ Floats = NDArray[np.float32]
 Side = int | str
 
 
-# The stubs of onnx leave the types of its files open.
+# The type stubs of onnx do not cover its protobuf messages.
 _onnx: Any = onnx
 
 
 def read_model(file: Path) -> Any:
-    """A file as a protobuf message, to be damaged."""
+    """Return a file as a protobuf message that tests can change."""
     return _onnx.load(str(file))
 
 
 def write_model(model: Any, file: Path) -> None:
-    """Write what `read_model` gave."""
+    """Write a protobuf message of `read_model` to a file."""
     _onnx.save(model, str(file))
 
 
@@ -43,29 +43,29 @@ def write(
     datatype: int = TensorProto.FLOAT,
     properties: Mapping[str, str] | None = None,
     name: str = "images",
-    others: Sequence[Any] = (),
-    kinds: Mapping[str, int] | None = None,
+    extra_inputs: Sequence[Any] = (),
+    output_types: Mapping[str, int] | None = None,
 ) -> Path:
-    """Write a graph of an image input.
+    """Write a graph with an image input.
 
     Args:
         file: where to write it.
-        nodes: what it computes.
+        nodes: the operations.
         outputs: the shape of each output.
-        constants: what the nodes may use.
+        constants: initializers by name.
         shape: of the image input.
         datatype: of the image input.
         properties: the file's metadata.
         name: of the image input.
-        others: further inputs.
-        kinds: the datatypes of outputs that are not FLOAT.
+        extra_inputs: inputs besides the image.
+        output_types: the datatypes of outputs that are not FLOAT.
     """
     graph: Any = helper.make_graph(
         list(nodes),
         "graph",
-        [helper.make_tensor_value_info(name, datatype, list(shape)), *others],
+        [helper.make_tensor_value_info(name, datatype, list(shape)), *extra_inputs],
         [
-            helper.make_tensor_value_info(output, (kinds or {}).get(output, TensorProto.FLOAT), list(sides))
+            helper.make_tensor_value_info(output, (output_types or {}).get(output, TensorProto.FLOAT), list(sides))
             for output, sides in outputs.items()
         ],
         [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()],
@@ -85,10 +85,10 @@ def affine(
     properties: Mapping[str, str] | None = None,
     dynamic: bool = False,
     name: str = "images",
-    others: Sequence[Any] = (),
-    kinds: Mapping[str, int] | None = None,
+    extra_inputs: Sequence[Any] = (),
+    output_types: Mapping[str, int] | None = None,
 ) -> Path:
-    """A graph whose outputs are ``base + gain * mean``, where mean is that of all the numbers of one input picture.
+    """Write a graph whose outputs are ``base + gain * mean``, with the mean over all values of an input image.
 
     Args:
         file: where to write it.
@@ -96,10 +96,10 @@ def affine(
         shape: of the input.
         datatype: of the input.
         properties: the file's metadata.
-        dynamic: whether the file hides the sizes of its outputs.
+        dynamic: whether the sizes of the outputs are unknown before the graph runs.
         name: of the image input.
-        others: further inputs, which nothing depends on.
-        kinds: the datatypes of outputs that are not FLOAT.
+        extra_inputs: inputs besides the image, which no output depends on.
+        output_types: the datatypes of outputs that are not FLOAT.
     """
     nodes = [helper.make_node("Cast", [name], ["floats"], to=TensorProto.FLOAT)]
     nodes.append(helper.make_node("ReduceMean", ["floats"], ["mean"], axes=[1, 2, 3], keepdims=0))
@@ -113,13 +113,13 @@ def affine(
             helper.make_node("Mul", [f"{output}.mean", f"{output}.gain"], [f"{output}.product"]),
             helper.make_node("Add", [f"{output}.product", f"{output}.base"], [f"{output}.{base.ndim}"]),
         ]
-        # Nobody can tell what Compress leaves over without running it, though here it leaves everything.
+        # The output size of Compress is unknown before it runs, although it keeps everything here.
         for axis in range(base.ndim - 1, 0, -1) if dynamic else ():
             constants[f"{output}.all.{axis}"] = np.ones(base.shape[axis], np.bool_)
             ends = [f"{output}.{axis + 1}", f"{output}.all.{axis}"]
             nodes.append(helper.make_node("Compress", ends, [f"{output}.{axis}"], axis=axis))
-        kind = (kinds or {}).get(output, TensorProto.FLOAT)
-        nodes.append(helper.make_node("Cast", [f"{output}.{1 if dynamic else base.ndim}"], [output], to=kind))
+        output_type = (output_types or {}).get(output, TensorProto.FLOAT)
+        nodes.append(helper.make_node("Cast", [f"{output}.{1 if dynamic else base.ndim}"], [output], to=output_type))
         sides = [f"{output}.{axis}" for axis in range(1, base.ndim)] if dynamic else list(base.shape[1:])
         declared[output] = [shape[0], *sides]
     return write(
@@ -131,8 +131,8 @@ def affine(
         datatype=datatype,
         properties=properties,
         name=name,
-        others=others,
-        kinds=kinds,
+        extra_inputs=extra_inputs,
+        output_types=output_types,
     )
 
 
@@ -143,18 +143,18 @@ def constant(
     shape: Sequence[Side] = ("batch", 3, 8, 8),
     properties: Mapping[str, str] | None = None,
     name: str = "images",
-    others: Sequence[Any] = (),
-    kinds: Mapping[str, int] | None = None,
+    extra_inputs: Sequence[Any] = (),
+    output_types: Mapping[str, int] | None = None,
 ) -> Path:
-    """A graph that answers the same whatever it is shown."""
+    """Write a graph that gives the same outputs for every image."""
     return affine(
         file,
         {output: (base, np.zeros_like(base)) for output, base in outputs.items()},
         shape=shape,
         properties=properties,
         name=name,
-        others=others,
-        kinds=kinds,
+        extra_inputs=extra_inputs,
+        output_types=output_types,
     )
 
 
@@ -167,7 +167,7 @@ def channel_means(
     datatype: int = TensorProto.FLOAT,
     properties: Mapping[str, str] | None = None,
 ) -> Path:
-    """A classifier of three classes whose scores are the means of the input's three channels."""
+    """Write a classifier of three classes whose scores are the means of the input's three channels."""
     nodes = [
         helper.make_node("Cast", ["images"], ["floats"], to=TensorProto.FLOAT),
         helper.make_node("ReduceMean", ["floats"], ["means"], axes=[2, 3], keepdims=0),
@@ -176,37 +176,37 @@ def channel_means(
     return write(file, nodes, {output: [shape[0], 3]}, shape=shape, datatype=datatype, properties=properties)
 
 
-def properties(task: str, names: Sequence[str], size: tuple[int, int], **others: str) -> dict[str, str]:
-    """The metadata that Ultralytics writes."""
+def properties(task: str, names: Sequence[str], size: tuple[int, int], **extra: str) -> dict[str, str]:
+    """Return the metadata that Ultralytics writes."""
     return {
         "task": task,
         "names": str(dict(enumerate(names))),
         "imgsz": str(list(size)),
         "args": "{'nms': False}",
-        **others,
+        **extra,
     }
 
 
 def logit(probability: float) -> float:
-    """What the sigmoid makes a probability of."""
+    """Return the value whose sigmoid is this probability."""
     return math.log(probability / (1 - probability))
 
 
 def source(file: Path, **settings: Any) -> ModelSource:
-    """A model of one file, its settings checked as those of a settings file are."""
+    """Return the source of a one-file model, with settings validated like a settings file."""
     checked = msgspec.json.decode(json.dumps(settings), type=ModelSettings)
     return ModelSource(name="model", version="1", folder=file.parent, file=file, settings=checked)
 
 
 def raw(columns: Sequence[Sequence[float]]) -> Floats:
-    """Candidates, each written as a row, in the raw layout: [1, channels, N], filled up with zeros to be wide."""
+    """Return candidates, given as rows, in the raw layout [1, channels, N], padded with zeros to N >= 64."""
     rows = np.zeros((max(64, len(columns)), len(columns[0])), np.float32)
     rows[: len(columns)] = columns
     return np.ascontiguousarray(rows.T[np.newaxis])
 
 
-def rows(detections: Sequence[Sequence[float]], most: int = 300) -> Floats:
-    """Detections in the layout of graphs with NMS: [1, most, width], filled up with zeros."""
-    filled = np.zeros((1, most, len(detections[0])), np.float32)
+def rows(detections: Sequence[Sequence[float]], max_rows: int = 300) -> Floats:
+    """Return detections in the layout of graphs with NMS: [1, max_rows, width], padded with zeros."""
+    filled = np.zeros((1, max_rows, len(detections[0])), np.float32)
     filled[0, : len(detections)] = detections
     return filled

@@ -1,4 +1,4 @@
-"""Boxes that can be worked out by hand."""
+"""Test boxes with known coordinates."""
 
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,14 @@ from onnx import TensorProto
 from app.runtimes.onnxruntime.layouts.yolo_rows import Rows, read_rows
 from tasks.exchange.error import InferenceError
 from tests.app.runtimes.onnxruntime import graphs
-from tests.app.runtimes.onnxruntime.answers import close, detector, flat, sought
+from tests.app.runtimes.onnxruntime.answers import all_close, detection_input, detector, uniform_image
 
 NAMES = ("cat", "dog", "fox")
-KNOWN = graphs.properties("detect", NAMES, (64, 64))
+PROPERTIES = graphs.properties("detect", NAMES, (64, 64))
 SHAPE = ("batch", 3, 64, 64)
 
-# A 128x64 picture in a 64x64 letterbox is halved, and has 16 rows of padding above and below.
-WIDE = flat(64, 128, 0)
+# A 64x64 letterbox halves a 128x64 image, and pads it with 16 rows above and below.
+WIDE = uniform_image(64, 128, 0)
 COLUMNS = [
     # cx, cy, w, h, cat, dog, fox
     [16, 24, 8, 4, 0.1, 0.9, 0.2],
@@ -28,24 +28,24 @@ COLUMNS = [
     [40, 32, 4, 4, 0.0, 0.0, 0.6],
     [50, 32, 4, 4, 0.3, 0.2, 0.1],
 ]
-WANTED = [("dog", 0.9, [24, 12, 40, 20]), ("cat", 0.7, [26, 12, 42, 20]), ("fox", 0.6, [76, 28, 84, 36])]
+EXPECTED = [("dog", 0.9, [24, 12, 40, 20]), ("cat", 0.7, [26, 12, 42, 20]), ("fox", 0.6, [76, 28, 84, 36])]
 ROWS = [[12, 22, 20, 26, 0.9, 1], [13, 22, 21, 26, 0.7, 0], [38, 30, 42, 34, 0.6, 2]]
 
 
 def layouts(folder: Path) -> dict[str, tuple[Path, dict[str, Any]]]:
     transposed = np.ascontiguousarray(graphs.raw(COLUMNS).transpose(0, 2, 1))
 
-    def write(name: str, output: Any, known: dict[str, str]) -> Path:
-        return graphs.constant(folder / f"{name}.onnx", {"output0": output}, shape=SHAPE, properties=known)
+    def write(name: str, output: Any, properties: dict[str, str]) -> Path:
+        return graphs.constant(folder / f"{name}.onnx", {"output0": output}, shape=SHAPE, properties=properties)
 
     return {
-        "raw": (write("raw", graphs.raw(COLUMNS), KNOWN), {}),
-        "raw, transposed": (write("transposed", transposed, KNOWN), {}),
+        "raw": (write("raw", graphs.raw(COLUMNS), PROPERTIES), {}),
+        "raw, transposed": (write("transposed", transposed, PROPERTIES), {}),
         "raw, transposed, declared": (write("declared", transposed, {}), {"layout": "raw-transposed", "labels": NAMES}),
         "raw, nothing known": (write("unknown", graphs.raw(COLUMNS), {}), {"labels": NAMES}),
-        "nms": (write("nms", graphs.rows(ROWS), KNOWN), {}),
-        "end2end": (write("end2end", graphs.rows(ROWS), {**KNOWN, "end2end": "True"}), {}),
-        "nms, few": (write("few", graphs.rows(ROWS, most=3), KNOWN), {}),
+        "nms": (write("nms", graphs.rows(ROWS), PROPERTIES), {}),
+        "end2end": (write("end2end", graphs.rows(ROWS), {**PROPERTIES, "end2end": "True"}), {}),
+        "nms, few": (write("few", graphs.rows(ROWS, max_rows=3), PROPERTIES), {}),
     }
 
 
@@ -55,35 +55,43 @@ def layouts(folder: Path) -> dict[str, tuple[Path, dict[str, Any]]]:
 )
 def test_every_layout_gives_the_same_boxes(tmp_path: Path, layout: str) -> None:
     file, declared = layouts(tmp_path)[layout]
-    (found,) = detector(file, **declared)([sought(WIDE)])
-    assert found.labels == [label for label, _, _ in WANTED]
-    assert found.scores == pytest.approx([score for _, score, _ in WANTED])
-    assert close(found.boxes, [box for _, _, box in WANTED])
+    (found,) = detector(file, **declared)([detection_input(WIDE)])
+    assert found.labels == [label for label, _, _ in EXPECTED]
+    assert found.scores == pytest.approx([score for _, score, _ in EXPECTED])
+    assert all_close(found.boxes, [box for _, _, box in EXPECTED])
     assert (found.scores.dtype, found.boxes.dtype) == (np.float32, np.float32)
 
 
-def test_classes_without_names_are_numbers(tmp_path: Path) -> None:
+def test_classes_without_names_are_labelled_by_number(tmp_path: Path) -> None:
     file = graphs.constant(tmp_path / "model.onnx", {"output0": graphs.rows(ROWS)}, shape=SHAPE)
-    (found,) = detector(file)([sought(WIDE)])
+    (found,) = detector(file)([detection_input(WIDE)])
     assert found.labels == ["1", "0", "2"]
 
 
-def test_thresholds_are_those_of_each_picture(tmp_path: Path) -> None:
+def test_each_image_has_its_own_thresholds(tmp_path: Path) -> None:
     model = detector(layouts(tmp_path)["raw"][0])
-    asked = [sought(WIDE), sought(WIDE, 0.65), sought(WIDE, 0.2), sought(WIDE, 0.95), sought(WIDE, 0.65, 0.9)]
-    assert [len(found.labels) for found in model(asked)] == [3, 2, 4, 0, 3]
+    inputs = [
+        detection_input(WIDE),
+        detection_input(WIDE, 0.65),
+        detection_input(WIDE, 0.2),
+        detection_input(WIDE, 0.95),
+        detection_input(WIDE, 0.65, 0.9),
+    ]
+    assert [len(found.labels) for found in model(inputs)] == [3, 2, 4, 0, 3]
 
 
-def test_thresholds_include_their_own_value(tmp_path: Path) -> None:
+def test_score_equal_to_threshold_is_kept(tmp_path: Path) -> None:
     output = graphs.raw([[8, 8, 4, 4, 0.5, 0, 0]])
-    file = graphs.constant(tmp_path / "model.onnx", {"output0": output}, shape=SHAPE, properties=KNOWN)
-    assert [len(found.labels) for found in detector(file)([sought(WIDE, 0.5), sought(WIDE, 0.51)])] == [1, 0]
+    file = graphs.constant(tmp_path / "model.onnx", {"output0": output}, shape=SHAPE, properties=PROPERTIES)
+    assert [
+        len(found.labels) for found in detector(file)([detection_input(WIDE, 0.5), detection_input(WIDE, 0.51)])
+    ] == [1, 0]
 
 
-@pytest.mark.parametrize("kind", ["raw", "nms"])
-def test_padding_and_broken_candidates_never_come_out(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("layout", ["raw", "nms"])
+def test_padding_and_non_finite_candidates_are_dropped(tmp_path: Path, layout: str) -> None:
     nan, inf = float("nan"), float("inf")
-    if kind == "raw":
+    if layout == "raw":
         output = graphs.raw(
             [[8, 8, 4, 4, nan, 0, 0], [nan, 8, 4, 4, 0.9, 0, 0], [8, inf, 4, 4, 0.9, 0, 0], [9, 9, 4, 4, 0.3, 0, 0]]
         )
@@ -91,82 +99,94 @@ def test_padding_and_broken_candidates_never_come_out(tmp_path: Path, kind: str)
         output = graphs.rows(
             [[8, 8, 4, 4, nan, 0], [nan, 8, 4, 4, 0.9, 0], [8, 8, 4, 4, 0.9, nan], [7, 7, 9, 9, 0.3, 0]]
         )
-    file = graphs.constant(tmp_path / "model.onnx", {"output0": output}, shape=SHAPE, properties=KNOWN)
-    (found,) = detector(file)([sought(WIDE, 0)])
+    file = graphs.constant(tmp_path / "model.onnx", {"output0": output}, shape=SHAPE, properties=PROPERTIES)
+    (found,) = detector(file)([detection_input(WIDE, 0)])
     assert found.scores.tolist() == pytest.approx([0.3])
     assert np.isfinite(found.boxes).all()
 
 
-def test_a_class_without_a_label_is_a_failure(tmp_path: Path) -> None:
+def test_class_without_label_is_model_failure(tmp_path: Path) -> None:
     output = graphs.rows([[8, 8, 9, 9, 0.9, 3]])
-    file = graphs.constant(tmp_path / "model.onnx", {"output0": output}, shape=SHAPE, properties=KNOWN)
+    file = graphs.constant(tmp_path / "model.onnx", {"output0": output}, shape=SHAPE, properties=PROPERTIES)
     with pytest.raises(InferenceError, match="class number 3, but has only 3 labels"):
-        detector(file)([sought(WIDE)])
+        detector(file)([detection_input(WIDE)])
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-def test_only_the_best_candidates_are_compared(transposed: bool) -> None:
+def test_only_best_candidates_are_kept(transposed: bool) -> None:
     generator = np.random.default_rng(0)
     output = generator.random((5, 1000), np.float32)
     found = read_rows(output.T if transposed else output, Rows(transposed=transposed, classes=1), 0.0, 10)
     assert sorted(found.scores.tolist()) == sorted(output[4].tolist())[-10:]
 
 
-def test_stretch_and_crop_are_undone_too(tmp_path: Path) -> None:
+def test_stretch_and_crop_are_undone_in_boxes(tmp_path: Path) -> None:
     file = layouts(tmp_path)["nms"][0]
-    (stretched,) = detector(file, preprocessing={"resize": "stretch"})([sought(WIDE, 0.8)])
-    assert close(stretched.boxes, [[24, 22, 40, 26]])
-    (cropped,) = detector(file, preprocessing={"resize": "crop"})([sought(WIDE, 0.8)])
-    assert close(cropped.boxes, [[44, 22, 52, 26]])
+    (stretched,) = detector(file, preprocessing={"resize": "stretch"})([detection_input(WIDE, 0.8)])
+    assert all_close(stretched.boxes, [[24, 22, 40, 26]])
+    (cropped,) = detector(file, preprocessing={"resize": "crop"})([detection_input(WIDE, 0.8)])
+    assert all_close(cropped.boxes, [[44, 22, 52, 26]])
 
 
-def bright(file: Path, batch: int | str, datatype: int) -> Path:
-    """A detector of one box, whose score is the mean of the picture it is shown, letterbox included."""
+def write_brightness_detector(file: Path, batch: int | str, datatype: int) -> Path:
+    """Write a detector of one box whose score is the mean of the image, including the letterbox."""
     base, gain = graphs.raw([[32, 32, 16, 16, 0.0]]), graphs.raw([[0, 0, 0, 0, 1.0]])
-    known = graphs.properties("detect", ("light",), (64, 64))
-    return graphs.affine(file, {"output0": (base, gain)}, shape=(batch, 3, 64, 64), datatype=datatype, properties=known)
+    properties = graphs.properties("detect", ("light",), (64, 64))
+    return graphs.affine(
+        file, {"output0": (base, gain)}, shape=(batch, 3, 64, 64), datatype=datatype, properties=properties
+    )
 
 
 @pytest.mark.parametrize("batch", ["batch", 1, 4])
 @pytest.mark.parametrize(
     ("datatype", "scale"), [(TensorProto.FLOAT, 1 / 255), (TensorProto.FLOAT16, 1 / 255), (TensorProto.UINT8, 1)]
 )
-def test_every_picture_has_its_own_answer(tmp_path: Path, batch: int | str, datatype: int, scale: float) -> None:
-    model = detector(bright(tmp_path / "model.onnx", batch, datatype))
-    pictures = [flat(64, 128, 200), flat(128, 64, 40), flat(64, 64, 255), flat(10, 10, 3), flat(30, 60, 90)]
-    found = model([sought(picture, 0) for picture in pictures])
+def test_each_image_has_its_own_answer(tmp_path: Path, batch: int | str, datatype: int, scale: float) -> None:
+    model = detector(write_brightness_detector(tmp_path / "model.onnx", batch, datatype))
+    images = [
+        uniform_image(64, 128, 200),
+        uniform_image(128, 64, 40),
+        uniform_image(64, 64, 255),
+        uniform_image(10, 10, 3),
+        uniform_image(30, 60, 90),
+    ]
+    found = model([detection_input(image, 0) for image in images])
     greys = [(200 + 114) / 2, (40 + 114) / 2, 255, 3, (90 + 114) / 2]
-    assert [float(each.scores[0]) for each in found] == pytest.approx([grey * scale for grey in greys], rel=2e-3)
+    assert [float(detections.scores[0]) for detections in found] == pytest.approx(
+        [grey * scale for grey in greys], rel=2e-3
+    )
     boxes = [[48, 16, 80, 48], [16, 48, 48, 80], [24, 24, 40, 40], [3.75, 3.75, 6.25, 6.25], [22.5, 7.5, 37.5, 22.5]]
-    assert close([each.boxes[0] for each in found], boxes)
+    assert all_close([detections.boxes[0] for detections in found], boxes)
 
 
 @settings(max_examples=30, deadline=None)
 @given(sizes=st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90), st.integers(0, 255)), min_size=1, max_size=11))
-def test_a_batch_is_the_same_as_one_at_a_time(
+def test_batch_gives_same_answers_as_single_images(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[tuple[int, int, int]]
 ) -> None:
-    model = detector(bright(tmp_path_factory.mktemp("model") / "model.onnx", "batch", TensorProto.FLOAT))
-    asked = [sought(flat(*size), 0) for size in sizes]
-    together, alone = model(asked), [model([item])[0] for item in asked]
-    for one, other in zip(together, alone, strict=True):
-        assert one.scores.tolist() == pytest.approx(other.scores.tolist(), abs=1e-6)
-        assert one.boxes.tolist() == other.boxes.tolist()
+    model = detector(
+        write_brightness_detector(tmp_path_factory.mktemp("model") / "model.onnx", "batch", TensorProto.FLOAT)
+    )
+    inputs = [detection_input(uniform_image(*size), 0) for size in sizes]
+    batched, single = model(inputs), [model([item])[0] for item in inputs]
+    for batched_detections, single_detections in zip(batched, single, strict=True):
+        assert batched_detections.scores.tolist() == pytest.approx(single_detections.scores.tolist(), abs=1e-6)
+        assert batched_detections.boxes.tolist() == single_detections.boxes.tolist()
 
 
 @pytest.mark.parametrize("layout", ["raw", "nms"])
 @pytest.mark.parametrize("shape", [(1, 3, 64, 64), ("b", 64, 64, 3), ("b", 3, "h", "w")])
-def test_half_precision_channels_last_and_free_sides(tmp_path: Path, layout: str, shape: Any) -> None:
+def test_float16_outputs_work_with_any_input_shape(tmp_path: Path, layout: str, shape: Any) -> None:
     output = graphs.raw(COLUMNS) if layout == "raw" else graphs.rows(ROWS)
     file = graphs.constant(
         tmp_path / "model.onnx",
         {"output0": output},
         shape=shape,
-        properties=KNOWN,
-        kinds={"output0": TensorProto.FLOAT16},
+        properties=PROPERTIES,
+        output_types={"output0": TensorProto.FLOAT16},
     )
-    for found in detector(file)([sought(WIDE), sought(WIDE)]):
-        assert found.labels == [label for label, _, _ in WANTED]
-        assert found.scores == pytest.approx([score for _, score, _ in WANTED], abs=1e-3)
-        assert close(found.boxes, [box for _, _, box in WANTED])
+    for found in detector(file)([detection_input(WIDE), detection_input(WIDE)]):
+        assert found.labels == [label for label, _, _ in EXPECTED]
+        assert found.scores == pytest.approx([score for _, score, _ in EXPECTED], abs=1e-3)
+        assert all_close(found.boxes, [box for _, _, box in EXPECTED])
         assert (found.scores.dtype, found.boxes.dtype) == (np.float32, np.float32)

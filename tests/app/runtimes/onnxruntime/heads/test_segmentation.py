@@ -1,4 +1,4 @@
-"""Masks that can be worked out by hand."""
+"""Test masks with known pixels."""
 
 from pathlib import Path
 
@@ -10,15 +10,15 @@ from onnx import TensorProto
 from tasks.image_segmentation import Segments
 from tasks.vision.contours import mask_of_contours
 from tests.app.runtimes.onnxruntime import graphs
-from tests.app.runtimes.onnxruntime.answers import flat, outlined, segmenter
+from tests.app.runtimes.onnxruntime.answers import segmentation_input, segmenter, uniform_image
 
 NAMES = ("cat", "dog")
-KNOWN = graphs.properties("segment", NAMES, (64, 64))
+PROPERTIES = graphs.properties("segment", NAMES, (64, 64))
 SHAPE = ("batch", 3, 64, 64)
 
 
 def prototypes() -> NDArray[np.float32]:
-    """Two masks on a grid of 16x16 cells, 4 pixels each: the left half, and all but a square in the middle."""
+    """Return two masks on a grid of 16x16 cells of 4 pixels: the left half, and all but a central square."""
     left = np.full((16, 16), -1, np.float32)
     left[:, :8] = 1
     holed = np.ones((16, 16), np.float32)
@@ -26,8 +26,8 @@ def prototypes() -> NDArray[np.float32]:
     return np.stack([left, holed])[np.newaxis]
 
 
-def model_of(folder: Path, layout: str, objects: list[list[float]]) -> Path:
-    """Objects are cx, cy, w, h, score, class and two coefficients, in input pixels."""
+def write_model(folder: Path, layout: str, objects: list[list[float]]) -> Path:
+    """Write a graph of objects: cx, cy, w, h in input pixels, score, class and two mask coefficients."""
     if layout == "raw":
         columns = [
             [*box[:4], *(box[4] if box[5] == number else 0.0 for number in range(2)), *box[6:]] for box in objects
@@ -38,7 +38,7 @@ def model_of(folder: Path, layout: str, objects: list[list[float]]) -> Path:
             [[cx - w / 2, cy - h / 2, cx + w / 2, cy + h / 2, *rest] for cx, cy, w, h, *rest in objects]
         )
     return graphs.constant(
-        folder / "model.onnx", {"output0": output, "output1": prototypes()}, shape=SHAPE, properties=KNOWN
+        folder / "model.onnx", {"output0": output, "output1": prototypes()}, shape=SHAPE, properties=PROPERTIES
     )
 
 
@@ -47,50 +47,50 @@ def masks(found: Segments, width: int, height: int) -> list[NDArray[np.uint8]]:
 
 
 @pytest.mark.parametrize("layout", ["raw", "nms"])
-def test_masks_come_back_in_image_pixels(tmp_path: Path, layout: str) -> None:
+def test_masks_are_in_image_pixels(tmp_path: Path, layout: str) -> None:
     objects = [[32, 32, 64, 32, 0.9, 1, 1, 0], [32, 32, 32, 32, 0.8, 0, 0, 1], [32, 32, 64, 64, 0.3, 0, 1, 0]]
-    model = segmenter(model_of(tmp_path, layout, objects))
-    # A 256x128 picture in a 64x64 letterbox is a quarter as large, and has 16 rows of padding above and below.
-    (found,) = model([outlined(flat(128, 256, 0))])
+    model = segmenter(write_model(tmp_path, layout, objects))
+    # A 64x64 letterbox scales a 256x128 image to a quarter, and pads it with 16 rows above and below.
+    (found,) = model([segmentation_input(uniform_image(128, 256, 0))])
     assert found.labels == ["dog", "cat"]
     assert found.scores == pytest.approx([0.9, 0.8])
     left, holed = masks(found, 256, 128)
-    wanted = np.zeros((128, 256), np.uint8)
-    wanted[:, :128] = 1
-    assert (left == wanted).all()
+    expected = np.zeros((128, 256), np.uint8)
+    expected[:, :128] = 1
+    assert (left == expected).all()
     assert [len(contours) for contours in found.contours] == [1, 2]
-    wanted = np.zeros((128, 256), np.uint8)
-    wanted[:, 64:192] = 1
-    # Between cells the mask changes half-way, so that corners of the hole are cut, and only they.
-    wanted[32:96, 96:160] = 0
-    wrong = holed != wanted
-    assert wrong.sum() < 0.01 * wanted.size
-    assert not wrong[:, :96].any()
-    assert not wrong[48:80, 112:144].any()
+    expected = np.zeros((128, 256), np.uint8)
+    expected[:, 64:192] = 1
+    # Interpolation between cells rounds the corners of the hole, and changes nothing else.
+    expected[32:96, 96:160] = 0
+    differing = holed != expected
+    assert differing.sum() < 0.01 * expected.size
+    assert not differing[:, :96].any()
+    assert not differing[48:80, 112:144].any()
 
 
-def test_masks_end_at_their_boxes(tmp_path: Path) -> None:
-    model = segmenter(model_of(tmp_path, "nms", [[12, 32, 10, 6, 0.9, 0, 1, 0]]))
-    (found,) = model([outlined(flat(64, 64, 0))])
+def test_masks_are_cropped_to_boxes(tmp_path: Path) -> None:
+    model = segmenter(write_model(tmp_path, "nms", [[12, 32, 10, 6, 0.9, 0, 1, 0]]))
+    (found,) = model([segmentation_input(uniform_image(64, 64, 0))])
     (mask,) = masks(found, 64, 64)
-    wanted = np.zeros((64, 64), np.uint8)
-    wanted[29:35, 7:17] = 1
-    assert (mask == wanted).all()
+    expected = np.zeros((64, 64), np.uint8)
+    expected[29:35, 7:17] = 1
+    assert (mask == expected).all()
 
 
-def test_masks_reach_the_border_of_a_letterboxed_picture(tmp_path: Path) -> None:
-    model = segmenter(model_of(tmp_path, "nms", [[32, 32, 64, 64, 0.9, 0, 1, 1]]))
+def test_masks_reach_border_of_letterboxed_image(tmp_path: Path) -> None:
+    model = segmenter(write_model(tmp_path, "nms", [[32, 32, 64, 64, 0.9, 0, 1, 1]]))
     for width, height in ((130, 70), (70, 130), (640, 427), (63, 65)):
-        (found,) = model([outlined(flat(height, width, 0))])
+        (found,) = model([segmentation_input(uniform_image(height, width, 0))])
         (mask,) = masks(found, width, height)
         assert mask[:, 0].all()
         assert mask[0, : width // 4].all()
         assert mask[-1, : width // 4].all()
 
 
-def test_large_pictures_are_done_in_tiles(tmp_path: Path) -> None:
-    model = segmenter(model_of(tmp_path, "nms", [[32, 32, 64, 64, 0.9, 0, 1, 0]]))
-    (found,) = model([outlined(flat(2500, 5000, 0))])
+def test_masks_of_large_image_are_computed_in_tiles(tmp_path: Path) -> None:
+    model = segmenter(write_model(tmp_path, "nms", [[32, 32, 64, 64, 0.9, 0, 1, 0]]))
+    (found,) = model([segmentation_input(uniform_image(2500, 5000, 0))])
     (mask,) = masks(found, 5000, 2500)
     assert mask[:, :2490].all()
     assert not mask[:, 2510:].any()
@@ -98,35 +98,35 @@ def test_large_pictures_are_done_in_tiles(tmp_path: Path) -> None:
 
 def test_an_object_without_pixels_has_no_contours(tmp_path: Path) -> None:
     objects = [[32, 32, 20, 20, 0.9, 0, -1, -1], [10, 10, 0, 0, 0.8, 0, 1, 1], [-50, 10, 20, 20, 0.7, 0, 1, 1]]
-    (found,) = segmenter(model_of(tmp_path, "nms", objects))([outlined(flat(64, 64, 0))])
+    (found,) = segmenter(write_model(tmp_path, "nms", objects))([segmentation_input(uniform_image(64, 64, 0))])
     assert [len(contours) for contours in found.contours] == [1, 0, 0]
     # The first mask is negative everywhere but in the hole of its second prototype, where both cancel out or add up.
     (hole, *_) = masks(found, 64, 64)
     assert not hole[:, :24].any()
 
 
-def test_thresholds_are_those_of_each_picture(tmp_path: Path) -> None:
+def test_each_image_has_its_own_thresholds(tmp_path: Path) -> None:
     objects = [[12, 32, 10, 6, 0.9, 0, 1, 0], [40, 32, 10, 6, 0.4, 0, 0, 1]]
-    picture = flat(64, 64, 0)
-    found = segmenter(model_of(tmp_path, "raw", objects))(
-        [outlined(picture), outlined(picture, 0.3), outlined(picture, 0.95)]
+    image = uniform_image(64, 64, 0)
+    found = segmenter(write_model(tmp_path, "raw", objects))(
+        [segmentation_input(image), segmentation_input(image, 0.3), segmentation_input(image, 0.95)]
     )
-    assert [len(each.labels) for each in found] == [1, 2, 0]
+    assert [len(segments.labels) for segments in found] == [1, 2, 0]
 
 
 @pytest.mark.parametrize("batch", ["batch", 1, 2])
-def test_half_precision_in_batches(tmp_path: Path, batch: int | str) -> None:
+def test_float16_outputs_work_in_batches(tmp_path: Path, batch: int | str) -> None:
     outputs = {"output0": graphs.rows([[7, 29, 17, 35, 0.75, 1, 1, 0]]), "output1": prototypes()}
     file = graphs.constant(
         tmp_path / "model.onnx",
         outputs,
         shape=(batch, 3, 64, 64),
-        properties=KNOWN,
-        kinds=dict.fromkeys(outputs, TensorProto.FLOAT16),
+        properties=PROPERTIES,
+        output_types=dict.fromkeys(outputs, TensorProto.FLOAT16),
     )
-    wanted = np.zeros((64, 64), np.uint8)
-    wanted[29:35, 7:17] = 1
-    for found in segmenter(file)([outlined(flat(64, 64, 0))] * 3):
+    expected = np.zeros((64, 64), np.uint8)
+    expected[29:35, 7:17] = 1
+    for found in segmenter(file)([segmentation_input(uniform_image(64, 64, 0))] * 3):
         assert found.labels == ["dog"]
         assert found.scores == pytest.approx([0.75])
-        assert (masks(found, 64, 64)[0] == wanted).all()
+        assert (masks(found, 64, 64)[0] == expected).all()

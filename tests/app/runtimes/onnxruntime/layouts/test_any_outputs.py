@@ -1,4 +1,4 @@
-"""Whatever a graph answers: it is understood and can be read, or refused in one sentence."""
+"""Test that any graph outputs are either read or rejected."""
 
 import contextlib
 from pathlib import Path
@@ -53,7 +53,7 @@ NUMBERS = (0.0, -1.0, 0.5, 1.0, 3.0, 1e9, -1e9, float("nan"), float("inf"))
 
 Shapes = dict[str, tuple[int, ...]]
 
-KNOWN: tuple[Shapes, ...] = (
+KNOWN_SHAPES: tuple[Shapes, ...] = (
     {"output0": (6, 84)},
     {"output0": (9, 6)},
     {"output0": (9, 7)},
@@ -70,9 +70,9 @@ KNOWN: tuple[Shapes, ...] = (
     {"output0": (1, 9, 9)},
     {"output0": (9, 9)},
 )
-"""Shapes without the batch, which some layout has."""
+"""Shapes of known layouts, without the batch dimension."""
 
-RANDOM: st.SearchStrategy[Shapes] = st.dictionaries(
+RANDOM_SHAPES: st.SearchStrategy[Shapes] = st.dictionaries(
     st.sampled_from(list(NAMES)),
     st.lists(st.sampled_from(list(SIDES)), max_size=3).map(lambda sides: tuple(sides)),
     min_size=1,
@@ -82,15 +82,15 @@ RANDOM: st.SearchStrategy[Shapes] = st.dictionaries(
 
 @st.composite
 def outputs(draw: st.DrawFn) -> list[Output]:
-    found: list[Output] = []
-    shapes: Shapes = draw(st.one_of(st.sampled_from(KNOWN), RANDOM))
+    generated: list[Output] = []
+    shapes: Shapes = draw(st.one_of(st.sampled_from(KNOWN_SHAPES), RANDOM_SHAPES))
     for name, shape in shapes.items():
         numbers = draw(st.lists(st.sampled_from(NUMBERS), min_size=1, max_size=9))
         values: NDArray[Any] = np.resize(np.array(numbers), (1, *shape))
         kind = draw(st.sampled_from(("f4", "f4", "f4", "u1", "i8")))
         blank = values.astype(kind) if kind == "f4" else np.nan_to_num(values, posinf=0).clip(0, 200).astype(kind)
-        found.append(Output(name=name, blank=blank))
-    return found
+        generated.append(Output(name=name, blank=blank))
+    return generated
 
 
 TASKS = st.sampled_from((None, *(task for task in TaskType if task is not TaskType.TENSOR)))
@@ -98,33 +98,43 @@ DECLARED = st.sampled_from((None, None, *(name for layout in LAYOUTS for name in
 MODEL_TYPES = st.sampled_from((None, "detr", "rt_detr", "unknown"))
 
 
-@given(given=outputs(), told=TASKS, declared=DECLARED, classes=st.sampled_from((None, 1, 2, 3, 80)), kind=MODEL_TYPES)
-def test_it_is_understood_and_read_or_refused(
-    given: list[Output], told: TaskType | None, declared: str | None, classes: int | None, kind: str | None
+@given(
+    graph_outputs=outputs(),
+    task_type=TASKS,
+    declared=DECLARED,
+    classes=st.sampled_from((None, 1, 2, 3, 80)),
+    model_type=MODEL_TYPES,
+)
+def test_any_outputs_are_read_or_rejected(
+    graph_outputs: list[Output],
+    task_type: TaskType | None,
+    declared: str | None,
+    classes: int | None,
+    model_type: str | None,
 ) -> None:
     labels = None if classes is None else tuple(f"class {number}" for number in range(classes))
     evidence = Evidence(
         file=Path("model.onnx"),
-        settings=ModelSettings(layout=declared, labels=labels, task_type=told),
+        settings=ModelSettings(layout=declared, labels=labels, task_type=task_type),
         metadata=ExportMetadata(),
-        neighbours=Neighbours(config=Config(model_type=kind)),
+        neighbours=Neighbours(config=Config(model_type=model_type)),
     )
     inputs = ImageInputs(image=IMAGE, target_sizes=SIZES)
-    view = View(inputs=inputs, outputs=given, evidence=evidence, told=told, classes=classes)
+    view = View(inputs=inputs, outputs=graph_outputs, evidence=evidence, told=task_type, classes=classes)
     try:
         found = choose_layout(view, Facts())
     except ModelError:
         return
     assert declared in (None, found.layout)
-    assert told in (None, found.task_type)
+    assert task_type in (None, found.task_type)
     with contextlib.suppress(InferenceError), np.errstate(all="ignore"):
-        read(found)
+        check_finite(found)
 
 
-def read(found: Match) -> None:
-    """Read the blank as an answer: only finite numbers come out."""
-    picture = Image(np.zeros((20, 50, 3), np.uint8))
-    placement = fit((picture.height, picture.width), (SIDE, SIDE), "letterbox", SIDE).placement
+def check_finite(found: Match) -> None:
+    """Read the blank outputs as an answer, and check that all numbers are finite."""
+    image = Image(np.zeros((20, 50, 3), np.uint8))
+    placement = fit((image.height, image.width), (SIDE, SIDE), "letterbox", SIDE).placement
     answer = RawAnswer([output.blank[0] for output in found.outputs], placement, SIDE, SIDE)
     match found.reading:
         case ReadsClasses(scores):
@@ -136,8 +146,8 @@ def read(found: Match) -> None:
             assert np.isfinite(candidates.boxes).all()
             assert np.isfinite(candidates.scores).all()
         case ReadsMasks(outline):
-            outlined = outline(answer, SegmentationInput(picture, SegmentationParameters(score_threshold=0.0)))
-            assert len(outlined.class_ids) == len(outlined.scores) == len(outlined.contours)
-            assert np.isfinite(outlined.scores).all()
+            segments = outline(answer, SegmentationInput(image, SegmentationParameters(score_threshold=0.0)))
+            assert len(segments.class_ids) == len(segments.scores) == len(segments.contours)
+            assert np.isfinite(segments.scores).all()
         case ReadsText(text):
             assert isinstance(text(answer), str)

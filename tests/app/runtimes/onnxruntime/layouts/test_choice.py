@@ -1,4 +1,4 @@
-"""What shapes, names and files mean, and what is refused because they may mean two things."""
+"""Test which layout is chosen from shapes, names and files, and which ambiguities are rejected."""
 
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,9 @@ def evidence(settings: ModelSettings | None = None, config: Config | None = None
 
 
 def view(shapes: Shapes, known: Evidence, classes: int | None = None, inputs: ImageInputs | None = None) -> View:
-    """A graph of outputs that are all zeros; an output whose name ends in ``_ids`` holds whole numbers."""
+    """Return a graph whose outputs are zeros; outputs whose names end in ``_ids`` hold integers."""
     named = shapes if isinstance(shapes, dict) else {f"output{index}": shape for index, shape in enumerate(shapes)}
-    told = told_task(known)
+    known_task = told_task(known)
     return View(
         inputs=inputs or ImageInputs(image=IMAGE),
         outputs=[
@@ -45,7 +45,7 @@ def view(shapes: Shapes, known: Evidence, classes: int | None = None, inputs: Im
             for name, shape in named.items()
         ],
         evidence=known,
-        told=told[0] if told else None,
+        told=known_task[0] if known_task else None,
         classes=classes,
     )
 
@@ -63,7 +63,7 @@ def declaring(**settings: Any) -> Evidence:
 NAMES = [name for layout in LAYOUTS for name in layout.names]
 
 
-def test_names_are_those_of_one_layout_each() -> None:
+def test_layout_names_are_unique() -> None:
     assert len(set(NAMES)) == len(NAMES)
 
 
@@ -73,7 +73,7 @@ def test_every_layout_is_documented(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "shapes", "classes", "metadata", "name", "counted"),
+    ("task", "shapes", "classes", "metadata", "name", "class_count"),
     [
         (DETECT, [(1, 84, 8400)], 80, {}, "raw", 80),
         (DETECT, [(1, 84, 8400)], None, {}, "raw", 80),
@@ -99,21 +99,21 @@ def test_every_layout_is_documented(name: str) -> None:
         (SEGMENT, [(1, 8400, 116), MASKS], 80, {}, "raw-transposed", 80),
     ],
 )
-def test_layouts_of_ultralytics_are_told_from_shapes(
+def test_ultralytics_layouts_are_recognised_by_shapes(
     task: TaskType,
     shapes: list[tuple[int, ...]],
     classes: int | None,
     metadata: dict[str, Any],
     name: str,
-    counted: int,
+    class_count: int,
 ) -> None:
     found, origins = chosen(shapes, evidence(ModelSettings(task_type=task), **metadata), classes)
-    assert (found.layout, found.classes, found.task_type) == (name, counted, task)
+    assert (found.layout, found.classes, found.task_type) == (name, class_count, task)
     assert (origins["task type"], origins["layout"]) == (Origin.DECLARED, Origin.SHAPES)
 
 
 @pytest.mark.parametrize(
-    ("declared", "shape", "counted"),
+    ("declared", "shape", "class_count"),
     [
         ("raw-transposed", (1, 300, 6), 2),
         ("raw", (1, 6, 6), 2),
@@ -123,9 +123,9 @@ def test_layouts_of_ultralytics_are_told_from_shapes(
         ("yolox", (1, 84, 7), 2),
     ],
 )
-def test_a_declared_layout_wins(declared: str, shape: tuple[int, ...], counted: int | None) -> None:
+def test_declared_layout_overrides_shapes(declared: str, shape: tuple[int, ...], class_count: int | None) -> None:
     found, origins = chosen([shape], declaring(layout=declared, task_type=DETECT))
-    assert (found.layout, found.classes) == (declared, counted)
+    assert (found.layout, found.classes) == (declared, class_count)
     assert origins["layout"] is Origin.DECLARED
 
 
@@ -151,7 +151,7 @@ def test_a_declared_layout_wins(declared: str, shape: tuple[int, ...], counted: 
         (evidence(), [(1, 300, 7)], 15, OBB, "nms", Origin.SHAPES, Origin.SHAPES),
         (evidence(), [(1, 300, 6)], 15, DETECT, "nms", Origin.SHAPES, Origin.SHAPES),
         (evidence(), [(1, 84, 8400)], None, DETECT, "raw", Origin.GUESSED, Origin.SHAPES),
-        # YOLOv5 names its classes, but not its task.
+        # YOLOv5 metadata has class names, but no task.
         (evidence(names=("a",) * 80), [(1, 25200, 85)], 80, DETECT, "yolov5", Origin.SHAPES, Origin.SHAPES),
         (
             evidence(config=Config(architectures=("YolosForObjectDetection",), model_type="yolos")),
@@ -223,7 +223,7 @@ def test_a_declared_layout_wins(declared: str, shape: tuple[int, ...], counted: 
         (declaring(labels=("a",), layout="ctc"), [(1, 40, 2)], 1, READ, "ctc", Origin.MODEL_FILE, Origin.DECLARED),
     ],
 )
-def test_what_a_model_does_is_told_by_its_files_and_shapes(
+def test_task_and_layout_are_inferred_from_files_and_shapes(
     known: Evidence,
     shapes: Shapes,
     classes: int | None,
@@ -237,19 +237,19 @@ def test_what_a_model_does_is_told_by_its_files_and_shapes(
     assert (origins["task type"], origins["layout"]) == (task_origin, origin)
 
 
-def test_post_processed_boxes_need_the_input_of_their_size() -> None:
+def test_post_processed_boxes_need_target_sizes_input() -> None:
     shapes: Shapes = {"labels_ids": (1, 300), "boxes": (1, 300, 4), "scores": (1, 300)}
-    given = view(shapes, evidence(), inputs=ImageInputs(image=IMAGE, target_sizes=SIZES))
-    found = choose_layout(given, Facts())
+    graph_view = view(shapes, evidence(), inputs=ImageInputs(image=IMAGE, target_sizes=SIZES))
+    found = choose_layout(graph_view, Facts())
     assert (found.layout, found.task_type, found.classes) == ("rt-detr", DETECT, None)
     with pytest.raises(ModelError, match="its task cannot be determined"):
         chosen(shapes, evidence())
 
 
-def test_paddles_names_are_known() -> None:
+def test_paddle_output_names_are_recognised() -> None:
     inputs = ImageInputs(image=TensorSpec(name="x", datatype=Datatype.FP32, shape=(-1, 3, -1, -1)))
-    given = view({"sigmoid_0.tmp_0": (1, 1, 64, 64)}, evidence(), inputs=inputs)
-    found = choose_layout(given, Facts())
+    graph_view = view({"sigmoid_0.tmp_0": (1, 1, 64, 64)}, evidence(), inputs=inputs)
+    found = choose_layout(graph_view, Facts())
     assert (found.layout, found.task_type, found.names) == ("text-map", OBB, ("text",))
 
 
@@ -259,12 +259,12 @@ BOXES: Shapes = {"logits": (1, 100, 92), "pred_boxes": (1, 100, 4)}
 @pytest.mark.parametrize(
     ("shapes", "classes", "known", "reason"),
     [
-        # Ambiguous: what to declare is said, nothing is guessed.
+        # Ambiguous outputs: the error names the settings to declare.
         (BOXES, None, evidence(), r'\{"layout": "detr"\} .* or \{"layout": "detr-sigmoid"\}'),
         ([(1, 25200, 85)], 80, evidence(), r'"raw-transposed"\} \(ORIENTED_OBJECT_DETECTION\) or .*"yolov5".*"yolox"'),
         ([(1, 25200, 6)], 1, evidence(), r'"nms"\} .*"yolov5".*"yolox"'),
         ([(1, 25200, 85)], 80, declaring(task_type=DETECT), r'\{"layout": "yolov5"\} .* or \{"layout": "yolox"\}'),
-        # Unknown.
+        # Unknown outputs.
         ([(1, 25200, 85)], None, declaring(task_type=DETECT), "no known layout .* yolov5"),
         ([(1, 4, 8400)], None, declaring(task_type=DETECT), "no known layout of OBJECT_DETECTION; known are raw"),
         ([(1, 1000)], None, declaring(task_type=DETECT), "no known layout"),
@@ -281,7 +281,7 @@ BOXES: Shapes = {"logits": (1, 100, 92), "pred_boxes": (1, 100, 4)}
         ([(1, 1, 128, 128)], None, evidence(), "cannot be determined"),
         ([(1, 1, 128, 128)], None, declaring(task_type=SEGMENT), "no known layout of IMAGE_SEGMENTATION"),
         ([(1, 80), (1, 4)], None, evidence(), "cannot be determined"),
-        # Of nothing.
+        # Empty outputs, and wrong numbers of characters.
         ([(1, 0)], None, evidence(), "cannot be determined"),
         ([(1, 3, 0, 4)], None, declaring(task_type=SEGMENT), "no known layout"),
         ([(1, 9, 7), (1, 1, 0, 4)], None, declaring(task_type=SEGMENT), "no known layout"),
@@ -299,7 +299,9 @@ BOXES: Shapes = {"logits": (1, 100, 92), "pred_boxes": (1, 100, 4)}
         ),
     ],
 )
-def test_other_outputs_are_explained(shapes: Shapes, classes: int | None, known: Evidence, reason: str) -> None:
+def test_ambiguous_or_unknown_outputs_are_rejected(
+    shapes: Shapes, classes: int | None, known: Evidence, reason: str
+) -> None:
     with pytest.raises(ModelError, match=reason) as caught:
         chosen(shapes, known, classes)
     assert str(caught.value).startswith("model.onnx: ")
@@ -312,6 +314,6 @@ def test_other_outputs_are_explained(shapes: Shapes, classes: int | None, known:
         (evidence(config=Config(architectures=("CLIPForEverything",))), "CLIPForEverything.*ForObjectDetection"),
     ],
 )
-def test_a_task_that_is_not_known_is_explained(known: Evidence, reason: str) -> None:
+def test_unknown_task_is_rejected(known: Evidence, reason: str) -> None:
     with pytest.raises(ModelError, match=reason):
         told_task(known)

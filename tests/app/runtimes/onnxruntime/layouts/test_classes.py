@@ -1,4 +1,4 @@
-"""Classifiers of other exporters: timm, TensorFlow's order of dimensions, spare dimensions, half precision."""
+"""Test classifiers of other exporters: timm, channels last, extra dimensions and half precision."""
 
 import json
 from pathlib import Path
@@ -10,14 +10,16 @@ from onnx import TensorProto, helper
 
 from app.engine.description import Fact, Origin
 from tests.app.runtimes.onnxruntime import graphs
-from tests.app.runtimes.onnxruntime.answers import classifier, flat, inspected, shown
+from tests.app.runtimes.onnxruntime.answers import classification_input, classifier, inspected, uniform_image
 
 NAMES = ("red", "green", "blue")
 PLAIN: dict[str, Any] = {"mean": [0, 0, 0], "std": [1, 1, 1]}
 
 
-def last(file: Path, shape: tuple[Any, ...] = ("b", 8, 8, 3), datatype: int = TensorProto.FLOAT) -> Path:
-    """A classifier of three classes that takes [b, h, w, 3]: the means of the channels."""
+def channels_last_classifier(
+    file: Path, shape: tuple[Any, ...] = ("b", 8, 8, 3), datatype: int = TensorProto.FLOAT
+) -> Path:
+    """Write a classifier of three classes that takes [b, h, w, 3] and gives the means of the channels."""
     nodes = [
         helper.make_node("Cast", ["images"], ["floats"], to=TensorProto.FLOAT),
         helper.make_node("ReduceMean", ["floats"], ["probs"], axes=[1, 2], keepdims=0),
@@ -29,10 +31,12 @@ def last(file: Path, shape: tuple[Any, ...] = ("b", 8, 8, 3), datatype: int = Te
 @pytest.mark.parametrize(
     ("datatype", "scale"), [(TensorProto.FLOAT, 1 / 255), (TensorProto.FLOAT16, 1 / 255), (TensorProto.UINT8, 1.0)]
 )
-def test_channels_last_are_told_from_the_shape(tmp_path: Path, batch: Any, datatype: int, scale: float) -> None:
-    file = last(tmp_path / "model.onnx", (batch, 8, 8, 3), datatype)
+def test_channels_last_are_recognised_by_shape(tmp_path: Path, batch: Any, datatype: int, scale: float) -> None:
+    file = channels_last_classifier(tmp_path / "model.onnx", (batch, 8, 8, 3), datatype)
     settings = {} if datatype == TensorProto.UINT8 else {"preprocessing": PLAIN}
-    found = classifier(file, **settings)([shown(flat(8, 12, 51, 102, 204)), shown(flat(9, 7, 255, 0, 0))])
+    found = classifier(file, **settings)(
+        [classification_input(uniform_image(8, 12, 51, 102, 204)), classification_input(uniform_image(9, 7, 255, 0, 0))]
+    )
     assert found[0].scores == pytest.approx([51 * scale, 102 * scale, 204 * scale], rel=1e-3)
     assert found[1].scores == pytest.approx([255 * scale, 0, 0], rel=1e-3)
     facts = inspected(graphs.source(file)).description.facts
@@ -40,42 +44,46 @@ def test_channels_last_are_told_from_the_shape(tmp_path: Path, batch: Any, datat
 
 
 def test_channels_last_can_be_declared(tmp_path: Path) -> None:
-    file = last(tmp_path / "model.onnx", ("b", "h", "w", "c"))
+    file = channels_last_classifier(tmp_path / "model.onnx", ("b", "h", "w", "c"))
     settings = {"preprocessing": {**PLAIN, "channels_last": True, "size": [6, 10], "resize": "stretch"}}
-    (found,) = classifier(file, **settings)([shown(flat(20, 30, 51, 102, 204))])
+    (found,) = classifier(file, **settings)([classification_input(uniform_image(20, 30, 51, 102, 204))])
     assert found.scores == pytest.approx([0.2, 0.4, 0.8])
 
 
-def test_blue_first_and_channels_last(tmp_path: Path) -> None:
+def test_bgr_order_works_with_channels_last(tmp_path: Path) -> None:
     settings = {"preprocessing": {**PLAIN, "channel_order": "BGR"}}
-    (found,) = classifier(last(tmp_path / "model.onnx"), **settings)([shown(flat(8, 8, 51, 102, 204))])
+    (found,) = classifier(channels_last_classifier(tmp_path / "model.onnx"), **settings)(
+        [classification_input(uniform_image(8, 8, 51, 102, 204))]
+    )
     assert found.scores == pytest.approx([0.8, 0.4, 0.2])
 
 
 @pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE])
-def test_spare_dimensions_and_other_precisions(tmp_path: Path, kind: int) -> None:
+def test_extra_dimensions_and_other_precisions_are_read(tmp_path: Path, kind: int) -> None:
     output = np.array([[[[0.1]], [[0.7]], [[0.2]]]], np.float32)
-    file = graphs.constant(tmp_path / "model.onnx", {"probs": output}, kinds={"probs": kind})
-    (found,) = classifier(file, labels=NAMES)([shown(flat(8, 8, 0))])
+    file = graphs.constant(tmp_path / "model.onnx", {"probs": output}, output_types={"probs": kind})
+    (found,) = classifier(file, labels=NAMES)([classification_input(uniform_image(8, 8, 0))])
     assert found.scores == pytest.approx([0.1, 0.7, 0.2], abs=1e-3)
     assert found.scores.dtype == np.float32
 
 
-def test_outputs_beside_the_logits_are_not_read(tmp_path: Path) -> None:
+def test_other_outputs_beside_logits_are_ignored(tmp_path: Path) -> None:
     outputs = {"logits": np.array([[0, 5, 0]], np.float32), "hidden": np.full((1, 4, 2), np.nan, np.float32)}
-    (found,) = classifier(graphs.constant(tmp_path / "model.onnx", outputs))([shown(flat(8, 8, 0))])
+    (found,) = classifier(graphs.constant(tmp_path / "model.onnx", outputs))(
+        [classification_input(uniform_image(8, 8, 0))]
+    )
     assert found.scores.argmax() == 1
 
 
-def timm(folder: Path, **others: Any) -> Path:
-    wanted = {"input_size": [3, 24, 24], "mean": [0.5] * 3, "std": [0.25] * 3, "crop_pct": 0.75, **others}
-    config = {"architecture": "resnet18", "num_classes": 3, "label_names": NAMES, "pretrained_cfg": wanted}
+def write_timm_model(folder: Path, **overrides: Any) -> Path:
+    pretrained_cfg = {"input_size": [3, 24, 24], "mean": [0.5] * 3, "std": [0.25] * 3, "crop_pct": 0.75, **overrides}
+    config = {"architecture": "resnet18", "num_classes": 3, "label_names": NAMES, "pretrained_cfg": pretrained_cfg}
     (folder / "config.json").write_text(json.dumps(config))
     return graphs.channel_means(folder / "model.onnx", shape=("b", 3, "h", "w"))
 
 
-def test_a_timm_model_is_known_by_its_config(tmp_path: Path) -> None:
-    file = timm(tmp_path)
+def test_timm_model_is_recognised_by_config(tmp_path: Path) -> None:
+    file = write_timm_model(tmp_path)
     facts = {fact.topic: (fact.value, fact.origin) for fact in inspected(graphs.source(file)).description.facts}
     assert facts["labels"] == ("3: red, green, blue", Origin.CONFIG)
     assert facts["input size"] == ("24x24", Origin.CONFIG)
@@ -83,41 +91,43 @@ def test_a_timm_model_is_known_by_its_config(tmp_path: Path) -> None:
     assert facts["crop"] == ("shorter side to 32, then centre crop 24x24", Origin.CONFIG)
     assert facts["mean"] == ("0.5, 0.5, 0.5", Origin.CONFIG)
     assert facts["std"] == ("0.25, 0.25, 0.25", Origin.CONFIG)
-    (found,) = classifier(file, layout="probabilities")([shown(flat(40, 40, 255, 127, 0))])
+    (found,) = classifier(file, layout="probabilities")([classification_input(uniform_image(40, 40, 255, 127, 0))])
     assert found.scores == pytest.approx([2, (127 / 255 - 0.5) / 0.25, -2], abs=1e-6)
 
 
-def test_the_centre_that_timm_keeps(tmp_path: Path) -> None:
-    """A picture of 32x32 is not resized, and 4 pixels are cut off on each side."""
-    picture = flat(32, 32, 0)
-    picture.pixels[4:28, 4:28] = 255
-    (found,) = classifier(timm(tmp_path), layout="probabilities")([shown(picture)])
+def test_timm_crop_keeps_centre(tmp_path: Path) -> None:
+    """Crop 4 pixels from each side of a 32x32 image, without resizing."""
+    image = uniform_image(32, 32, 0)
+    image.pixels[4:28, 4:28] = 255
+    (found,) = classifier(write_timm_model(tmp_path), layout="probabilities")([classification_input(image)])
     assert found.scores == pytest.approx([2, 2, 2])
 
 
 @pytest.mark.parametrize(("mode", "resize"), [("squash", "stretch"), ("border", "letterbox"), (None, "crop")])
-def test_the_crop_modes_of_timm(tmp_path: Path, mode: str | None, resize: str) -> None:
-    found = inspected(graphs.source(timm(tmp_path, crop_mode=mode))).description.facts
-    assert Fact("resize", resize, Origin.CONFIG) in found
+def test_timm_crop_mode_sets_resize(tmp_path: Path, mode: str | None, resize: str) -> None:
+    facts = inspected(graphs.source(write_timm_model(tmp_path, crop_mode=mode))).description.facts
+    assert Fact("resize", resize, Origin.CONFIG) in facts
 
 
-def test_how_much_is_kept_can_be_declared(tmp_path: Path) -> None:
+def test_crop_fraction_can_be_declared(tmp_path: Path) -> None:
     file = graphs.channel_means(tmp_path / "model.onnx", output="probs", shape=("b", 3, 24, 24))
-    picture = flat(32, 32, 0)
-    picture.pixels[4:28, 4:28] = 255
+    image = uniform_image(32, 32, 0)
+    image.pixels[4:28, 4:28] = 255
     settings = {"preprocessing": {**PLAIN, "resize": "crop", "crop_fraction": 0.75}}
-    (found,) = classifier(file, **settings)([shown(picture)])
+    (found,) = classifier(file, **settings)([classification_input(image)])
     assert found.scores == pytest.approx([1, 1, 1])
 
 
 @pytest.mark.parametrize("declared", [True, False])
-def test_classes_that_do_not_exclude_each_other(tmp_path: Path, declared: bool) -> None:
+def test_multi_label_scores_use_sigmoid(tmp_path: Path, declared: bool) -> None:
     if not declared:
         config = {"architectures": ["ViTForImageClassification"], "problem_type": "multi_label_classification"}
         (tmp_path / "config.json").write_text(json.dumps(config))
     logits = np.array([[graphs.logit(0.9), graphs.logit(0.8), graphs.logit(0.1)]], np.float32)
     file = graphs.constant(tmp_path / "model.onnx", {"logits": logits})
-    (found,) = classifier(file, labels=NAMES, **({"layout": "multi-label"} if declared else {}))([shown(flat(8, 8, 0))])
+    (found,) = classifier(file, labels=NAMES, **({"layout": "multi-label"} if declared else {}))(
+        [classification_input(uniform_image(8, 8, 0))]
+    )
     assert found.scores == pytest.approx([0.9, 0.8, 0.1], abs=1e-6)
 
 
@@ -129,8 +139,8 @@ def test_classes_that_do_not_exclude_each_other(tmp_path: Path, declared: bool) 
         ("output", 0.25, "probabilities", 0.25),
     ],
 )
-def test_one_class_alone(tmp_path: Path, name: str, value: float, layout: str, score: float) -> None:
+def test_single_class_layout_and_score(tmp_path: Path, name: str, value: float, layout: str, score: float) -> None:
     file = graphs.constant(tmp_path / "model.onnx", {name: np.array([[value]], np.float32)})
     assert inspected(graphs.source(file)).description.layout == layout
-    (found,) = classifier(file, labels=["cat"])([shown(flat(8, 8, 0))])
+    (found,) = classifier(file, labels=["cat"])([classification_input(uniform_image(8, 8, 0))])
     assert found.scores == pytest.approx([score])

@@ -1,4 +1,4 @@
-"""Text that is read off steps from left to right."""
+"""Test models that read a line of text with CTC."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,22 +15,26 @@ from tasks.exchange.tensor import Datatype, Tensor
 from tasks.image_text_to_text import Answer, GenerationParameters, PromptedImage
 from tasks.task import TaskType
 from tests.app.runtimes.onnxruntime import graphs
-from tests.app.runtimes.onnxruntime.answers import flat, inspected, text_reader
+from tests.app.runtimes.onnxruntime.answers import inspected, text_reader, uniform_image
 
 CHARACTERS = "a\nb\nc"
 
 
 def write(
-    folder: Path, steps: Sequence[int], count: int = 5, known: str | None = CHARACTERS, shape: Any = ("b", 3, 48, 320)
+    folder: Path,
+    steps: Sequence[int],
+    count: int = 5,
+    characters: str | None = CHARACTERS,
+    shape: Any = ("b", 3, 48, 320),
 ) -> Path:
     output = np.full((1, len(steps), count), 0.1, np.float32)
     output[0, np.arange(len(steps)), list(steps)] = 0.6
-    properties = {} if known is None else {"character": known}
+    properties = {} if characters is None else {"character": characters}
     return graphs.constant(folder / "model.onnx", {"output0": output}, shape=shape, properties=properties)
 
 
-def asked(*prompts: str) -> PromptedImage:
-    return PromptedImage(flat(20, 60, 0), prompts, GenerationParameters())
+def prompted_image(*prompts: str) -> PromptedImage:
+    return PromptedImage(uniform_image(20, 60, 0), prompts, GenerationParameters())
 
 
 @pytest.mark.parametrize(
@@ -45,61 +49,61 @@ def asked(*prompts: str) -> PromptedImage:
     ],
 )
 def test_repetitions_and_blanks_are_left_out(tmp_path: Path, steps: list[int], text: str) -> None:
-    (found,) = text_reader(write(tmp_path, steps))([asked("what?")])
+    (found,) = text_reader(write(tmp_path, steps))([prompted_image("what?")])
     assert found.answers == [text]
 
 
 @pytest.mark.parametrize(
-    ("known", "count"),
+    ("characters", "count"),
     [
-        ("a\nb\nc", 5),  # a space is added
-        ("a\nb\nc\n ", 5),  # it is there
+        ("a\nb\nc", 5),  # a space is appended
+        ("a\nb\nc\n ", 5),  # the space is in the file
         ("a\nb\nc\n", 5),
         ("a\r\nb\r\nc", 5),
-        ("a\nb\nc", 4),  # none is wanted
+        ("a\nb\nc", 4),  # the output has no slot for a space
     ],
 )
-def test_the_characters_of_the_file(tmp_path: Path, known: str, count: int) -> None:
-    (found,) = text_reader(write(tmp_path, [1, 2, 3], count, known))([asked("?")])
+def test_characters_come_from_model_file(tmp_path: Path, characters: str, count: int) -> None:
+    (found,) = text_reader(write(tmp_path, [1, 2, 3], count, characters))([prompted_image("?")])
     assert found.answers == ["abc"]
 
 
-def test_characters_that_end_lines_to_python_are_characters(tmp_path: Path) -> None:
-    (found,) = text_reader(write(tmp_path, [1, 2, 3, 4], 5, "a\n\u2028\nb"))([asked("?")])
+def test_unicode_line_separator_is_a_character(tmp_path: Path) -> None:
+    (found,) = text_reader(write(tmp_path, [1, 2, 3, 4], 5, "a\n\u2028\nb"))([prompted_image("?")])
     assert found.answers == ["a\u2028b "]
 
 
 def test_characters_can_be_declared(tmp_path: Path) -> None:
     file = write(tmp_path, [1, 2], 3, None)
     model = text_reader(file, task_type="IMAGE_TEXT_TO_TEXT", labels=["x", "y"])
-    assert model([asked("?")])[0].answers == ["xy"]
+    assert model([prompted_image("?")])[0].answers == ["xy"]
 
 
 def test_every_prompt_has_the_same_answer(tmp_path: Path) -> None:
-    found = text_reader(write(tmp_path, [1, 2]))([asked("one", "two"), asked("three")])
-    assert [(list(each.prompts), list(each.answers)) for each in found] == [
+    found = text_reader(write(tmp_path, [1, 2]))([prompted_image("one", "two"), prompted_image("three")])
+    assert [(list(prediction.prompts), list(prediction.answers)) for prediction in found] == [
         (["one", "two"], ["ab", "ab"]),
         (["three"], ["ab"]),
     ]
 
 
 @pytest.mark.parametrize("shape", [("b", 3, 48, "w"), ("b", 3, "h", "w"), (2, 3, 48, "w")])
-def test_lines_keep_their_shape_where_the_graph_takes_any(tmp_path: Path, shape: Any) -> None:
+def test_text_lines_keep_aspect_ratio_if_graph_allows_any_width(tmp_path: Path, shape: Any) -> None:
     found = inspected(graphs.source(write(tmp_path, [1], shape=shape)))
     facts = {fact.topic: fact for fact in found.description.facts}
     assert facts["size of each image"].value == "height 48, width that of the image, 320 to 3200"
     assert facts["characters"] == Fact("characters", "5", Origin.MODEL_FILE)
-    lines = [flat(24, 100, 0), flat(24, 1000, 0), flat(10, 5000, 0)]
+    lines = [uniform_image(24, 100, 0), uniform_image(24, 1000, 0), uniform_image(10, 5000, 0)]
     answers = list(found.graph.answers(lines))
     assert [(answer.height, answer.width) for answer in answers] == [(48, 320), (48, 2000), (48, 3200)]
     # The first line is 200 columns wide, and the rest of its 320 is padding to its right.
     assert (answers[0].placement.scale_x, answers[0].placement.offset_x) == (2, 0)
 
 
-def test_it_is_served_as_a_model_of_image_and_text(tmp_path: Path) -> None:
+def test_ctc_model_is_served_as_image_text_to_text(tmp_path: Path) -> None:
     servable = load_single_graph(graphs.source(write(tmp_path, [1, 0, 3])))
     assert servable.description.task_type is TaskType.IMAGE_TEXT_TO_TEXT
     pixels = Tensor(name="image", datatype=Datatype.UINT8, data=np.zeros((20, 60, 3), np.uint8))
     request = InferenceRequest(id="1", model_name="model", inputs=(pixels,))
-    answered = servable.answer(request, Limits())
-    assert answered.outputs[0].predictions[0].records() == [Answer("What is in the picture?", "ac")]
+    result = servable.answer(request, Limits())
+    assert result.outputs[0].predictions[0].records() == [Answer("What is in the picture?", "ac")]

@@ -1,4 +1,4 @@
-"""transformers' exports: softmax with a slot for no object, or each class by itself."""
+"""Test DETR exports of transformers: softmax with a no-object class, or a sigmoid per class."""
 
 import json
 from pathlib import Path
@@ -10,12 +10,12 @@ from onnx import TensorProto, helper
 
 from app.engine.description import Fact, Origin
 from tests.app.runtimes.onnxruntime import graphs
-from tests.app.runtimes.onnxruntime.answers import close, detector, flat, inspected, sought
+from tests.app.runtimes.onnxruntime.answers import all_close, detection_input, detector, inspected, uniform_image
 
-WIDE = flat(64, 128, 0)
+WIDE = uniform_image(64, 128, 0)
 BOXES = np.array([[[0.5, 0.5, 0.5, 0.25], [0.25, 0.25, 0.5, 0.5], [0.5, 0.5, 1, 1]]], np.float32)
-# The softmax of logarithms of shares is the shares.
-SHARES = [[0.1, 0.7, 0.2], [0.6, 0.3, 0.1], [0.04, 0.06, 0.9]]
+# The softmax of log(PROBABILITIES) is PROBABILITIES.
+PROBABILITIES = [[0.1, 0.7, 0.2], [0.6, 0.3, 0.1], [0.04, 0.06, 0.9]]
 NAMES = {"0": "cat", "1": "dog"}
 
 
@@ -30,46 +30,46 @@ def write(folder: Path, logits: Any, model_type: str | None = None, names: Any =
 
 @pytest.mark.parametrize("batch", ["batch", 1])
 @pytest.mark.parametrize("model_type", ["detr", "yolos", "table-transformer"])
-def test_the_likeliest_class_of_each_query(tmp_path: Path, model_type: str, batch: int | str) -> None:
-    model = detector(write(tmp_path, np.log(SHARES), model_type, shape=(batch, 3, 64, 64)))
-    for found in model([sought(WIDE), sought(WIDE)]):
+def test_softmax_picks_likeliest_class_of_each_query(tmp_path: Path, model_type: str, batch: int | str) -> None:
+    model = detector(write(tmp_path, np.log(PROBABILITIES), model_type, shape=(batch, 3, 64, 64)))
+    for found in model([detection_input(WIDE), detection_input(WIDE)]):
         assert found.labels == ["dog", "cat"]
         assert found.scores == pytest.approx([0.7, 0.6])
-        assert close(found.boxes, [[32, 24, 96, 40], [0, 0, 64, 32]])
+        assert all_close(found.boxes, [[32, 24, 96, 40], [0, 0, 64, 32]])
 
 
-def test_no_object_takes_its_share_but_is_no_class(tmp_path: Path) -> None:
-    (found,) = detector(write(tmp_path, np.log(SHARES), "detr"))([sought(WIDE, 0.0)])
+def test_no_object_class_lowers_scores_but_is_not_returned(tmp_path: Path) -> None:
+    (found,) = detector(write(tmp_path, np.log(PROBABILITIES), "detr"))([detection_input(WIDE, 0.0)])
     assert found.labels == ["dog", "cat", "dog"]
     assert found.scores == pytest.approx([0.7, 0.6, 0.06])
 
 
 def test_large_logits_do_not_overflow(tmp_path: Path) -> None:
-    (found,) = detector(write(tmp_path, [[1e4, 0, -1e4]] * 3, "detr"))([sought(WIDE)])
+    (found,) = detector(write(tmp_path, [[1e4, 0, -1e4]] * 3, "detr"))([detection_input(WIDE)])
     assert found.scores.tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("model_type", ["rt_detr", "rt_detr_v2", "d_fine", "deformable_detr", "conditional_detr"])
-def test_each_class_by_itself(tmp_path: Path, model_type: str) -> None:
+def test_sigmoid_scores_each_class_separately(tmp_path: Path, model_type: str) -> None:
     names = {"0": "cat", "1": "dog", "2": "fox"}
-    logits = [[graphs.logit(share) for share in row] for row in SHARES]
-    (found,) = detector(write(tmp_path, logits, model_type, names))([sought(WIDE, 0.25)])
+    logits = [[graphs.logit(probability) for probability in row] for row in PROBABILITIES]
+    (found,) = detector(write(tmp_path, logits, model_type, names))([detection_input(WIDE, 0.25)])
     assert found.labels == ["fox", "dog", "cat"]
     assert found.scores == pytest.approx([0.9, 0.7, 0.6])
-    assert close(found.boxes, [[0, 0, 128, 64], [32, 24, 96, 40], [0, 0, 64, 32]])
+    assert all_close(found.boxes, [[0, 0, 128, 64], [32, 24, 96, 40], [0, 0, 64, 32]])
 
 
 @pytest.mark.parametrize(("layout", "labels"), [("detr", ["dog", "cat"]), ("detr-sigmoid", ["cat", "dog", "fox"])])
-def test_which_of_them_can_be_declared(tmp_path: Path, layout: str, labels: list[str]) -> None:
-    file = write(tmp_path, np.log(SHARES) + 3)
+def test_softmax_or_sigmoid_layout_can_be_declared(tmp_path: Path, layout: str, labels: list[str]) -> None:
+    file = write(tmp_path, np.log(PROBABILITIES) + 3)
     (found,) = detector(file, layout=layout, labels=["cat", "dog", "fox"][: 2 + (layout != "detr")])(
-        [sought(WIDE, 0.55)]
+        [detection_input(WIDE, 0.55)]
     )
     assert set(found.labels) == set(labels)
 
 
-def test_a_mask_of_pixels_is_filled_with_ones(tmp_path: Path) -> None:
-    """The graph adds the mean of the mask to the logit of class 0."""
+def test_pixel_mask_input_is_filled_with_ones(tmp_path: Path) -> None:
+    """Use a graph that adds five times the mean of the mask to the logit of class 0."""
     nodes = [
         helper.make_node("Cast", ["pixel_mask"], ["floats"], to=TensorProto.FLOAT),
         helper.make_node("ReduceMean", ["floats"], ["mean"], axes=[1, 2], keepdims=1),
@@ -88,39 +88,39 @@ def test_a_mask_of_pixels_is_filled_with_ones(tmp_path: Path) -> None:
         },
         shape=("b", 3, "h", "w"),
         name="pixel_values",
-        others=[helper.make_tensor_value_info("pixel_mask", TensorProto.INT64, ["b", "h", "w"])],
+        extra_inputs=[helper.make_tensor_value_info("pixel_mask", TensorProto.INT64, ["b", "h", "w"])],
     )
-    (found,) = detector(file, layout="detr")([sought(WIDE)])
+    (found,) = detector(file, layout="detr")([detection_input(WIDE)])
     power = np.exp(5)
     assert found.scores == pytest.approx([power / (power + 2)] * 3)
     facts = inspected(graphs.source(file, layout="detr")).description.facts
     assert Fact("further input", "pixel_mask, filled in by the server", Origin.MODEL_FILE) in facts
 
 
-def test_pictures_keep_their_shape_where_the_graph_takes_any(tmp_path: Path) -> None:
+def test_images_keep_aspect_ratio_if_graph_allows_any_size(tmp_path: Path) -> None:
     (tmp_path / "preprocessor_config.json").write_text(
         json.dumps({"size": {"shortest_edge": 40, "longest_edge": 70}, "image_mean": [0] * 3, "image_std": [1] * 3})
     )
-    file = write(tmp_path, np.log(SHARES), "detr", shape=("batch", 3, "h", "w"))
+    file = write(tmp_path, np.log(PROBABILITIES), "detr", shape=("batch", 3, "h", "w"))
     found = inspected(graphs.source(file))
     facts = {fact.topic: (fact.value, fact.origin) for fact in found.description.facts}
     assert facts["size of each image"] == ("shorter side to 40, longer to at most 70", Origin.PREPROCESSOR)
-    answers = list(found.graph.answers([flat(64, 80, 0), flat(300, 100, 0)]))
+    answers = list(found.graph.answers([uniform_image(64, 80, 0), uniform_image(300, 100, 0)]))
     assert [(answer.height, answer.width) for answer in answers] == [(40, 50), (70, 32)]
-    (boxes,) = detector(file)([sought(flat(300, 100, 0), 0.65)])
-    assert close(boxes.boxes, [[25, 112.5, 75, 187.5]])
+    (boxes,) = detector(file)([detection_input(uniform_image(300, 100, 0), 0.65)])
+    assert all_close(boxes.boxes, [[25, 112.5, 75, 187.5]])
 
 
-def test_pictures_are_stretched_where_the_graph_fixes_its_size(tmp_path: Path) -> None:
+def test_images_are_stretched_if_graph_has_fixed_size(tmp_path: Path) -> None:
     (tmp_path / "preprocessor_config.json").write_text('{"size": {"shortest_edge": 800, "longest_edge": 1333}}')
-    found = inspected(graphs.source(write(tmp_path, np.log(SHARES), "detr")))
-    (answer,) = found.graph.answers([flat(300, 100, 0)])
+    found = inspected(graphs.source(write(tmp_path, np.log(PROBABILITIES), "detr")))
+    (answer,) = found.graph.answers([uniform_image(300, 100, 0)])
     assert (answer.height, answer.width) == (64, 64)
     assert "size of each image" not in {fact.topic for fact in found.description.facts}
 
 
-def test_one_class_alone(tmp_path: Path) -> None:
+def test_model_with_single_class_is_read(tmp_path: Path) -> None:
     file = write(tmp_path, [[graphs.logit(0.7)], [graphs.logit(0.2)], [graphs.logit(0.9)]], "rt_detr", {"0": "cat"})
-    (found,) = detector(file)([sought(WIDE)])
+    (found,) = detector(file)([detection_input(WIDE)])
     assert found.labels == ["cat", "cat"]
     assert found.scores == pytest.approx([0.9, 0.7])

@@ -1,4 +1,4 @@
-"""Text regions: where a map is bright, grown by what training shrank them."""
+"""Test text regions: bright areas of a map, expanded because training shrank them."""
 
 import math
 from pathlib import Path
@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from app.engine.description import Fact, Origin
 from tests.app.runtimes.onnxruntime import graphs
-from tests.app.runtimes.onnxruntime.answers import close, flat, inspected, oriented_detector, sought
+from tests.app.runtimes.onnxruntime.answers import (
+    all_close,
+    detection_input,
+    inspected,
+    oriented_detector,
+    uniform_image,
+)
 
 SIZE = 64
 OBB: dict[str, Any] = {"task_type": "ORIENTED_OBJECT_DETECTION"}
@@ -21,97 +27,97 @@ def write(folder: Path, cells: NDArray[np.float32], **options: Any) -> Path:
     return graphs.constant(folder / "model.onnx", {"maps": cells[np.newaxis, np.newaxis]}, **options)
 
 
-def dark() -> NDArray[np.float32]:
+def dark_map() -> NDArray[np.float32]:
     return np.zeros((SIZE, SIZE), np.float32)
 
 
-def grown(width: float, height: float) -> tuple[float, float]:
-    """The formula of the paper: a distance of area times 1.5 over perimeter, on both sides."""
+def expanded(width: float, height: float) -> tuple[float, float]:
+    """Return the expanded size as in the paper: area times 1.5 over perimeter is added on each side."""
     distance = width * height * 1.5 / (2 * (width + height))
     return width + 2 * distance, height + 2 * distance
 
 
 @pytest.mark.parametrize("batch", ["batch", 1])
-def test_a_bright_rectangle(tmp_path: Path, batch: int | str) -> None:
-    cells = dark()
+def test_bright_rectangle_is_one_text_box(tmp_path: Path, batch: int | str) -> None:
+    cells = dark_map()
     cells[20:30, 12:42] = 0.75
     model = oriented_detector(write(tmp_path, cells, shape=(batch, 3, SIZE, SIZE)), **OBB)
-    width, height = grown(30, 10)
-    for found in model([sought(flat(SIZE, SIZE, 0)), sought(flat(SIZE, SIZE, 0))]):
+    width, height = expanded(30, 10)
+    for found in model([detection_input(uniform_image(SIZE, SIZE, 0)), detection_input(uniform_image(SIZE, SIZE, 0))]):
         assert found.labels == ["text"]
         assert found.scores == pytest.approx([0.75])
-        assert close(found.boxes, [[27, 25, width, height, 0]])
+        assert all_close(found.boxes, [[27, 25, width, height, 0]])
 
 
-def test_upright_text_is_turned_by_a_quarter(tmp_path: Path) -> None:
-    cells = dark()
+def test_upright_text_is_rotated_by_quarter_turn(tmp_path: Path) -> None:
+    cells = dark_map()
     cells[10:40, 20:30] = 1
-    (found,) = oriented_detector(write(tmp_path, cells), **OBB)([sought(flat(SIZE, SIZE, 0))])
-    width, height = grown(30, 10)
+    (found,) = oriented_detector(write(tmp_path, cells), **OBB)([detection_input(uniform_image(SIZE, SIZE, 0))])
+    width, height = expanded(30, 10)
     (box,) = found.boxes.tolist()
     assert box[:4] == pytest.approx([25, 25, width, height])
     assert abs(box[4]) == pytest.approx(math.pi / 2)
 
 
 @pytest.mark.parametrize("degrees", [-60, -30, -10, 20, 45, 70])
-def test_turned_text(tmp_path: Path, degrees: float) -> None:
-    cells = dark()
+def test_rotated_text_keeps_its_angle(tmp_path: Path, degrees: float) -> None:
+    cells = dark_map()
     y, x = np.mgrid[:SIZE, :SIZE] + 0.5 - 32
     cosine, sine = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     cells[(np.abs(x * cosine + y * sine) <= 18) & (np.abs(y * cosine - x * sine) <= 5)] = 0.9
-    (found,) = oriented_detector(write(tmp_path, cells), **OBB)([sought(flat(SIZE, SIZE, 0))])
+    (found,) = oriented_detector(write(tmp_path, cells), **OBB)([detection_input(uniform_image(SIZE, SIZE, 0))])
     ((cx, cy, width, height, angle),) = found.boxes.tolist()
-    wanted_width, wanted_height = grown(36, 10)
+    expected_width, expected_height = expanded(36, 10)
     assert (cx, cy) == pytest.approx((32, 32), abs=0.75)
-    assert (width, height) == pytest.approx((wanted_width, wanted_height), abs=2)
+    assert (width, height) == pytest.approx((expected_width, expected_height), abs=2)
     assert math.degrees(angle) == pytest.approx(degrees, abs=4)
 
 
-def test_the_way_back_to_a_stretched_picture(tmp_path: Path) -> None:
-    cells = dark()
+def test_boxes_are_scaled_back_to_stretched_image(tmp_path: Path) -> None:
+    cells = dark_map()
     cells[20:30, 12:42] = 1
-    (found,) = oriented_detector(write(tmp_path, cells), **OBB)([sought(flat(2 * SIZE, SIZE, 0))])
-    width, height = grown(30, 10)
-    assert close(found.boxes, [[27, 50, width, 2 * height, 0]])
+    (found,) = oriented_detector(write(tmp_path, cells), **OBB)([detection_input(uniform_image(2 * SIZE, SIZE, 0))])
+    width, height = expanded(30, 10)
+    assert all_close(found.boxes, [[27, 50, width, 2 * height, 0]])
 
 
 def test_a_coarser_map_is_scaled(tmp_path: Path) -> None:
     cells = np.zeros((SIZE // 4, SIZE // 4), np.float32)
     cells[4:8, 2:12] = 1
-    (found,) = oriented_detector(write(tmp_path, cells), **OBB)([sought(flat(SIZE, SIZE, 0))])
-    width, height = grown(10, 4)
-    assert close(found.boxes, [[28, 24, 4 * width, 4 * height, 0]])
+    (found,) = oriented_detector(write(tmp_path, cells), **OBB)([detection_input(uniform_image(SIZE, SIZE, 0))])
+    width, height = expanded(10, 4)
+    assert all_close(found.boxes, [[28, 24, 4 * width, 4 * height, 0]])
 
 
-def test_what_is_faint_narrow_or_not_a_number_is_no_text(tmp_path: Path) -> None:
-    cells = dark()
+def test_faint_narrow_or_nan_regions_are_dropped(tmp_path: Path) -> None:
+    cells = dark_map()
     cells[4:10, 4:30] = 0.29
     cells[20:23, 4:30] = 1
     cells[30:40, 4:30] = 0.4
     cells[50:60, 4:30] = np.nan
     model = oriented_detector(write(tmp_path, cells), **OBB)
-    picture = flat(SIZE, SIZE, 0)
-    assert [len(found.labels) for found in model([sought(picture), sought(picture, 0.3)])] == [0, 1]
+    image = uniform_image(SIZE, SIZE, 0)
+    assert [len(found.labels) for found in model([detection_input(image), detection_input(image, 0.3)])] == [0, 1]
 
 
-def test_pictures_keep_their_shape_where_the_graph_takes_any(tmp_path: Path) -> None:
-    nodes_of_any_size = {"maps": (np.zeros((1, 1, 32, 32), np.float32), np.zeros((1, 1, 32, 32), np.float32))}
-    file = graphs.affine(tmp_path / "model.onnx", nodes_of_any_size, shape=("b", 3, "h", "w"), name="x")
+def test_images_keep_aspect_ratio_if_graph_allows_any_size(tmp_path: Path) -> None:
+    outputs = {"maps": (np.zeros((1, 1, 32, 32), np.float32), np.zeros((1, 1, 32, 32), np.float32))}
+    file = graphs.affine(tmp_path / "model.onnx", outputs, shape=("b", 3, "h", "w"), name="x")
     found = inspected(graphs.source(file, **OBB))
     facts = {fact.topic: fact for fact in found.description.facts}
     assert facts["size of each image"].value == "shorter side to 736, longer to at most 2000, to multiples of 32"
-    answers = found.graph.answers([flat(100, 200, 0), flat(10, 100, 0), flat(1000, 800, 0)])
+    answers = found.graph.answers([uniform_image(100, 200, 0), uniform_image(10, 100, 0), uniform_image(1000, 800, 0)])
     assert [(answer.height, answer.width) for answer in answers] == [(736, 1472), (192, 1984), (928, 736)]
     assert facts["channel order"] == Fact("channel order", "BGR", Origin.GUESSED)
     assert facts["labels"] == Fact("labels", "1: text", Origin.CONVENTION)
-    # ImageNet's numbers for R, G, B, given to B, G, R.
+    # These are ImageNet's means in the order B, G, R.
     assert facts["mean"].value == "0.406, 0.456, 0.485"
 
 
-def test_another_name_for_text_can_be_declared(tmp_path: Path) -> None:
-    cells = dark()
+def test_label_of_text_can_be_declared(tmp_path: Path) -> None:
+    cells = dark_map()
     cells[20:30, 12:42] = 1
     (found,) = oriented_detector(write(tmp_path, cells), layout="text-map", labels=["plate"])(
-        [sought(flat(SIZE, SIZE, 0))]
+        [detection_input(uniform_image(SIZE, SIZE, 0))]
     )
     assert found.labels == ["plate"]
