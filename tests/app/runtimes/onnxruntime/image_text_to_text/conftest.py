@@ -1,9 +1,9 @@
-"""A vision-language model small enough to be worked out by hand.
+"""Write a vision-language model small enough to compute by hand.
 
-Token `t` is embedded as the t-th unit vector. Behind the decoder stands one sum: over every position p, counted from 0,
-of value(p) + value(p) * (p + 1), plus the length of the attention mask, modulo the vocabulary; that is the next token.
-value(p) is the token's number, or the image feature that takes its place. The first summand travels in the key cache,
-the second in the value cache, so that a wrong cache, position, mask length or feature gives another token.
+Token `t` is embedded as the t-th unit vector. The decoder sums value(p) + value(p) * (p + 1) over the positions p,
+counted from 0, and adds the length of the attention mask. The next token is this sum modulo the vocabulary size.
+value(p) is the number of the token, or the image feature in its place. The key cache holds the first summand, the
+value cache the second. A wrong cache, position, mask length or feature therefore gives another token.
 """
 
 import importlib
@@ -91,16 +91,18 @@ embed (int64[batch, length] input_ids) => (float[batch, length, WIDTH] inputs_em
 }"""
 
 
-_PARTS = ("key", "value")
+_CACHE_PARTS = ("key", "value")
 
 
-def _graph(text: str, path: Path, tensors: Mapping[str, NDArray[np.float32]], *, half: bool = False) -> None:
+def _write_graph(text: str, path: Path, tensors: Mapping[str, NDArray[np.float32]], *, half: bool = False) -> None:
     text = text.replace("REST", str(SIZE - 2)).replace("WIDTH", str(SIZE))
     text = text.replace("FLOAT", "float16" if half else "float").replace("ELEMENT", "10" if half else "1")
     onnx: Any = importlib.import_module("onnx")
     model = importlib.import_module("onnx.parser").parse_model(text)
-    # The text format knows no names with dots.
-    dotted = {f"{cache}_0_{part}": f"{cache}.0.{part}" for cache in ("past_key_values", "present") for part in _PARTS}
+    # The text format of ONNX does not allow dots in names.
+    dotted = {
+        f"{cache}_0_{part}": f"{cache}.0.{part}" for cache in ("past_key_values", "present") for part in _CACHE_PARTS
+    }
     for value in (*model.graph.input, *model.graph.output):
         value.name = dotted.get(value.name, value.name)
     for node in model.graph.node:
@@ -112,7 +114,7 @@ def _graph(text: str, path: Path, tensors: Mapping[str, NDArray[np.float32]], *,
     onnx.save(model, path)
 
 
-def _words(path: Path) -> None:
+def _write_tokenizer(path: Path) -> None:
     tokenizer: Any = tokenizers.Tokenizer(
         models.WordLevel({token: number for number, token in enumerate(VOCABULARY)}, unk_token="<unk>")
     )
@@ -121,15 +123,15 @@ def _words(path: Path) -> None:
     tokenizer.save(str(path))
 
 
-def write_model(folder: Path, *, where: str = "", suffix: str = "", half: bool = False) -> Path:
-    """Write a whole model; its answers are those of `reference`."""
+def write_model(folder: Path, *, subfolder: str = "", suffix: str = "", half: bool = False) -> Path:
+    """Write a complete model; `reference` computes its answers."""
     numbers = np.arange(SIZE, dtype=np.float32)
-    place = folder / where
-    _graph(VISION, place / f"vision_encoder{suffix}.onnx", {})
-    _graph(EMBED, place / f"embed_tokens{suffix}.onnx", {"table": np.eye(SIZE, dtype=np.float32)})
+    target = folder / subfolder
+    _write_graph(VISION, target / f"vision_encoder{suffix}.onnx", {})
+    _write_graph(EMBED, target / f"embed_tokens{suffix}.onnx", {"table": np.eye(SIZE, dtype=np.float32)})
     tables = {"numbers": numbers, "numbers_column": numbers[:, np.newaxis]}
-    _graph(DECODER, place / f"decoder_model_merged{suffix}.onnx", tables, half=half)
-    _words(folder / "tokenizer.json")
+    _write_graph(DECODER, target / f"decoder_model_merged{suffix}.onnx", tables, half=half)
+    _write_tokenizer(folder / "tokenizer.json")
     files: dict[str, object] = {
         "config.json": {"model_type": "llava", "image_token_id": IMAGE, "text_config": {"max_position_embeddings": 64}},
         "generation_config.json": {"eos_token_id": [END]},
@@ -148,13 +150,13 @@ def write_model(folder: Path, *, where: str = "", suffix: str = "", half: bool =
     return folder
 
 
-def reference(words: str, features: Sequence[float], most: int, ends: Sequence[int] = (END,)) -> str:
-    """The answer to `words` about an image of four `features`, worked out without a cache."""
-    ids = [VOCABULARY.index(each) if each in VOCABULARY else 1 for each in f"user: <image> {words} assistant:".split()]
-    place = ids.index(IMAGE)
-    values = [*ids[:place], *features, *ids[place + 1 :]]
+def reference(words: str, features: Sequence[float], max_tokens: int, ends: Sequence[int] = (END,)) -> str:
+    """Return the answer to `words` about an image of four `features`, computed without a cache."""
+    ids = [VOCABULARY.index(word) if word in VOCABULARY else 1 for word in f"user: <image> {words} assistant:".split()]
+    image_index = ids.index(IMAGE)
+    values = [*ids[:image_index], *features, *ids[image_index + 1 :]]
     answer: list[int] = []
-    for _ in range(most):
+    for _ in range(max_tokens):
         total = sum(value + value * (position + 1) for position, value in enumerate(values)) + len(values)
         token = round(total) % SIZE
         if token in ends:
@@ -164,26 +166,26 @@ def reference(words: str, features: Sequence[float], most: int, ends: Sequence[i
     return " ".join(VOCABULARY[token] for token in answer if token >= len(SPECIAL))
 
 
-def picture(*features: int) -> Image:
-    """A 4x4 picture with these four features, its quarters' greys, row by row."""
+def image_with_features(*features: int) -> Image:
+    """Return a 4x4 image whose quarters have these grey values, row by row."""
     pixels = np.repeat(np.repeat(np.array(features, np.uint8).reshape(2, 2), 2, axis=0), 2, axis=1)
     return Image(np.repeat(pixels[:, :, np.newaxis], 3, axis=2))
 
 
-def ask(image: Image, *prompts: str, **parameters: object) -> PromptedImage:
+def prompted_image(image: Image, *prompts: str, **parameters: object) -> PromptedImage:
     return PromptedImage(image, prompts, msgspec.convert(parameters, GenerationParameters))
 
 
-class Tiny:
-    """What tests need to know of the model."""
+class TinyModel:
+    """Give tests access to the tiny model."""
 
     vocabulary = VOCABULARY
     template = TEMPLATE
     end = END
     write = staticmethod(write_model)
     reference = staticmethod(reference)
-    picture = staticmethod(picture)
-    ask = staticmethod(ask)
+    image_with_features = staticmethod(image_with_features)
+    prompted_image = staticmethod(prompted_image)
 
     @staticmethod
     def source(folder: Path, **settings: object) -> ModelSource:
@@ -191,14 +193,14 @@ class Tiny:
 
     @staticmethod
     def change(path: Path, **fields: object) -> None:
-        """Change fields of a JSON file; None takes one out."""
+        """Change fields of a JSON file; None removes a field."""
         content = {**json.loads(path.read_text()), **fields}
         path.write_text(json.dumps({name: value for name, value in content.items() if value is not None}))
 
 
 @pytest.fixture(scope="session")
-def tiny() -> type[Tiny]:
-    return Tiny
+def tiny() -> type[TinyModel]:
+    return TinyModel
 
 
 @pytest.fixture

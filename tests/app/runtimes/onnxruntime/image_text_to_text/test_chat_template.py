@@ -46,19 +46,19 @@ def test_templates_render_as_hugging_face_renders_them(tiny: Any, folder: Path, 
 
 
 @pytest.mark.parametrize("name", ["chat_template.json", "processor_config.json", "tokenizer_config.json"])
-def test_a_template_is_found_in_any_of_its_files(tiny: Any, folder: Path, name: str) -> None:
+def test_template_is_found_in_each_supported_file(tiny: Any, folder: Path, name: str) -> None:
     (folder / "chat_template.jinja").unlink()
     (folder / name).write_text(json.dumps({"chat_template": tiny.template, "bos_token": "<begin>"}))
     model, description = assemble(tiny.source(folder))
     assert {fact.topic: fact.value for fact in description.facts}["chat template"] == name
-    [answers] = model([tiny.ask(tiny.picture(1, 2, 3, 4), "what is", max_new_tokens=4)])
+    [answers] = model([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "what is", max_new_tokens=4)])
     assert answers.answers == [tiny.reference("what is", (1, 2, 3, 4), 4)]
 
 
-def test_of_several_templates_the_default_is_taken(tiny: Any, folder: Path) -> None:
+def test_default_of_several_templates_is_used(tiny: Any, folder: Path) -> None:
     (folder / "chat_template.jinja").unlink()
-    several = [{"name": "tools", "template": "{{ oh }}"}, {"name": "default", "template": tiny.template}]
-    tiny.change(folder / "tokenizer_config.json", chat_template=several)
+    templates = [{"name": "tools", "template": "{{ oh }}"}, {"name": "default", "template": tiny.template}]
+    tiny.change(folder / "tokenizer_config.json", chat_template=templates)
     assert load(tiny.source(folder)).description.layout == "llava"
 
 
@@ -66,12 +66,12 @@ def test_without_a_template_the_image_comes_before_the_prompt(tiny: Any, folder:
     (folder / "chat_template.jinja").unlink()
     model, description = assemble(tiny.source(folder))
     assert "none: <image>, line break, prompt" in [fact.value for fact in description.facts]
-    read = model.prompts.encode("what is", "prompts[0]")
-    assert (read.before, read.after) == ([], [tiny.vocabulary.index(word) for word in ("what", "is")])
+    encoded = model.prompts.encode("what is", "prompts[0]")
+    assert (encoded.before, encoded.after) == ([], [tiny.vocabulary.index(word) for word in ("what", "is")])
 
 
-def test_a_template_of_a_text_model_is_given_one_text(tiny: Any, folder: Path) -> None:
+def test_text_model_template_receives_content_as_string(tiny: Any, folder: Path) -> None:
     (folder / "chat_template.jinja").write_text("user: {{ messages[0]['content'] }} assistant:")
     model = assemble(tiny.source(folder))[0]
-    [answers] = model([tiny.ask(tiny.picture(1, 2, 3, 4), "what is", max_new_tokens=4)])
+    [answers] = model([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "what is", max_new_tokens=4)])
     assert answers.answers == [tiny.reference("what is", (1, 2, 3, 4), 4)]

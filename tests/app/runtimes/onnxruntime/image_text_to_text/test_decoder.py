@@ -44,8 +44,8 @@ def session(path: Path, text: str) -> Session:
     for value in (*model.graph.input, *model.graph.output):
         value.name = value.name.replace("_0_", ".0.")
     for node in model.graph.node:
-        node.input[:] = [each.replace("_0_", ".0.") for each in node.input]
-        node.output[:] = [each.replace("_0_", ".0.") for each in node.output]
+        node.input[:] = [name.replace("_0_", ".0.") for name in node.input]
+        node.output[:] = [name.replace("_0_", ".0.") for name in node.output]
     onnx.save(model, path)
     return Session(path)
 
@@ -57,21 +57,21 @@ def decoder(folder: Path, text: str, config: TextConfiguration) -> Decoder:
 CONFIG = TextConfiguration(hidden_size=8, num_attention_heads=4, num_key_value_heads=1)
 
 
-def test_older_and_newer_switches_are_fed_where_declared(tmp_path: Path) -> None:
-    made = decoder(tmp_path, SWITCHED, CONFIG)
+def test_use_cache_branch_and_num_logits_to_keep_are_fed(tmp_path: Path) -> None:
+    loaded = decoder(tmp_path, SWITCHED, CONFIG)
     start = np.zeros((1, 4, 9), np.float32)
-    tokens = made.tokens(start, Sampler(GenerationParameters()), ends=(), most=3)
+    tokens = loaded.tokens(start, Sampler(GenerationParameters()), ends=(), most=3)
     assert list(tokens) == [4, 6, 6]
 
 
-def test_tokens_are_made_when_asked_for(tmp_path: Path) -> None:
-    made = decoder(tmp_path, SWITCHED, CONFIG)
-    tokens = made.tokens(np.zeros((1, 4, 9), np.float32), Sampler(GenerationParameters()), ends=(), most=10**9)
+def test_tokens_are_generated_lazily(tmp_path: Path) -> None:
+    loaded = decoder(tmp_path, SWITCHED, CONFIG)
+    tokens = loaded.tokens(np.zeros((1, 4, 9), np.float32), Sampler(GenerationParameters()), ends=(), most=10**9)
     assert list(islice(tokens, 2)) == [4, 6]
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "sentence"),
+    ("old", "new", "error_text"),
     [
         ("past_key_values_0_key)", "past_key_values_0_key, float[1] rope_deltas)", "takes 'rope_deltas', which is not"),
         (
@@ -89,14 +89,14 @@ def test_tokens_are_made_when_asked_for(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_graph_that_takes_or_gives_something_else_is_refused(
-    tmp_path: Path, old: str, new: str, sentence: str
+def test_graph_with_unexpected_inputs_or_outputs_is_rejected(
+    tmp_path: Path, old: str, new: str, error_text: str
 ) -> None:
     with pytest.raises(ModelError) as caught:
         decoder(tmp_path, SWITCHED.replace(old, new), CONFIG)
-    assert sentence in str(caught.value)
+    assert error_text in str(caught.value)
 
 
-def test_a_cache_of_unknown_size_is_refused(tmp_path: Path) -> None:
+def test_cache_of_unknown_size_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="says how many heads"):
         decoder(tmp_path, SWITCHED, TextConfiguration())

@@ -21,24 +21,24 @@ def model(tiny: Any, folder: Path) -> Any:
 
 
 def answers(model: Any, *items: Any) -> list[list[str]]:
-    return [list(each.answers) for each in model(items)]
+    return [list(prediction.answers) for prediction in model(items)]
 
 
 @pytest.mark.parametrize("features", [(0, 0, 0, 0), (1, 2, 3, 4), (4, 3, 2, 1), (9, 0, 0, 200)])
 @pytest.mark.parametrize("words", ["what is this", "a", "w3 w4 w5 red"])
-def test_answers_are_those_worked_out_without_a_cache(
+def test_answers_equal_those_computed_without_cache(
     tiny: Any, model: Any, features: tuple[int, ...], words: str
 ) -> None:
-    item = tiny.ask(tiny.picture(*features), words, max_new_tokens=9)
+    item = tiny.prompted_image(tiny.image_with_features(*features), words, max_new_tokens=9)
     assert answers(model, item) == [[tiny.reference(words, features, 9)]]
 
 
 def test_every_prompt_of_every_image_is_answered(tiny: Any, model: Any) -> None:
     prompts = ("what is this", "red green", "w1")
-    items = [tiny.ask(tiny.picture(n, 1, 2, 3), *prompts, max_new_tokens=5) for n in (1, 2)]
+    items = [tiny.prompted_image(tiny.image_with_features(n, 1, 2, 3), *prompts, max_new_tokens=5) for n in (1, 2)]
     expected = [[tiny.reference(words, (n, 1, 2, 3), 5) for words in prompts] for n in (1, 2)]
     assert answers(model, *items) == expected
-    assert [each.prompts for each in model(items)] == [prompts, prompts]
+    assert [prediction.prompts for prediction in model(items)] == [prompts, prompts]
 
 
 def test_an_answer_ends_before_any_end_token(tiny: Any, folder: Path) -> None:
@@ -47,22 +47,22 @@ def test_an_answer_ends_before_any_end_token(tiny: Any, folder: Path) -> None:
     end = tiny.vocabulary.index(endless[4])
     tiny.change(folder / "generation_config.json", eos_token_id=[tiny.end, end])
     model = assemble(tiny.source(folder))[0]
-    item = tiny.ask(tiny.picture(*features), words, max_new_tokens=8)
+    item = tiny.prompted_image(tiny.image_with_features(*features), words, max_new_tokens=8)
     assert answers(model, item) == [[tiny.reference(words, features, 8, ends=(tiny.end, end))]]
     assert len(answers(model, item)[0][0].split()) < len(endless)
 
 
-@pytest.mark.parametrize("most", [1, 2, 7])
-def test_an_answer_has_at_most_max_new_tokens(tiny: Any, folder: Path, most: int) -> None:
+@pytest.mark.parametrize("max_new_tokens", [1, 2, 7])
+def test_an_answer_has_at_most_max_new_tokens(tiny: Any, folder: Path, max_new_tokens: int) -> None:
     tiny.change(folder / "generation_config.json", eos_token_id=None)
     model, description = assemble(tiny.source(folder))
-    item = tiny.ask(tiny.picture(1, 2, 3, 4), "what is this", max_new_tokens=most)
-    assert answers(model, item) == [[tiny.reference("what is this", (1, 2, 3, 4), most, ends=())]]
+    item = tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "what is this", max_new_tokens=max_new_tokens)
+    assert answers(model, item) == [[tiny.reference("what is this", (1, 2, 3, 4), max_new_tokens, ends=())]]
     assert "none: answers end at max_new_tokens" in [fact.value for fact in description.facts]
 
 
-def test_a_text_too_long_for_the_model_is_refused_by_its_number(tiny: Any, model: Any) -> None:
-    item = tiny.ask(tiny.picture(1, 2, 3, 4), "a", "w1 " * 58)
+def test_prompt_longer_than_context_is_rejected_with_its_index(tiny: Any, model: Any) -> None:
+    item = tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "a", "w1 " * 58)
     with pytest.raises(
         InferenceError, match="among the model's 64 tokens, got 64 tokens, 4 of them the image"
     ) as caught:
@@ -70,95 +70,105 @@ def test_a_text_too_long_for_the_model_is_refused_by_its_number(tiny: Any, model
     assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "prompts[1]")
 
 
-def test_an_answer_ends_where_the_model_ends(tiny: Any, folder: Path) -> None:
+def test_answer_stops_at_context_length(tiny: Any, folder: Path) -> None:
     tiny.change(folder / "generation_config.json", eos_token_id=9999)
     model = assemble(tiny.source(folder))[0]
-    item = tiny.ask(tiny.picture(1, 2, 3, 4), "w1 " * 57, max_new_tokens=30)
+    item = tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "w1 " * 57, max_new_tokens=30)
     [[answer]] = answers(model, item)
     assert answer == tiny.reference("w1 " * 57, (1, 2, 3, 4), 1, ends=())
 
 
 @pytest.mark.parametrize("prompt", ["", "  \n", "\ud800", "what <image> is", "<end>", "a<end>b", "<begin> a", "<pad>"])
-def test_texts_that_are_not_plain_words_are_refused(tiny: Any, model: Any, prompt: str) -> None:
+def test_unusable_prompt_is_rejected(tiny: Any, model: Any, prompt: str) -> None:
     with pytest.raises(InferenceError) as caught:
-        model([tiny.ask(tiny.picture(1, 2, 3, 4), "a", prompt)])
+        model([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "a", prompt)])
     assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "prompts[1]")
 
 
-def test_a_refused_text_is_told_its_control_token(tiny: Any, model: Any) -> None:
+def test_control_token_in_prompt_is_named_in_error(tiny: Any, model: Any) -> None:
     with pytest.raises(InferenceError, match=r"without the model's control tokens, got <end>$"):
-        model([tiny.ask(tiny.picture(1, 2, 3, 4), "is <end> it")])
+        model([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "is <end> it")])
 
 
 @pytest.mark.parametrize("prompt", ["unheard of", "<unk>", "{{ 7 * 7 }}", "{% raw %}", "\x00", "😀 ﷽", "a" * 5000])
 def test_unknown_words_are_answered(tiny: Any, model: Any, prompt: str) -> None:
-    [[answer]] = answers(model, tiny.ask(tiny.picture(1, 2, 3, 4), prompt, max_new_tokens=4))
+    [[answer]] = answers(model, tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), prompt, max_new_tokens=4))
     assert answer == tiny.reference(prompt, (1, 2, 3, 4), 4)
 
 
-def test_no_picture_is_looked_at_before_every_text_is_read(tiny: Any, model: Any) -> None:
-    looked: list[object] = []
-    watched = msgspec.structs.replace(model, prepare=looked.append)
+def test_no_image_is_prepared_before_all_prompts_are_checked(tiny: Any, model: Any) -> None:
+    prepared: list[object] = []
+    observed = msgspec.structs.replace(model, prepare=prepared.append)
     with pytest.raises(InferenceError):
-        watched([tiny.ask(tiny.picture(1, 2, 3, 4), "a"), tiny.ask(tiny.picture(1, 2, 3, 4), "")])
-    assert looked == []
+        observed(
+            [
+                tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "a"),
+                tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), ""),
+            ]
+        )
+    assert prepared == []
 
 
-def test_a_picture_is_encoded_once_for_all_its_prompts(tiny: Any, model: Any) -> None:
-    looked: list[object] = []
+def test_image_is_encoded_once_for_all_prompts(tiny: Any, model: Any) -> None:
+    prepared: list[object] = []
 
     def prepare(image: Any) -> Any:
-        looked.append(image)
+        prepared.append(image)
         return model.prepare(image)
 
-    watched = msgspec.structs.replace(model, prepare=prepare)
-    watched([tiny.ask(tiny.picture(1, 2, 3, 4), "a", "red", "w1", max_new_tokens=1)])
-    assert len(looked) == 1
+    observed = msgspec.structs.replace(model, prepare=prepare)
+    observed([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "a", "red", "w1", max_new_tokens=1)])
+    assert len(prepared) == 1
 
 
-def test_sampling_repeats_with_its_seed_only(tiny: Any, model: Any) -> None:
-    def once(**parameters: object) -> list[list[str]]:
-        return answers(model, tiny.ask(tiny.picture(1, 2, 3, 4), "a", temperature=9.0, max_new_tokens=20, **parameters))
+def test_sampling_is_repeatable_only_with_same_seed(tiny: Any, model: Any) -> None:
+    def sample(**parameters: object) -> list[list[str]]:
+        return answers(
+            model,
+            tiny.prompted_image(
+                tiny.image_with_features(1, 2, 3, 4), "a", temperature=9.0, max_new_tokens=20, **parameters
+            ),
+        )
 
-    assert once(seed=7) == once(seed=7)
-    assert len({str(once(seed=seed)) for seed in range(4)}) > 1
-    assert len({str(once()) for _ in range(6)}) > 1
+    assert sample(seed=7) == sample(seed=7)
+    assert len({str(sample(seed=seed)) for seed in range(4)}) > 1
+    assert len({str(sample()) for _ in range(6)}) > 1
 
 
 def test_sampling_from_one_token_is_greedy(tiny: Any, model: Any) -> None:
-    image = tiny.picture(1, 2, 3, 4)
-    greedy = answers(model, tiny.ask(image, "what", max_new_tokens=9))
+    image = tiny.image_with_features(1, 2, 3, 4)
+    greedy = answers(model, tiny.prompted_image(image, "what", max_new_tokens=9))
     for parameters in ({"top_k": 1}, {"top_p": 0.0}):
-        item = tiny.ask(image, "what", max_new_tokens=9, temperature=5.0, **parameters)
+        item = tiny.prompted_image(image, "what", max_new_tokens=9, temperature=5.0, **parameters)
         assert answers(model, item) == greedy
 
 
-def test_threads_do_not_disturb_each_other(tiny: Any, model: Any) -> None:
+def test_concurrent_calls_give_independent_answers(tiny: Any, model: Any) -> None:
     cases = [((n, 2, 3, n % 5), f"w{n % 9} what") for n in range(40)]
 
-    def one(case: tuple[tuple[int, ...], str]) -> str:
+    def answer_of(case: tuple[tuple[int, ...], str]) -> str:
         features, words = case
-        return answers(model, tiny.ask(tiny.picture(*features), words, max_new_tokens=12))[0][0]
+        return answers(model, tiny.prompted_image(tiny.image_with_features(*features), words, max_new_tokens=12))[0][0]
 
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(one, cases))
+        found = list(pool.map(answer_of, cases))
     assert found == [tiny.reference(words, features, 12) for features, words in cases]
 
 
 def test_half_precision_graphs_are_fed_half_precision(tiny: Any, tmp_path: Path) -> None:
-    model = assemble(tiny.source(tiny.write(tmp_path, where="onnx", suffix="_fp16", half=True)))[0]
-    item = tiny.ask(tiny.picture(1, 0, 1, 0), "what", max_new_tokens=3)
+    model = assemble(tiny.source(tiny.write(tmp_path, subfolder="onnx", suffix="_fp16", half=True)))[0]
+    item = tiny.prompted_image(tiny.image_with_features(1, 0, 1, 0), "what", max_new_tokens=3)
     assert answers(model, item) == [[tiny.reference("what", (1, 0, 1, 0), 3)]]
 
 
-def test_an_answer_can_be_read_while_it_is_made(tiny: Any, model: Any) -> None:
-    item = tiny.ask(tiny.picture(1, 2, 3, 4), "what is this", max_new_tokens=9)
+def test_generate_streams_answer_in_chunks(tiny: Any, model: Any) -> None:
+    item = tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "what is this", max_new_tokens=9)
     stream = model.generate(
         model.look(item.image), model.prompts.encode("what is this", "prompts[0]"), item.parameters, "prompts[0]"
     )
-    pieces = list(stream)
-    assert len(pieces) > 1
-    assert "".join(pieces).strip() == tiny.reference("what is this", (1, 2, 3, 4), 9)
+    chunks = list(stream)
+    assert len(chunks) > 1
+    assert "".join(chunks).strip() == tiny.reference("what is this", (1, 2, 3, 4), 9)
 
 
 def test_a_model_is_recognised_by_its_file_names(tiny: Any, tmp_path: Path) -> None:
@@ -182,7 +192,7 @@ def test_a_named_graph_decides_the_precision(tiny: Any, tmp_path: Path) -> None:
     assert facts["graphs"] == "vision_encoder_q4.onnx, embed_tokens_q4.onnx, decoder_model_merged_q4.onnx"
 
 
-def test_a_description_tells_what_was_understood(tiny: Any, folder: Path) -> None:
+def test_description_lists_detected_properties(tiny: Any, folder: Path) -> None:
     description = load(tiny.source(folder)).description
     assert description.task_type is TaskType.IMAGE_TEXT_TO_TEXT
     assert (description.platform, description.layout) == ("onnx", "llava")

@@ -67,7 +67,7 @@ def noise(height: int, width: int) -> Image:
     return Image(np.random.default_rng(height).integers(0, 256, (height, width, 3), np.uint8))
 
 
-def prepared(folder: Path, config: Mapping[str, object], image: Image) -> NDArray[np.float32]:
+def pixel_values_of(folder: Path, config: Mapping[str, object], image: Image) -> NDArray[np.float32]:
     (folder / "preprocessor_config.json").write_text(json.dumps(config))
     recipe, _ = decide_recipe(read_processor_configuration(folder), PreprocessingSettings(), folder)
     return WholePicture(recipe)(image).pixel_values
@@ -76,20 +76,20 @@ def prepared(folder: Path, config: Mapping[str, object], image: Image) -> NDArra
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("config", CONFIGS)
-def test_pixels_are_those_of_hugging_face(tmp_path: Path, config: dict[str, object]) -> None:
+def test_pixels_equal_those_of_hugging_face(tmp_path: Path, config: dict[str, object]) -> None:
     transformers: Any = importlib.import_module("transformers")
 
     for shape in SHAPES:
         image = noise(*shape)
-        own = prepared(tmp_path, config, image)
+        actual = pixel_values_of(tmp_path, config, image)
         processor: Any = transformers.AutoImageProcessor.from_pretrained(tmp_path, backend="pil")
         expected = processor(image.pixels, return_tensors="np")["pixel_values"]
-        assert own.dtype == np.float32
-        np.testing.assert_allclose(own, expected, rtol=0, atol=1e-5)
+        assert actual.dtype == np.float32
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)
 
 
-def test_processor_config_holds_the_same(tmp_path: Path) -> None:
-    expected = prepared(tmp_path, CONFIGS[0], noise(48, 64))
+def test_processor_config_json_gives_same_pixels(tmp_path: Path) -> None:
+    expected = pixel_values_of(tmp_path, CONFIGS[0], noise(48, 64))
     (tmp_path / "preprocessor_config.json").unlink()
     (tmp_path / "processor_config.json").write_text(json.dumps({"image_processor": CONFIGS[0], "patch_size": 14}))
     recipe, _ = decide_recipe(read_processor_configuration(tmp_path), PreprocessingSettings(), tmp_path)
@@ -97,42 +97,42 @@ def test_processor_config_holds_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 60_000), (60_000, 1)])
-def test_a_very_long_picture_takes_little(shape: tuple[int, int]) -> None:
+def test_very_long_image_is_prepared_without_huge_resize(shape: tuple[int, int]) -> None:
     for recipe in (PixelRecipe(size=(336, 336), resized=336), PixelRecipe(size=(9, 9), resized=9, letterbox=True)):
-        made = WholePicture(recipe)(Image(np.full((*shape, 3), 255, np.uint8))).pixel_values
-        assert made.shape == (1, 3, *recipe.size)
-        assert made.max() == 1
+        pixel_values = WholePicture(recipe)(Image(np.full((*shape, 3), 255, np.uint8))).pixel_values
+        assert pixel_values.shape == (1, 3, *recipe.size)
+        assert pixel_values.max() == 1
 
 
-def test_a_letterboxed_picture_is_whole_and_filled_around() -> None:
+def test_letterboxed_image_is_complete_and_padded() -> None:
     recipe = PixelRecipe(size=(4, 8), resized=(4, 8), letterbox=True, fill=(255, 0, 51))
-    made = WholePicture(recipe)(Image(np.zeros((10, 10, 3), np.uint8))).pixel_values[0]
-    assert np.flatnonzero(made[0, 0]).tolist() == [0, 1, 6, 7]
-    np.testing.assert_allclose(made[:, 2, 0], [1, 0, 0.2])
+    pixel_values = WholePicture(recipe)(Image(np.zeros((10, 10, 3), np.uint8))).pixel_values[0]
+    assert np.flatnonzero(pixel_values[0, 0]).tolist() == [0, 1, 6, 7]
+    np.testing.assert_allclose(pixel_values[:, 2, 0], [1, 0, 0.2])
 
 
-def test_owners_declarations_come_first(tmp_path: Path) -> None:
+def test_declared_settings_override_processor_file(tmp_path: Path) -> None:
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(CONFIGS[0]))
     found = read_processor_configuration(tmp_path)
     declared = PreprocessingSettings(
         size=(8, 6), resize="stretch", scale=2.0, mean=(1, 2, 3), std=(4, 5, 6), channel_order="BGR"
     )
     recipe, _ = decide_recipe(found, declared, tmp_path)
-    made = WholePicture(recipe)(Image(np.full((5, 5, 3), (10, 20, 30), np.uint8))).pixel_values
-    assert made.shape == (1, 3, 8, 6)
-    np.testing.assert_allclose(made[0, :, 0, 0], [(60 - 3) / 6, (40 - 2) / 5, (20 - 1) / 4], rtol=1e-6)
+    pixel_values = WholePicture(recipe)(Image(np.full((5, 5, 3), (10, 20, 30), np.uint8))).pixel_values
+    assert pixel_values.shape == (1, 3, 8, 6)
+    np.testing.assert_allclose(pixel_values[0, :, 0, 0], [(60 - 3) / 6, (40 - 2) / 5, (20 - 1) / 4], rtol=1e-6)
     for fit, resized, letterbox in (("crop", 8, False), ("letterbox", (8, 6), True)):
         changed, _ = decide_recipe(found, msgspec.structs.replace(declared, resize=fit), tmp_path)
         assert (changed.size, changed.resized, changed.letterbox) == ((8, 6), resized, letterbox)
 
 
-def test_without_a_file_a_declared_size_is_enough(tmp_path: Path) -> None:
+def test_declared_size_suffices_without_processor_file(tmp_path: Path) -> None:
     recipe, _ = decide_recipe(None, PreprocessingSettings(size=(8, 6)), tmp_path)
-    made = WholePicture(recipe)(Image(np.full((5, 5, 3), 51, np.uint8))).pixel_values
-    np.testing.assert_allclose(made, np.full((1, 3, 8, 6), 0.2), rtol=1e-6)
+    pixel_values = WholePicture(recipe)(Image(np.full((5, 5, 3), 51, np.uint8))).pixel_values
+    np.testing.assert_allclose(pixel_values, np.full((1, 3, 8, 6), 0.2), rtol=1e-6)
 
 
-def test_the_centre_of_a_long_picture_is_the_same_when_computed_alone() -> None:
+def test_centre_crop_of_long_image_equals_crop_of_its_middle() -> None:
     long, short = noise(20, 700), noise(20, 700).pixels[:, 250:450]
     recipe = PixelRecipe(size=(28, 28), resized=28)
     difference = WholePicture(recipe)(long).pixel_values - WholePicture(recipe)(Image(short)).pixel_values

@@ -10,11 +10,11 @@ from tasks.exchange.error import ErrorKind, InferenceError
 
 
 def tokens(model: Any, prompt: str) -> list[str]:
-    read = model.prompts.encode(prompt, "prompts[0]")
-    return [model.tokenizer.text_of(each) for each in (*read.before, model.image_id, *read.after)]
+    encoded = model.prompts.encode(prompt, "prompts[0]")
+    return [model.tokenizer.text_of(token_id) for token_id in (*encoded.before, model.image_id, *encoded.after)]
 
 
-def changed_tokenizer(folder: Path) -> Any:
+def read_tokenizer(folder: Path) -> Any:
     return tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
 
 
@@ -22,11 +22,11 @@ def changed_tokenizer(folder: Path) -> Any:
     "prompt",
     ["a \N{FULLWIDTH LESS-THAN SIGN}end\N{FULLWIDTH GREATER-THAN SIGN}", "<END>", "a\N{ZERO WIDTH SPACE}<end>"],
 )
-def test_control_tokens_are_found_behind_normalisation(tiny: Any, folder: Path, prompt: str) -> None:
-    changed = changed_tokenizer(folder)
-    changed.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
-    changed.add_special_tokens([tokenizers.AddedToken("<end>", special=True, normalized=True)])
-    changed.save(str(folder / "tokenizer.json"))
+def test_control_tokens_are_found_after_normalisation(tiny: Any, folder: Path, prompt: str) -> None:
+    tokenizer = read_tokenizer(folder)
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    tokenizer.add_special_tokens([tokenizers.AddedToken("<end>", special=True, normalized=True)])
+    tokenizer.save(str(folder / "tokenizer.json"))
     model = assemble(tiny.source(folder))[0]
     assert tokens(model, "WHAT is") == ["user:", "<image>", "what", "is", "assistant:"]
     with pytest.raises(InferenceError, match="control tokens, got <end>") as caught:
@@ -34,29 +34,29 @@ def test_control_tokens_are_found_behind_normalisation(tiny: Any, folder: Path, 
     assert caught.value.kind is ErrorKind.INVALID_REQUEST
 
 
-def test_an_end_of_answer_that_is_no_special_token_is_a_control_token(tiny: Any, folder: Path) -> None:
+def test_end_token_counts_as_control_token_even_if_not_special(tiny: Any, folder: Path) -> None:
     tiny.change(folder / "generation_config.json", eos_token_id=tiny.vocabulary.index("w5"))
     model = assemble(tiny.source(folder))[0]
     with pytest.raises(InferenceError, match="control tokens, got w5"):
         model.prompts.encode("what is w5", "prompts[0]")
 
 
-@pytest.mark.parametrize("written", [True, False])
-def test_the_first_token_comes_once(tiny: Any, folder: Path, written: bool) -> None:
-    changed = changed_tokenizer(folder)
+@pytest.mark.parametrize("template_has_bos", [True, False])
+def test_bos_token_is_added_once(tiny: Any, folder: Path, template_has_bos: bool) -> None:
+    tokenizer = read_tokenizer(folder)
     begin = tiny.vocabulary.index("<begin>")
-    changed.post_processor = processors.TemplateProcessing(single="<begin> $A", special_tokens=[("<begin>", begin)])
-    changed.save(str(folder / "tokenizer.json"))
-    if written:
+    tokenizer.post_processor = processors.TemplateProcessing(single="<begin> $A", special_tokens=[("<begin>", begin)])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    if template_has_bos:
         (folder / "chat_template.jinja").write_text("{{ bos_token }} " + tiny.template)
     model = assemble(tiny.source(folder))[0]
     assert tokens(model, "what") == ["<begin>", "user:", "<image>", "what", "assistant:"]
 
 
-def test_a_template_may_refuse_a_prompt(tiny: Any, folder: Path) -> None:
+def test_prompt_refused_by_template_is_invalid_request(tiny: Any, folder: Path) -> None:
     guard = "{% if 'red' in messages[0].content[1].text %}{{ raise_exception('nothing red') }}{% endif %}"
     (folder / "chat_template.jinja").write_text(guard + tiny.template)
     model = assemble(tiny.source(folder))[0]
     with pytest.raises(InferenceError, match="chat template rejects the text: nothing red") as caught:
-        model([tiny.ask(tiny.picture(1, 2, 3, 4), "what is red")])
+        model([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "what is red")])
     assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "prompts[0]")

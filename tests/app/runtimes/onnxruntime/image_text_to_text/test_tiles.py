@@ -1,4 +1,4 @@
-"""Pictures in tiles, compared with what transformers' own Idefics3 processor makes of picture and text."""
+"""Compare tiled images and their prompts with the Idefics3 processor of transformers."""
 
 import importlib
 import json
@@ -93,15 +93,15 @@ def folder(tmp_path: Path) -> Path:
         for value in (*model.graph.input, *model.graph.output):
             value.name = value.name.replace("_0_", ".0.")
         for node in model.graph.node:
-            node.input[:] = [each.replace("_0_", ".0.") for each in node.input]
-            node.output[:] = [each.replace("_0_", ".0.") for each in node.output]
+            node.input[:] = [tensor_name.replace("_0_", ".0.") for tensor_name in node.input]
+            node.output[:] = [tensor_name.replace("_0_", ".0.") for tensor_name in node.output]
         importlib.import_module("onnx").save(model, tmp_path / f"{name}.onnx")
     return tmp_path
 
 
 @pytest.mark.parametrize("splitting", [True, False])
 @pytest.mark.parametrize("shape", [(40, 60), (60, 40), (8, 8), (5, 200), (31, 33)])
-def test_token_ids_and_pixels_are_those_of_hugging_face(
+def test_token_ids_and_pixels_equal_those_of_hugging_face(
     tiny: Any, folder: Path, shape: tuple[int, int], splitting: bool
 ) -> None:
     transformers: Any = importlib.import_module("transformers")
@@ -128,31 +128,31 @@ def test_token_ids_and_pixels_are_those_of_hugging_face(
     np.testing.assert_array_equal(tiles.pixel_values, expected["pixel_values"])
     np.testing.assert_array_equal(tiles.pixel_attention_mask, expected["pixel_attention_mask"])
     assert (tiles.rows > 0) is splitting
-    looked = model.look(image)
-    read = model.prompts.encode(question, "prompts[0]")
-    assert read.before + looked.ids + read.after == expected["input_ids"][0].tolist()
-    assert looked.features.shape == (tiles.count * PER_TILE, 1)
+    encoded_image = model.look(image)
+    encoded_prompt = model.prompts.encode(question, "prompts[0]")
+    assert encoded_prompt.before + encoded_image.ids + encoded_prompt.after == expected["input_ids"][0].tolist()
+    assert encoded_image.features.shape == (tiles.count * PER_TILE, 1)
 
 
-def test_pictures_are_cut_up_by_several_threads_at_once(tiny: Any, folder: Path) -> None:
+def test_several_threads_can_tile_images_concurrently(tiny: Any, folder: Path) -> None:
     model = assemble(tiny.source(folder))[0]
     images = [Image(np.full((8 + 9 * n, 50, 3), n, np.uint8)) for n in range(8)]
 
-    def cut(image: Image) -> Any:
+    def tile(image: Image) -> Any:
         return model.prepare(image).pixel_values
 
-    expected = [cut(image) for image in images]
+    expected = [tile(image) for image in images]
     with ThreadPoolExecutor(4) as pool:
-        for one, other in zip(expected, pool.map(cut, images), strict=True):
-            np.testing.assert_array_equal(one, other)
+        for expected_pixels, pixels in zip(expected, pool.map(tile, images), strict=True):
+            np.testing.assert_array_equal(expected_pixels, pixels)
 
 
-def test_declared_preprocessing_is_refused(tiny: Any, folder: Path) -> None:
+def test_declared_preprocessing_is_rejected(tiny: Any, folder: Path) -> None:
     with pytest.raises(ModelError, match="cuts images into tiles"):
         assemble(tiny.source(folder, preprocessing={"size": [8, 8]}))
 
 
-def test_a_processor_that_is_not_understood_is_told(tiny: Any, folder: Path) -> None:
+def test_unknown_image_processor_is_rejected(tiny: Any, folder: Path) -> None:
     (folder / "preprocessor_config.json").write_text('{"image_processor_type": "NoImageProcessor"}')
     with pytest.raises(ModelError, match="no usable image processor"):
         assemble(tiny.source(folder))
