@@ -1,4 +1,4 @@
-"""Where graphs run."""
+"""Test on which devices graphs run."""
 
 import threading
 from pathlib import Path
@@ -17,12 +17,12 @@ CUDA = ("TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvi
 PLAIN = ("AzureExecutionProvider", "CPUExecutionProvider")
 
 
-def test_the_processor_is_always_there() -> None:
+def test_cpu_is_always_available() -> None:
     assert device_called("cpu", PLAIN) == CPU
     assert devices_called("auto", PLAIN) == [CPU]
 
 
-def test_a_gpu_has_a_number_and_falls_back_for_what_it_cannot() -> None:
+def test_gpu_is_numbered_and_falls_back_to_cpu() -> None:
     second = device_called("cuda:1", CUDA)
     assert second.providers == ["CUDAExecutionProvider", "CPUExecutionProvider"]
     assert second.options == [{"device_id": "1"}, {}]
@@ -30,14 +30,14 @@ def test_a_gpu_has_a_number_and_falls_back_for_what_it_cannot() -> None:
     assert device_called("cuda", CUDA).memory == ("cuda", 0)
 
 
-def test_the_best_device_is_a_gpu_but_no_engine_is_built_unasked() -> None:
-    assert [each.name for each in devices_called("auto", CUDA)] == ["cuda", "cpu"]
+def test_auto_prefers_gpu_but_not_tensorrt() -> None:
+    assert [device.name for device in devices_called("auto", CUDA)] == ["cuda", "cpu"]
     engine = device_called("tensorrt:2", CUDA)
     assert engine.providers == ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
     assert engine.options == [{"device_id": "2"}, {"device_id": "2"}, {}]
 
 
-def test_others_have_names_of_their_own() -> None:
+def test_openvino_and_coreml_devices_are_named() -> None:
     intel = device_called("openvino:GPU", ("OpenVINOExecutionProvider", "CPUExecutionProvider"))
     assert intel.options == [{"device_type": "GPU"}, {}]
     apple = devices_called("auto", ("CoreMLExecutionProvider", "CPUExecutionProvider"))[0]
@@ -45,7 +45,7 @@ def test_others_have_names_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "error_text"),
     [
         (
             "cuda:0",
@@ -57,21 +57,21 @@ def test_others_have_names_of_their_own() -> None:
         ("cpu:0:1", "Expected auto"),
     ],
 )
-def test_what_is_not_there_is_told_in_a_sentence(name: str, words: str) -> None:
-    with pytest.raises(ModelError, match=words):
+def test_unavailable_or_unknown_device_is_rejected(name: str, error_text: str) -> None:
+    with pytest.raises(ModelError, match=error_text):
         device_called(name, PLAIN)
 
 
-def test_a_gpu_is_numbered() -> None:
+def test_gpu_number_must_be_integer() -> None:
     with pytest.raises(ModelError, match="Expected a number after the colon"):
         device_called("cuda:first", CUDA)
 
 
-def test_copies_of_a_model_share_the_calls(tmp_path: Path) -> None:
+def test_concurrent_calls_on_several_instances_are_correct(tmp_path: Path) -> None:
     file = graphs.channel_means(tmp_path / "model.onnx")
     session = Session(file, OnnxRuntimeSettings(devices=("cpu", "auto"), instances=2, threads=2))
-    pictures = np.random.default_rng(0).random((1, 3, 8, 8), np.float32)
-    feeds = {session.inputs[0].name: pictures}
+    pixels = np.random.default_rng(0).random((1, 3, 8, 8), np.float32)
+    feeds = {session.inputs[0].name: pixels}
     expected = Session(file).run(feeds)[0]
     answers: list[bool] = []
 
@@ -79,19 +79,19 @@ def test_copies_of_a_model_share_the_calls(tmp_path: Path) -> None:
         answers.extend(bool(np.array_equal(session.run(feeds)[0], expected)) for _ in range(50))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert answers == [True] * 200
 
 
-def test_bound_calls_answer_as_others_do(tmp_path: Path) -> None:
+def test_io_binding_gives_same_answers(tmp_path: Path) -> None:
     file = graphs.channel_means(tmp_path / "model.onnx")
     plain = Session(file)
     feeds = {plain.inputs[0].name: np.random.default_rng(0).random((2, 3, 8, 8), np.float32).transpose(0, 1, 3, 2)}
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-    names = [each.name for each in plain.outputs]
+    names = [output.name for output in plain.outputs]
     bound = run_bound(session, ("cpu", 0), onnxruntime.OrtValue, feeds, names)
-    for one, other in zip(plain.run(feeds), bound, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for plain_output, bound_output in zip(plain.run(feeds), bound, strict=True):
+        np.testing.assert_array_equal(plain_output, bound_output)

@@ -1,4 +1,4 @@
-"""The inputs of graphs: pictures, and what is filled in beside them."""
+"""Test the inputs of graphs: images, and inputs that the server fills in."""
 
 from pathlib import Path
 
@@ -24,27 +24,27 @@ def read(*inputs: TensorSpec, channels_last: bool | None = None) -> ImageInputs:
 
 
 @pytest.mark.parametrize(
-    ("shape", "declared", "last", "sides"),
+    ("shape", "declared", "channels_last", "sides"),
     [
         ((-1, 3, 8, 16), None, False, (8, 16)),
         ((-1, 8, 16, 3), None, True, (8, 16)),
         ((1, -1, -1, 3), None, True, (-1, -1)),
         ((-1, -1, -1, -1), None, False, (-1, -1)),
         ((-1, -1, -1, -1), True, True, (-1, -1)),
-        # Three columns of pixels are no picture that anybody takes, but three channels first are.
+        # Three channels first are more likely than an image that is three pixels wide.
         ((-1, 3, 8, 3), None, False, (8, 3)),
         ((-1, 3, 8, 3), True, True, (3, 8)),
     ],
 )
-def test_where_the_channels_are(
-    shape: tuple[int, ...], declared: bool | None, last: bool, sides: tuple[int, int]
+def test_channel_axis_is_found(
+    shape: tuple[int, ...], declared: bool | None, channels_last: bool, sides: tuple[int, int]
 ) -> None:
     found = read(spec("images", *shape), channels_last=declared)
-    assert (found.channels_last, found.sides, found.batch) == (last, sides, shape[0])
-    assert found.shape(2, 8, 16) == ((2, 8, 16, 3) if last else (2, 3, 8, 16))
+    assert (found.channels_last, found.sides, found.batch) == (channels_last, sides, shape[0])
+    assert found.shape(2, 8, 16) == ((2, 8, 16, 3) if channels_last else (2, 3, 8, 16))
 
 
-def test_what_is_filled_in() -> None:
+def test_target_sizes_and_pixel_mask_are_filled_in() -> None:
     image, sizes = spec("images", -1, 3, -1, -1), spec("orig_target_sizes", -1, 2, datatype=Datatype.INT64)
     mask = spec("pixel_mask", -1, -1, -1, datatype=Datatype.INT64)
     found = read(sizes, mask, image)
@@ -55,7 +55,7 @@ def test_what_is_filled_in() -> None:
     assert {feeds[name].dtype for name in ("orig_target_sizes", "pixel_mask")} == {np.dtype(np.int64)}
 
 
-def test_a_mask_of_a_size_of_its_own() -> None:
+def test_pixel_mask_keeps_its_declared_size() -> None:
     found = read(spec("pixel_values", -1, 3, -1, -1), spec("pixel_mask", -1, 64, 64, datatype=Datatype.INT64))
     assert found.feeds(np.zeros((1, 3, 4, 6), np.float32), 4, 6)["pixel_mask"].shape == (1, 64, 64)
 
@@ -78,6 +78,6 @@ IMAGE = spec("images", -1, 3, 8, 8)
         ((IMAGE, spec("a_size", -1, 2), spec("b_size", -1, 2)), None, "takes 3 inputs"),
     ],
 )
-def test_other_inputs_are_refused(inputs: tuple[TensorSpec, ...], declared: bool | None, reason: str) -> None:
+def test_unsupported_inputs_are_rejected(inputs: tuple[TensorSpec, ...], declared: bool | None, reason: str) -> None:
     with pytest.raises(ModelError, match=reason):
         read(*inputs, channels_last=declared)

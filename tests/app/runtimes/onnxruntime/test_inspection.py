@@ -1,4 +1,4 @@
-"""What is said of a model before it is loaded."""
+"""Test the description of a model before it is loaded."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from tests.app.runtimes.onnxruntime.answers import inspected
 NAMES = ("cat", "dog", "fox")
 
 
-def test_an_ultralytics_file_tells_everything(tmp_path: Path) -> None:
+def test_ultralytics_metadata_describes_model_completely(tmp_path: Path) -> None:
     file = graphs.channel_means(tmp_path / "model.onnx", properties=graphs.properties("classify", NAMES, (8, 8)))
     description = inspected(graphs.source(file)).description
     assert description.task_type is TaskType.IMAGE_CLASSIFICATION
@@ -45,7 +45,7 @@ def origins(file: Path, **settings: Any) -> dict[str, Origin]:
     return {fact.topic: fact.origin for fact in inspected(graphs.source(file, **settings)).description.facts}
 
 
-def test_settings_win_over_metadata(tmp_path: Path) -> None:
+def test_settings_override_metadata(tmp_path: Path) -> None:
     file = graphs.channel_means(tmp_path / "model.onnx", properties=graphs.properties("classify", NAMES, (8, 8)))
     settings = {"labels": ["a", "b", "c"], "task_type": "IMAGE_CLASSIFICATION", "layout": "logits"}
     description = inspected(graphs.source(file, **settings)).description
@@ -54,7 +54,7 @@ def test_settings_win_over_metadata(tmp_path: Path) -> None:
     assert {found[topic] for topic in ("task type", "layout", "labels")} == {Origin.DECLARED}
 
 
-def test_hugging_face_files_beside_the_graph(tmp_path: Path) -> None:
+def test_hugging_face_files_beside_graph_are_used(tmp_path: Path) -> None:
     file = graphs.channel_means(tmp_path / "model.onnx", output="logits", shape=("b", 3, "h", "w"))
     config = {"architectures": ["ViTForImageClassification"], "id2label": dict(enumerate(NAMES)), "image_size": 16}
     (tmp_path / "config.json").write_text(json.dumps(config))
@@ -75,21 +75,21 @@ def test_hugging_face_files_beside_the_graph(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("softmax", "layout"), [(True, "probabilities"), (False, "logits")])
-def test_a_blank_picture_tells_probabilities_from_logits(tmp_path: Path, softmax: bool, layout: str) -> None:
+def test_blank_image_distinguishes_probabilities_from_logits(tmp_path: Path, softmax: bool, layout: str) -> None:
     file = graphs.channel_means(tmp_path / "model.onnx", softmax=softmax)
     description = inspected(graphs.source(file)).description
     assert description.layout == layout
     assert Fact("layout", f"{layout}, outputs output0 [1, 3]", Origin.GUESSED) in description.facts
 
 
-def test_classes_without_names_are_called_by_number(tmp_path: Path) -> None:
+def test_classes_without_names_are_labelled_by_number(tmp_path: Path) -> None:
     description = inspected(graphs.source(graphs.channel_means(tmp_path / "model.onnx"))).description
     assert description.labels == ("0", "1", "2")
     labels = next(fact for fact in description.facts if fact.topic == "labels")
     assert (labels.origin, "0..2" in labels.value) == (Origin.GUESSED, True)
 
 
-def test_hidden_output_sizes_are_learnt_by_running(tmp_path: Path) -> None:
+def test_dynamic_output_sizes_are_found_by_running_graph(tmp_path: Path) -> None:
     zeros = np.zeros((1, 7, 64), np.float32)
     known = graphs.properties("detect", NAMES, (32, 64))
     file = graphs.affine(
@@ -102,7 +102,7 @@ def test_hidden_output_sizes_are_learnt_by_running(tmp_path: Path) -> None:
     assert (inspection.graph.height, inspection.graph.width) == (32, 64)
 
 
-def test_unknown_sizes_are_guessed_by_task(tmp_path: Path) -> None:
+def test_dynamic_input_size_is_guessed_by_task(tmp_path: Path) -> None:
     file = graphs.channel_means(tmp_path / "classifier.onnx", shape=("b", 3, "h", "w"))
     assert inspected(graphs.source(file)).graph.height == 224
     zeros = np.zeros((1, 300, 6), np.float32)
@@ -111,7 +111,7 @@ def test_unknown_sizes_are_guessed_by_task(tmp_path: Path) -> None:
     assert origins(file)["input size"] is Origin.GUESSED
 
 
-def refused(file: Path, **settings: Any) -> str:
+def inspection_error(file: Path, **settings: Any) -> str:
     with pytest.raises(ModelError) as caught:
         inspected(graphs.source(file, **settings))
     message = str(caught.value)
@@ -120,10 +120,12 @@ def refused(file: Path, **settings: Any) -> str:
     return message
 
 
-def test_labels_must_be_as_many_as_classes(tmp_path: Path) -> None:
+def test_wrong_number_of_labels_is_rejected(tmp_path: Path) -> None:
     file = graphs.channel_means(tmp_path / "model.onnx", properties=graphs.properties("classify", NAMES[:2], (8, 8)))
-    assert "has 3 classes, but model file lists 2 labels" in refused(file)
-    assert "has 3 classes, but model-settings.json lists 4 labels" in refused(file, labels=["a", "b", "c", "d"])
+    assert "has 3 classes, but model file lists 2 labels" in inspection_error(file)
+    assert "has 3 classes, but model-settings.json lists 4 labels" in inspection_error(
+        file, labels=["a", "b", "c", "d"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,59 +136,67 @@ def test_labels_must_be_as_many_as_classes(tmp_path: Path) -> None:
         (("b", 3, 8, 8), TensorProto.DOUBLE, "FP32, FP16, UINT8, but is images FP64"),
     ],
 )
-def test_other_inputs_are_refused(tmp_path: Path, shape: tuple[Any, ...], datatype: int, reason: str) -> None:
+def test_unsupported_image_input_is_rejected(
+    tmp_path: Path, shape: tuple[Any, ...], datatype: int, reason: str
+) -> None:
     nodes = [
         helper.make_node("Cast", ["images"], ["floats"], to=TensorProto.FLOAT),
         helper.make_node("Flatten", ["floats"], ["output0"]),
     ]
     file = graphs.write(tmp_path / "model.onnx", nodes, {"output0": ["b", "n"]}, shape=shape, datatype=datatype)
-    message = refused(file)
+    message = inspection_error(file)
     assert re.search(reason, message), message
 
 
-def test_an_input_that_nobody_can_fill_is_refused(tmp_path: Path) -> None:
+def test_unknown_second_input_is_rejected(tmp_path: Path) -> None:
     file = graphs.channel_means(tmp_path / "model.onnx")
     model = graphs.read_model(file)
     model.graph.input.append(helper.make_tensor_value_info("scale_factor", TensorProto.FLOAT, ["b", 2]))
     graphs.write_model(model, file)
-    assert "takes 2 inputs" in refused(file)
-    assert "scale_factor FP32 [-1, 2]" in refused(file)
-    assert "besides one image only orig_target_sizes [batch, 2] and pixel_mask" in refused(file)
+    assert "takes 2 inputs" in inspection_error(file)
+    assert "scale_factor FP32 [-1, 2]" in inspection_error(file)
+    assert "besides one image only orig_target_sizes [batch, 2] and pixel_mask" in inspection_error(file)
 
 
-def test_outputs_of_the_wrong_rank_are_refused(tmp_path: Path) -> None:
+def test_outputs_of_wrong_rank_are_rejected(tmp_path: Path) -> None:
     pixels = graphs.constant(tmp_path / "pixels.onnx", {"output0": np.zeros((1, 5, 4, 4), np.float32)})
-    assert 'declare it in model-settings.json, for example {"task_type": "OBJECT_DETECTION"}' in refused(pixels)
-    assert "known are probabilities and logits and multi-label [b, nc]" in refused(
+    assert 'declare it in model-settings.json, for example {"task_type": "OBJECT_DETECTION"}' in inspection_error(
+        pixels
+    )
+    assert "known are probabilities and logits and multi-label [b, nc]" in inspection_error(
         pixels, task_type="IMAGE_CLASSIFICATION"
     )
-    assert "raw and raw-transposed and nms and end2end [b, 4 + nc, N]" in refused(pixels, task_type="OBJECT_DETECTION")
+    assert "raw and raw-transposed and nms and end2end [b, 4 + nc, N]" in inspection_error(
+        pixels, task_type="OBJECT_DETECTION"
+    )
 
 
-def test_a_layout_of_another_task_is_refused(tmp_path: Path) -> None:
+def test_layout_of_another_task_is_rejected(tmp_path: Path) -> None:
     file = graphs.channel_means(tmp_path / "model.onnx")
-    assert "declares the layout 'raw', which its outputs output0 [1, 3] do not have" in refused(file, layout="raw")
-    message = refused(file, layout="raw", task_type="IMAGE_CLASSIFICATION")
+    assert "declares the layout 'raw', which its outputs output0 [1, 3] do not have" in inspection_error(
+        file, layout="raw"
+    )
+    message = inspection_error(file, layout="raw", task_type="IMAGE_CLASSIFICATION")
     assert "known layouts of IMAGE_CLASSIFICATION are probabilities, logits" in message
-    assert "known layouts are probabilities, logits, multi-label, raw," in refused(file, layout="row")
+    assert "known layouts are probabilities, logits, multi-label, raw," in inspection_error(file, layout="row")
 
 
-def test_an_input_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:
+def test_huge_input_is_rejected(tmp_path: Path) -> None:
     known = graphs.properties("classify", NAMES, (1_000_000, 1_000_000))
     wide = graphs.channel_means(tmp_path / "wide.onnx", shape=("b", 3, "h", "w"), properties=known)
-    assert "has more than" in refused(wide)
+    assert "has more than" in inspection_error(wide)
     many = graphs.channel_means(tmp_path / "many.onnx", shape=(2_000_000_000, 3, 8, 8))
-    assert "has more than" in refused(many)
+    assert "has more than" in inspection_error(many)
 
 
-def test_a_size_that_does_not_run_says_what_to_declare(tmp_path: Path) -> None:
+def test_unusable_input_size_error_names_setting_to_declare(tmp_path: Path) -> None:
     flat = helper.make_node("Flatten", ["images"], ["flat"])
     nodes = [flat, helper.make_node("MatMul", ["flat", "weights"], ["output0"])]
     weights = {"weights": np.ones((3 * 16 * 16, 2), np.float32)}
     file = graphs.write(
         tmp_path / "model.onnx", nodes, {"output0": ["b", 2]}, constants=weights, shape=("b", 3, "h", "w")
     )
-    message = refused(file)
+    message = inspection_error(file)
     assert "cannot run on a 640x640 image" in message
     assert '{"preprocessing": {"size": [height, width]}}' in message
     assert inspected(graphs.source(file, preprocessing={"size": [16, 16]})).description.labels == ("0", "1")

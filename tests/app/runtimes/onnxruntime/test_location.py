@@ -1,4 +1,4 @@
-"""Which file is the model."""
+"""Test which file of a folder is the model."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from app.runtimes.onnxruntime.location import locate_graph
 from app.settings.model import ModelError, ModelSource
 
 
-def folder_of(folder: Path, *names: str) -> ModelSource:
+def source_with_files(folder: Path, *names: str) -> ModelSource:
     for name in names:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).touch()
@@ -25,11 +25,11 @@ def folder_of(folder: Path, *names: str) -> ModelSource:
         (["a.onnx", "onnx/model.onnx"], "a.onnx"),
     ],
 )
-def test_the_folder_tells(tmp_path: Path, names: list[str], found: str) -> None:
-    assert locate_graph(folder_of(tmp_path, *names)) == tmp_path / found
+def test_graph_is_found_in_folder(tmp_path: Path, names: list[str], found: str) -> None:
+    assert locate_graph(source_with_files(tmp_path, *names)) == tmp_path / found
 
 
-def test_the_file_named_wins(tmp_path: Path) -> None:
+def test_named_file_is_preferred(tmp_path: Path) -> None:
     source = ModelSource(name="model", version="1", folder=tmp_path, file=tmp_path / "b.onnx")
     assert locate_graph(source) == tmp_path / "b.onnx"
 
@@ -37,13 +37,13 @@ def test_the_file_named_wins(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "reason"), [([], "contains no .onnx file"), (["a.onnx", "b.onnx"], r"several models \(a.onnx, b.onnx\)")]
 )
-def test_nothing_or_too_much_is_explained(tmp_path: Path, names: list[str], reason: str) -> None:
-    source = folder_of(tmp_path, *names)
+def test_missing_or_ambiguous_graph_is_rejected(tmp_path: Path, names: list[str], reason: str) -> None:
+    source = source_with_files(tmp_path, *names)
     with pytest.raises(ModelError, match=reason):
         locate_graph(source)
 
 
-def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+def test_file_of_other_format_is_rejected(tmp_path: Path) -> None:
     source = ModelSource(name="model", version="1", folder=tmp_path, file=tmp_path / "model.pt")
     with pytest.raises(ModelError, match=r"model.pt is not an .onnx file"):
         locate_graph(source)

@@ -1,4 +1,4 @@
-"""Metadata as exporters write it, and as an attacker would."""
+"""Test metadata that exporters write, and metadata that an attacker may write."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from app.settings.model import ModelError
 FILE = Path("model.onnx")
 
 
-def test_everything_an_ultralytics_file_says() -> None:
+def test_ultralytics_metadata_is_read() -> None:
     properties = {
         "description": "Ultralytics YOLO",
         "task": "detect",
@@ -25,16 +25,16 @@ def test_everything_an_ultralytics_file_says() -> None:
     )
 
 
-def test_all_of_it_is_optional() -> None:
+def test_all_metadata_is_optional() -> None:
     assert read_metadata(FILE, {}) == ExportMetadata()
 
 
 @pytest.mark.parametrize("names", ["['cat', 'dog']", "('cat', 'dog')", "{1: 'dog', 0: 'cat'}"])
-def test_names_come_in_the_order_of_their_numbers(names: str) -> None:
+def test_names_are_ordered_by_class_number(names: str) -> None:
     assert read_metadata(FILE, {"names": names}).names == ("cat", "dog")
 
 
-def test_one_side_means_a_square() -> None:
+def test_single_image_size_means_square() -> None:
     assert read_metadata(FILE, {"imgsz": "640"}).size == (640, 640)
 
 
@@ -57,7 +57,7 @@ def test_one_side_means_a_square() -> None:
     ],
     ids=lambda literal: f"{literal[:12]}... {len(literal)}",
 )
-def test_hostile_names_are_refused_in_one_sentence(literal: str) -> None:
+def test_hostile_names_are_rejected_with_short_error(literal: str) -> None:
     with pytest.raises(ModelError) as caught:
         read_metadata(FILE, {"names": literal})
     assert str(caught.value).startswith("model.onnx: metadata 'names'")
@@ -65,7 +65,7 @@ def test_hostile_names_are_refused_in_one_sentence(literal: str) -> None:
 
 
 @pytest.mark.parametrize("literal", ["[640]", "[0, 640]", "'big'", "[640, -1]", "[1.5, 2]"])
-def test_a_size_that_is_none_is_refused(literal: str) -> None:
+def test_invalid_image_size_is_rejected(literal: str) -> None:
     with pytest.raises(ModelError, match="'imgsz'"):
         read_metadata(FILE, {"imgsz": literal})
 
@@ -76,25 +76,25 @@ def test_the_keypoints_of_a_pose_model_are_counted(literal: str) -> None:
 
 
 @pytest.mark.parametrize("literal", ["[17]", "17", "[0, 3]", "['a', 3]", "{0: 1}"])
-def test_keypoints_that_are_none_are_refused(literal: str) -> None:
+def test_invalid_keypoint_shape_is_rejected(literal: str) -> None:
     with pytest.raises(ModelError, match="'kpt_shape' should be"):
         read_metadata(FILE, {"kpt_shape": literal})
 
 
-def test_what_newer_rf_detr_files_say() -> None:
-    said = '{"schema_version": 1, "class_id_to_name": {"3": "cat", "1": "dog"}, "means": [0, 1, 2], "stds": [1, 1, 1]}'
-    assert read_metadata(FILE, {"rfdetr_inference": said}) == ExportMetadata(
+def test_rf_detr_metadata_is_read() -> None:
+    text = '{"schema_version": 1, "class_id_to_name": {"3": "cat", "1": "dog"}, "means": [0, 1, 2], "stds": [1, 1, 1]}'
+    assert read_metadata(FILE, {"rfdetr_inference": text}) == ExportMetadata(
         names=("dog", "cat"),
         rf_detr=RfDetrMetadata(class_id_to_name={3: "cat", 1: "dog"}, means=(0, 1, 2), stds=(1, 1, 1)),
     )
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"means": [1]}', '{"class_id_to_name": {"a": "b"}}', "[" * 100_000])
-def test_what_cannot_be_read_of_it_is_refused(text: str) -> None:
+def test_invalid_rf_detr_metadata_is_rejected(text: str) -> None:
     with pytest.raises(ModelError, match="'rfdetr_inference' cannot be read") as caught:
         read_metadata(FILE, {"rfdetr_inference": text})
     assert len(str(caught.value)) < 300
 
 
-def test_characters_are_kept_as_they_are() -> None:
+def test_characters_are_kept_unchanged() -> None:
     assert read_metadata(FILE, {"character": "a\n'\n "}).characters == "a\n'\n "

@@ -1,4 +1,4 @@
-"""Hugging Face's files beside a model."""
+"""Test reading the Hugging Face files beside a model."""
 
 import json
 from pathlib import Path
@@ -13,11 +13,11 @@ def source(folder: Path) -> ModelSource:
     return ModelSource(name="model", version="1", folder=folder)
 
 
-def test_both_are_optional(tmp_path: Path) -> None:
+def test_config_and_preprocessor_files_are_optional(tmp_path: Path) -> None:
     assert read_neighbours(source(tmp_path), tmp_path / "model.onnx") == Neighbours()
 
 
-def test_labels_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+def test_labels_are_ordered_by_class_number(tmp_path: Path) -> None:
     names = {str(number): f"class {number}" for number in reversed(range(12))}
     (tmp_path / "config.json").write_text(json.dumps({"id2label": names, "image_size": 224, "hidden_size": 9}))
     config = read_neighbours(source(tmp_path), tmp_path / "onnx" / "model.onnx").config
@@ -26,14 +26,14 @@ def test_labels_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     assert config.size == (224, 224)
 
 
-def test_labels_with_gaps_are_none(tmp_path: Path) -> None:
+def test_labels_with_gaps_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"id2label": {"0": "a", "2": "c"}}')
     config = read_neighbours(source(tmp_path), tmp_path / "model.onnx").config
     assert config is not None
     assert config.labels is None
 
 
-def test_the_preprocessor_beside_the_file_wins(tmp_path: Path) -> None:
+def test_preprocessor_config_beside_graph_is_preferred(tmp_path: Path) -> None:
     (tmp_path / "onnx").mkdir()
     (tmp_path / "preprocessor_config.json").write_text('{"size": 1}')
     (tmp_path / "onnx" / "preprocessor_config.json").write_text('{"size": {"height": 2, "width": 3}}')
@@ -42,10 +42,21 @@ def test_the_preprocessor_beside_the_file_wins(tmp_path: Path) -> None:
     assert preprocessor.size == Size(height=2, width=3)
 
 
-def test_a_config_of_timm(tmp_path: Path) -> None:
-    wanted = {"input_size": [3, 288, 320], "mean": [0.5, 0.5, 0.5], "crop_pct": 0.9, "crop_mode": "center", "tag": ""}
-    known = {"architecture": "resnet18", "num_classes": 2, "label_names": ["a", "b"], "pretrained_cfg": wanted}
-    (tmp_path / "config.json").write_text(json.dumps(known))
+def test_timm_config_is_read(tmp_path: Path) -> None:
+    pretrained_cfg = {
+        "input_size": [3, 288, 320],
+        "mean": [0.5, 0.5, 0.5],
+        "crop_pct": 0.9,
+        "crop_mode": "center",
+        "tag": "",
+    }
+    content = {
+        "architecture": "resnet18",
+        "num_classes": 2,
+        "label_names": ["a", "b"],
+        "pretrained_cfg": pretrained_cfg,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(content))
     config = read_neighbours(source(tmp_path), tmp_path / "model.onnx").config
     assert config is not None
     assert config.labels == ("a", "b")
@@ -71,7 +82,7 @@ def test_a_config_of_timm(tmp_path: Path) -> None:
         ("config.json", '{"image_size": "224"}', "image_size"),
     ],
 )
-def test_a_file_that_cannot_be_understood_is_named(tmp_path: Path, name: str, text: str, reason: str) -> None:
+def test_invalid_file_is_named_in_error(tmp_path: Path, name: str, text: str, reason: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(ModelError, match=reason) as caught:
         read_neighbours(source(tmp_path), tmp_path / "model.onnx")

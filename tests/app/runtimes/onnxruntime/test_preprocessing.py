@@ -1,4 +1,4 @@
-"""How pictures are prepared, and from which file that is known."""
+"""Test how preprocessing is decided, and which file each value comes from."""
 
 from pathlib import Path
 from typing import Any
@@ -38,16 +38,16 @@ def evidence(
 
 
 def decided(
-    known: Evidence, task_type: TaskType = CLASSIFY, of: ImageInputs | None = None
+    known: Evidence, task_type: TaskType = CLASSIFY, inputs: ImageInputs | None = None
 ) -> tuple[Preprocessing, dict[str, Origin]]:
     facts = Facts()
-    given = of or spec()
-    size = decide_size(given, known, facts, task_type)
-    preprocessing = decide_preprocessing(given, size, task_type, known, facts)
+    graph_inputs = inputs or spec()
+    size = decide_size(graph_inputs, known, facts, task_type)
+    preprocessing = decide_preprocessing(graph_inputs, size, task_type, known, facts)
     return preprocessing, {fact.topic: fact.origin for fact in facts.recorded}
 
 
-def test_with_nothing_known_everything_is_a_guess() -> None:
+def test_preprocessing_is_guessed_without_evidence() -> None:
     preprocessing, origins = decided(evidence())
     assert preprocessing == Preprocessing(height=224, width=224, resize="crop", shorter_side=224, **IMAGENET)
     assert set(origins.values()) == {Origin.GUESSED}
@@ -57,7 +57,7 @@ def test_with_nothing_known_everything_is_a_guess() -> None:
 
 
 @pytest.mark.parametrize(("task", "resize"), [("classify", "crop"), ("detect", "letterbox"), ("segment", "letterbox")])
-def test_ultralytics_files_keep_to_their_convention(task: str, resize: Any) -> None:
+def test_ultralytics_metadata_implies_its_convention(task: str, resize: Any) -> None:
     known = evidence(metadata=ExportMetadata(task=task, size=(320, 640)))
     task_type = CLASSIFY if task == "classify" else DETECT
     preprocessing, origins = decided(known, task_type)
@@ -66,7 +66,7 @@ def test_ultralytics_files_keep_to_their_convention(task: str, resize: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("processor", "wanted"),
+    ("processor", "expected"),
     [
         # ViTImageProcessor
         (
@@ -133,13 +133,13 @@ def test_ultralytics_files_keep_to_their_convention(task: str, resize: Any) -> N
         ),
     ],
 )
-def test_hugging_face_preprocessors(processor: Preprocessor, wanted: Preprocessing) -> None:
+def test_hugging_face_preprocessor_files_are_followed(processor: Preprocessor, expected: Preprocessing) -> None:
     preprocessing, origins = decided(evidence(processor=processor))
-    assert preprocessing == wanted
+    assert preprocessing == expected
     assert set(origins.values()) == {Origin.PREPROCESSOR}
 
 
-def test_settings_win_over_everything() -> None:
+def test_settings_override_all_files() -> None:
     declared = PreprocessingSettings(
         size=(32, 64), resize="stretch", fill=3, scale=1, mean=(1, 2, 3), std=(4, 5, 6), channel_order="BGR"
     )
@@ -151,7 +151,7 @@ def test_settings_win_over_everything() -> None:
     assert set(origins.values()) == {Origin.DECLARED}
 
 
-def test_a_mean_of_pixels_is_taken_from_pixels() -> None:
+def test_mean_in_pixel_values_implies_scale_of_one() -> None:
     preprocessing, origins = decided(evidence(PreprocessingSettings(mean=(123.675, 116.28, 103.53))))
     assert preprocessing.scale == 1
     assert preprocessing.std == (1, 1, 1)
@@ -159,25 +159,25 @@ def test_a_mean_of_pixels_is_taken_from_pixels() -> None:
 
 
 def test_uint8_inputs_are_not_normalised() -> None:
-    preprocessing, origins = decided(evidence(), of=spec(64, 64, Datatype.UINT8))
+    preprocessing, origins = decided(evidence(), inputs=spec(64, 64, Datatype.UINT8))
     assert (preprocessing.scale, preprocessing.mean, preprocessing.std) == (1, (0, 0, 0), (1, 1, 1))
     assert origins["normalisation"] is Origin.MODEL_FILE
 
 
-def test_the_size_is_that_of_the_graph() -> None:
+def test_fixed_graph_size_overrides_files() -> None:
     known = evidence(metadata=ExportMetadata(task="classify", size=(32, 32)), config=Config(image_size=9))
-    preprocessing, origins = decided(known, of=spec(48, 64))
+    preprocessing, origins = decided(known, inputs=spec(48, 64))
     assert (preprocessing.height, preprocessing.width) == (48, 64)
     assert origins["input size"] is Origin.MODEL_FILE
 
 
 def test_a_graph_may_fix_one_side() -> None:
-    preprocessing, _ = decided(evidence(config=Config(image_size=96)), of=spec(48, -1))
+    preprocessing, _ = decided(evidence(config=Config(image_size=96)), inputs=spec(48, -1))
     assert (preprocessing.height, preprocessing.width) == (48, 96)
 
 
 @pytest.mark.parametrize(
-    ("known", "of", "reason"),
+    ("known", "inputs", "reason"),
     [
         (evidence(PreprocessingSettings(size=(32, 32))), spec(64, 64), "64x64 pixels, but .* declares 32x32"),
         (evidence(PreprocessingSettings(std=(1, 0, 1))), spec(), "std of 0"),
@@ -190,6 +190,6 @@ def test_a_graph_may_fix_one_side() -> None:
         ),
     ],
 )
-def test_contradictions_are_explained(known: Evidence, of: ImageInputs, reason: str) -> None:
+def test_contradictory_settings_are_rejected(known: Evidence, inputs: ImageInputs, reason: str) -> None:
     with pytest.raises(ModelError, match=reason):
-        decided(known, of=of)
+        decided(known, inputs=inputs)

@@ -1,4 +1,4 @@
-"""Which models the runtime takes, and what importing it costs."""
+"""Test which models the runtime recognises, and that importing it is cheap."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ def source(folder: Path, file: Path | None = None) -> ModelSource:
     return ModelSource(name="model", version="1", folder=folder, file=file)
 
 
-def test_it_takes_onnx_files(tmp_path: Path) -> None:
+def test_onnx_files_are_recognised(tmp_path: Path) -> None:
     assert not RUNTIME.recognises(source(tmp_path))
     assert not RUNTIME.recognises(source(tmp_path, tmp_path / "model.pt"))
     assert RUNTIME.recognises(source(tmp_path, tmp_path / "missing.onnx"))
@@ -27,7 +27,7 @@ def test_it_takes_onnx_files(tmp_path: Path) -> None:
     assert RUNTIME.recognises(source(tmp_path))
 
 
-def test_it_takes_a_folder_of_several_to_say_that_one_must_be_named(tmp_path: Path) -> None:
+def test_folder_of_several_graphs_is_recognised_but_not_loaded(tmp_path: Path) -> None:
     (tmp_path / "a.onnx").touch()
     (tmp_path / "b.onnx").touch()
     assert RUNTIME.recognises(source(tmp_path))
@@ -35,25 +35,25 @@ def test_it_takes_a_folder_of_several_to_say_that_one_must_be_named(tmp_path: Pa
         RUNTIME.load(source(tmp_path))
 
 
-def test_it_takes_the_three_files_of_a_language_model(tmp_path: Path) -> None:
+def test_vision_language_model_files_are_recognised(tmp_path: Path) -> None:
     (tmp_path / "onnx").mkdir()
     for name in ("vision_encoder", "embed_tokens", "decoder_model_merged"):
         (tmp_path / "onnx" / f"{name}.onnx").touch()
     assert RUNTIME.recognises(source(tmp_path))
 
 
-def test_it_inspects_and_loads_a_folder(tmp_path: Path) -> None:
+def test_folder_is_inspected_and_loaded(tmp_path: Path) -> None:
     graphs.channel_means(tmp_path / "classifier.onnx")
     assert RUNTIME.name == "onnxruntime"
     assert RUNTIME.inspect(source(tmp_path)).task_type is TaskType.IMAGE_CLASSIFICATION
     assert RUNTIME.load(source(tmp_path)).description.labels == ("0", "1", "2")
 
 
-def test_a_folder_without_a_model_is_explained(tmp_path: Path) -> None:
+def test_folder_without_model_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"contains no .onnx file"):
         RUNTIME.load(source(tmp_path))
 
 
-def test_importing_it_does_not_import_the_framework() -> None:
+def test_importing_runtime_does_not_import_onnxruntime() -> None:
     code = "import app.runtimes.onnxruntime, sys; sys.exit('onnxruntime' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""Files that are models, and all the ways in which files are not."""
+"""Test sessions on valid and invalid model files."""
 
 import os
 import pickle
@@ -21,7 +21,7 @@ from tests.support.server_process import ROOT
 HALF_PLUS_TWO = ROOT / "fixtures" / "models" / "half_plus_two" / "model.onnx"
 
 
-def test_inputs_outputs_and_metadata_are_those_of_the_file(tmp_path: Path) -> None:
+def test_inputs_outputs_and_metadata_are_read_from_file(tmp_path: Path) -> None:
     file = graphs.channel_means(tmp_path / "model.onnx", properties={"task": "classify"})
     session = Session(file)
     assert session.inputs == (TensorSpec(name="images", datatype=Datatype.FP32, shape=(-1, 3, 8, 8)),)
@@ -35,7 +35,7 @@ def test_run_gives_every_output(tmp_path: Path) -> None:
     assert means == pytest.approx(np.full((2, 3), 0.25))
 
 
-def test_a_graph_that_cannot_run_is_a_failed_model(tmp_path: Path) -> None:
+def test_graph_that_cannot_run_is_model_failure(tmp_path: Path) -> None:
     session = Session(graphs.channel_means(tmp_path / "model.onnx"))
     with pytest.raises(InferenceError) as caught:
         session.run({"images": np.zeros((1, 3, 9, 9), np.float32)})
@@ -46,14 +46,14 @@ def test_a_graph_that_cannot_run_is_a_failed_model(tmp_path: Path) -> None:
     )
 
 
-def broken(folder: Path, how: str) -> Path:
-    whole = graphs.constant(folder / "whole.onnx", {"output0": np.ones((1, 2000), np.float32)})
+def write_broken_file(folder: Path, defect: str) -> Path:
+    valid_file = graphs.constant(folder / "whole.onnx", {"output0": np.ones((1, 2000), np.float32)})
     file = folder / "model.onnx"
-    match how:
+    match defect:
         case "empty":
             file.write_bytes(b"")
         case "truncated":
-            file.write_bytes(whole.read_bytes()[:4000])
+            file.write_bytes(valid_file.read_bytes()[:4000])
         case "random":
             file.write_bytes(np.random.default_rng(0).bytes(5000))
         case "text":
@@ -68,7 +68,7 @@ def broken(folder: Path, how: str) -> Path:
         case "folder":
             file.mkdir()
         case "opset":
-            model = graphs.read_model(whole)
+            model = graphs.read_model(valid_file)
             model.opset_import[0].version = 9999
             graphs.write_model(model, file)
         case "operator":
@@ -79,7 +79,7 @@ def broken(folder: Path, how: str) -> Path:
             weights.data_location = TensorProto.EXTERNAL
             entry = weights.external_data.add()
             entry.key, entry.value = "location", "model.onnx.data"
-            model = graphs.read_model(whole)
+            model = graphs.read_model(valid_file)
             model.graph.initializer.append(weights)
             model.graph.node.append(helper.make_node("MatMul", ["weights", "weights"], ["product"]))
             model.graph.output.append(helper.make_tensor_value_info("product", TensorProto.FLOAT, [3, 3]))
@@ -90,7 +90,7 @@ def broken(folder: Path, how: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("how", "reason"),
+    ("defect", "reason"),
     [
         ("missing", "does not exist"),
         ("folder", "is not a file"),
@@ -106,10 +106,10 @@ def broken(folder: Path, how: str) -> Path:
         ("external", "model.onnx.data"),
     ],
 )
-def test_a_bad_file_is_one_sentence_that_names_it(
-    tmp_path: Path, how: str, reason: str, capfd: pytest.CaptureFixture[str]
+def test_bad_file_error_is_one_sentence_with_its_name(
+    tmp_path: Path, defect: str, reason: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    file = broken(tmp_path, how)
+    file = write_broken_file(tmp_path, defect)
     with pytest.raises(ModelError) as caught:
         Session(file)
     message = str(caught.value)
@@ -120,15 +120,17 @@ def test_a_bad_file_is_one_sentence_that_names_it(
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_only_the_outputs_that_are_named_are_computed(tmp_path: Path) -> None:
+def test_only_requested_outputs_are_computed(tmp_path: Path) -> None:
     outputs = {"first": np.ones((1, 2), np.float32), "second": np.zeros((1, 3), np.float32)}
     session = Session(graphs.constant(tmp_path / "model.onnx", outputs))
     (found,) = session.run({"images": np.zeros((1, 3, 8, 8), np.float32)}, ["second"])
     assert found.shape == (1, 3)
 
 
-@pytest.mark.parametrize(("set_before", "found"), [(None, "1"), ("0", "0")])
-def test_the_framework_reports_to_nobody_unless_the_operator_lets_it(set_before: str | None, found: str) -> None:
+@pytest.mark.parametrize(("environment_value", "expected"), [(None, "1"), ("0", "0")])
+def test_onnxruntime_telemetry_is_off_unless_environment_enables_it(
+    environment_value: str | None, expected: str
+) -> None:
     code = (
         "import os, sys, pathlib\n"
         "from app.runtimes.onnxruntime.session import Session\n"
@@ -137,7 +139,7 @@ def test_the_framework_reports_to_nobody_unless_the_operator_lets_it(set_before:
         "print(os.environ['ORT_DISABLE_TELEMETRY'])"
     )
     environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
-    if set_before is not None:
-        environment["ORT_DISABLE_TELEMETRY"] = set_before
-    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == found
+    if environment_value is not None:
+        environment["ORT_DISABLE_TELEMETRY"] = environment_value
+    process = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == expected

@@ -1,4 +1,4 @@
-"""Graphs served as they are."""
+"""Test graphs that are served as plain tensor models."""
 
 from pathlib import Path
 from typing import Any
@@ -45,71 +45,71 @@ def graph(
     metadata: dict[str, str] | None = None,
     **attributes: Any,
 ) -> ModelSource:
-    """A graph of one node, from ``x`` to ``y``."""
-    made = helper.make_graph(
+    """Write a graph of one node, from ``x`` to ``y``."""
+    graph_proto = helper.make_graph(
         [helper.make_node(node, ["x"], ["y"], **attributes)],
         "one",
         [helper.make_tensor_value_info("x", element, shape)],
         [helper.make_tensor_value_info("y", element, shape)],
     )
-    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    model = helper.make_model(graph_proto, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     helper.set_model_props(model, metadata or {})
     (folder / "model.onnx").write_bytes(model.SerializeToString())
     return ModelSource(name="one", version="1", folder=folder)
 
 
 def answer(servable: Servable, *inputs: InputTensor) -> dict[str, NDArray[Any]]:
-    """The arrays of its answer."""
+    """Return the arrays of the answer by name."""
     request = InferenceRequest(id="", model_name="one", model_version=None, inputs=inputs)
     (output,) = servable.answer(request, Limits()).outputs
     (prediction,) = output.predictions
-    return {each.name: each.data for each in type(prediction).stack([prediction])}
+    return {tensor.name: tensor.data for tensor in type(prediction).stack([prediction])}
 
 
-def test_there_is_an_element_for_every_datatype() -> None:
+def test_every_datatype_has_onnx_element_type() -> None:
     assert list(ELEMENTS) == list(Datatype)
 
 
 @pytest.mark.parametrize("datatype", Datatype)
-def test_every_datatype_goes_through_unchanged(tmp_path: Path, datatype: Datatype) -> None:
+def test_every_datatype_passes_through_unchanged(tmp_path: Path, datatype: Datatype) -> None:
     servable = load(graph(tmp_path, "Identity", ELEMENTS[datatype], ["rows", 2]))
     (spec,) = servable.inputs
     assert (spec.name, spec.datatype, spec.shape) == ("x", datatype, (-1, 2))
-    assert [(each.name, each.datatype, each.shape) for each in servable.outputs] == [("y", datatype, (-1, 2))]
+    assert [(output.name, output.datatype, output.shape) for output in servable.outputs] == [("y", datatype, (-1, 2))]
     if datatype is Datatype.BYTES:
         elements = [StringElement("Å"), StringElement("")]
-        got = answer(servable, BytesTensor(name="x", shape=(1, 2), elements=elements))["y"]
-        assert got.tolist() == [["Å".encode(), b""]]
+        values = answer(servable, BytesTensor(name="x", shape=(1, 2), elements=elements))["y"]
+        assert values.tolist() == [["Å".encode(), b""]]
     else:
         data = np.array([[0, 1], [1, 0]], datatype.dtype)
-        got = answer(servable, Tensor(name="x", datatype=datatype, data=data))["y"]
-        assert got.dtype == datatype.dtype
-        assert got.tolist() == data.tolist()
+        values = answer(servable, Tensor(name="x", datatype=datatype, data=data))["y"]
+        assert values.dtype == datatype.dtype
+        assert values.tolist() == data.tolist()
 
 
-def test_what_is_said_of_such_a_graph(tmp_path: Path) -> None:
-    about = describe(graph(tmp_path, "Identity", TensorProto.FLOAT, [3]))
-    assert (about.task_type, about.platform) == (TaskType.TENSOR, "onnx")
-    assert about.inputs[0].shape == (3,)
+def test_graph_without_image_input_is_described_as_tensor_model(tmp_path: Path) -> None:
+    description = describe(graph(tmp_path, "Identity", TensorProto.FLOAT, [3]))
+    assert (description.task_type, description.platform) == (TaskType.TENSOR, "onnx")
+    assert description.inputs[0].shape == (3,)
 
 
-def test_a_scalar(tmp_path: Path) -> None:
+def test_scalar_input_is_accepted(tmp_path: Path) -> None:
     servable = load(graph(tmp_path, "Neg", TensorProto.FLOAT, []))
-    given = Tensor(name="x", datatype=Datatype.FP32, data=np.array(2.5, np.float32))
-    assert answer(servable, given)["y"].tolist() == -2.5
+    scalar = Tensor(name="x", datatype=Datatype.FP32, data=np.array(2.5, np.float32))
+    assert answer(servable, scalar)["y"].tolist() == -2.5
 
 
-def test_other_byte_orders_are_read(tmp_path: Path) -> None:
+def test_explicit_byte_order_is_accepted(tmp_path: Path) -> None:
     servable = load(graph(tmp_path, "Neg", TensorProto.INT32, ["n"]))
-    given = Tensor(name="x", datatype=Datatype.INT32, data=np.frombuffer(b"\x01\0\0\0", "<i4"))
-    assert answer(servable, given)["y"].tolist() == [-1]
+    tensor = Tensor(name="x", datatype=Datatype.INT32, data=np.frombuffer(b"\x01\0\0\0", "<i4"))
+    assert answer(servable, tensor)["y"].tolist() == [-1]
 
 
-def test_a_graph_that_fails_says_so(tmp_path: Path) -> None:
+def test_failing_graph_is_model_failure(tmp_path: Path) -> None:
     model = load(graph(tmp_path, "Neg", TensorProto.FLOAT, ["n"]))
-    wrong = Tensor(name="x", datatype=Datatype.FP32, data=np.zeros(1, np.float64))
+    float64_tensor = Tensor(name="x", datatype=Datatype.FP32, data=np.zeros(1, np.float64))
     with pytest.raises(InferenceError) as caught:
-        answer(model, wrong)
+        answer(model, float64_tensor)
     assert caught.value.kind is ErrorKind.MODEL_FAILED
 
 

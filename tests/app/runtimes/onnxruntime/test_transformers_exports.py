@@ -1,6 +1,6 @@
-"""Models of transformers, exported to ONNX here, against the post-processing of their own image processors.
+"""Compare ONNX exports of transformers models with the post-processing of their image processors.
 
-The weights are random. The picture has the size of the input, so that both sides see the same pixels.
+The weights are random. The image has the size of the input, so both sides see the same pixels.
 """
 
 import importlib
@@ -25,7 +25,7 @@ from tasks.vision.image import decode_image
 
 pytestmark = [
     pytest.mark.slow,
-    # The exporter that needs no further package is announced to go away.
+    # The exporter that needs no further package is deprecated.
     pytest.mark.filterwarnings("ignore"),
 ]
 
@@ -43,7 +43,7 @@ def transformers() -> Any:
     return importlib.import_module("transformers")
 
 
-def picture(height: int, width: int) -> NDArray[np.uint8]:
+def crop_of_photo(height: int, width: int) -> NDArray[np.uint8]:
     photo = decode_image((Path(__file__).parents[4] / "fixtures" / "images" / "photo.jpg").read_bytes())
     return np.ascontiguousarray(photo.pixels[:height, :width])
 
@@ -76,15 +76,15 @@ def export(torch: Any, folder: Path, model: Any, processor: Any, size: tuple[int
     return folder
 
 
-def sharpened(model: Any, name: str, factor: float) -> Any:
-    """Random weights make all classes equally likely; larger ones do not."""
+def with_scaled_weights(model: Any, name: str, factor: float) -> Any:
+    """Scale random weights, because small ones make all classes equally likely."""
     for key, weights in model.named_parameters():
         if name in key:
             weights.data *= factor
     return model.eval()
 
 
-def asked(folder: Path, pixels: NDArray[np.uint8], **parameters: object) -> Any:
+def predict(folder: Path, pixels: NDArray[np.uint8], **parameters: object) -> Any:
     servable = load_single_graph(ModelSource(name="model", version="1", folder=folder))
     tensor = Tensor(name="image", datatype=Datatype.UINT8, data=pixels)
     request = InferenceRequest(id="1", model_name="model", inputs=(tensor,), parameters=parameters)
@@ -92,7 +92,7 @@ def asked(folder: Path, pixels: NDArray[np.uint8], **parameters: object) -> Any:
     return servable.answer(request, Limits()).outputs[0].predictions[0]
 
 
-def test_vit(torch: Any, transformers: Any, tmp_path: Path) -> None:
+def test_vit_export_gives_same_scores_as_transformers(torch: Any, transformers: Any, tmp_path: Path) -> None:
     torch.manual_seed(0)
     config = transformers.ViTConfig(
         image_size=64,
@@ -103,20 +103,22 @@ def test_vit(torch: Any, transformers: Any, tmp_path: Path) -> None:
         intermediate_size=64,
         **LABELS,
     )
-    model = sharpened(transformers.ViTForImageClassification(config), "classifier", 30)
+    model = with_scaled_weights(transformers.ViTForImageClassification(config), "classifier", 30)
     processor = transformers.ViTImageProcessorPil(size={"height": 64, "width": 64})
-    pixels = picture(64, 64)
-    found = asked(export(torch, tmp_path, model, processor, (64, 64), "logits"), pixels)
+    pixels = crop_of_photo(64, 64)
+    found = predict(export(torch, tmp_path, model, processor, (64, 64), "logits"), pixels)
     assert isinstance(found, Classification)
     with torch.no_grad():
-        wanted = model(**processor(pixels, return_tensors="pt")).logits.softmax(-1)[0]
-    order = np.argsort(-wanted.numpy())
+        expected = model(**processor(pixels, return_tensors="pt")).logits.softmax(-1)[0]
+    order = np.argsort(-expected.numpy())
     assert found.labels == [NAMES[number] for number in order.tolist()]
-    assert found.scores == pytest.approx(wanted.numpy()[order], abs=1e-5)
+    assert found.scores == pytest.approx(expected.numpy()[order], abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["detr", "yolos"])
-def test_detr_and_yolos(torch: Any, transformers: Any, tmp_path: Path, kind: str) -> None:
+def test_detr_and_yolos_exports_give_same_boxes_as_transformers(
+    torch: Any, transformers: Any, tmp_path: Path, kind: str
+) -> None:
     torch.manual_seed(0)
     size = (96, 128)
     if kind == "yolos":
@@ -153,22 +155,24 @@ def test_detr_and_yolos(torch: Any, transformers: Any, tmp_path: Path, kind: str
         )
         model = transformers.DetrForObjectDetection(config)
         processor = transformers.DetrImageProcessorPil(size={"height": 96, "width": 128})
-    model = sharpened(sharpened(model, "class_labels", 4), "bbox_predictor", 4)
-    pixels = picture(*size)
-    found = asked(export(torch, tmp_path, model, processor, size, "logits", "pred_boxes"), pixels, score_threshold=0.02)
+    model = with_scaled_weights(with_scaled_weights(model, "class_labels", 4), "bbox_predictor", 4)
+    pixels = crop_of_photo(*size)
+    found = predict(
+        export(torch, tmp_path, model, processor, size, "logits", "pred_boxes"), pixels, score_threshold=0.02
+    )
     assert isinstance(found, Detections)
     with torch.no_grad():
         answer = model(pixel_values=processor(pixels, return_tensors="pt")["pixel_values"])
-    (wanted,) = processor.post_process_object_detection(answer, threshold=0.02, target_sizes=[size])
-    order = wanted["scores"].argsort(descending=True, stable=True)
+    (expected,) = processor.post_process_object_detection(answer, threshold=0.02, target_sizes=[size])
+    order = expected["scores"].argsort(descending=True, stable=True)
     assert len(found.scores) == len(order) >= 10
-    assert found.scores == pytest.approx(wanted["scores"][order].numpy(), abs=1e-5)
-    boxes = np.clip(wanted["boxes"].numpy(), 0, [128, 96, 128, 96])
-    # Scores may be as good as equal, and then stand in either order.
+    assert found.scores == pytest.approx(expected["scores"][order].numpy(), abs=1e-5)
+    boxes = np.clip(expected["boxes"].numpy(), 0, [128, 96, 128, 96])
+    # Nearly equal scores may come in either order.
     assert np.sort(found.boxes, axis=0) == pytest.approx(np.sort(boxes, axis=0), abs=1e-2)
 
 
-def test_segformer(torch: Any, transformers: Any, tmp_path: Path) -> None:
+def test_segformer_export_gives_same_mask_as_transformers(torch: Any, transformers: Any, tmp_path: Path) -> None:
     torch.manual_seed(0)
     config = transformers.SegformerConfig(
         hidden_sizes=[8, 16, 24, 32],
@@ -177,17 +181,17 @@ def test_segformer(torch: Any, transformers: Any, tmp_path: Path) -> None:
         decoder_hidden_size=32,
         **LABELS,
     )
-    model = sharpened(transformers.SegformerForSemanticSegmentation(config), "decode_head.classifier", 20)
+    model = with_scaled_weights(transformers.SegformerForSemanticSegmentation(config), "decode_head.classifier", 20)
     processor = transformers.SegformerImageProcessorPil(size={"height": 128, "width": 128})
-    pixels = picture(128, 128)
-    found = asked(export(torch, tmp_path, model, processor, (128, 128), "logits"), pixels, score_threshold=0.0)
+    pixels = crop_of_photo(128, 128)
+    found = predict(export(torch, tmp_path, model, processor, (128, 128), "logits"), pixels, score_threshold=0.0)
     assert isinstance(found, Segments)
     with torch.no_grad():
         answer = model(**processor(pixels, return_tensors="pt"))
-    (wanted,) = processor.post_process_semantic_segmentation(answer, target_sizes=[(128, 128)])
-    shown = np.full((128, 128), -1)
+    (expected,) = processor.post_process_semantic_segmentation(answer, target_sizes=[(128, 128)])
+    class_map = np.full((128, 128), -1)
     for label, contours in zip(found.labels, found.contours, strict=True):
-        shown[mask_of_contours(contours, 128, 128) > 0] = int(label.removeprefix("class "))
+        class_map[mask_of_contours(contours, 128, 128) > 0] = int(label.removeprefix("class "))
     assert len(found.labels) > 1
-    # At borders between classes, two ways of interpolating may round apart.
-    assert (shown == wanted.numpy()).mean() > 0.999
+    # Two interpolations may differ by rounding at borders between classes.
+    assert (class_map == expected.numpy()).mean() > 0.999

@@ -1,4 +1,4 @@
-"""Models loaded the way the engine loads them, asked through their task."""
+"""Test vision models that are loaded and called as the engine does."""
 
 import math
 from collections.abc import Sequence
@@ -37,19 +37,19 @@ def request(**parameters: object) -> InferenceRequest:
 def records(file: Path, task_type: TaskType, **settings: object) -> Sequence[Record]:
     servable = load_single_graph(graphs.source(file, **settings))
     assert servable.description.task_type is task_type
-    answered = servable.answer(request(), Limits())
-    assert answered.batch_size == 1
-    return answered.outputs[0].predictions[0].records()
+    result = servable.answer(request(), Limits())
+    assert result.batch_size == 1
+    return result.outputs[0].predictions[0].records()
 
 
-def test_a_classifier(tmp_path: Path) -> None:
+def test_classifier_returns_top_scores(tmp_path: Path) -> None:
     file = graphs.channel_means(
         tmp_path / "model.onnx", properties=graphs.properties("classify", ("r", "g", "b"), (8, 8))
     )
     assert records(file, TaskType.IMAGE_CLASSIFICATION, parameters={"top_k": 1}) == [LabelledScore("r", 0.2)]
 
 
-def test_a_detector(tmp_path: Path) -> None:
+def test_detector_returns_clipped_boxes_above_threshold(tmp_path: Path) -> None:
     file = graphs.constant(
         tmp_path / "model.onnx",
         {"output0": graphs.rows([[-4, 20, 20, 40, 0.75, 0], [0, 16, 9, 30, 0.5, 1]])},
@@ -60,7 +60,7 @@ def test_a_detector(tmp_path: Path) -> None:
     assert found == [DetectedObject("cat", 0.75, 0, 8, 40, 48)]
 
 
-def test_an_oriented_detector(tmp_path: Path) -> None:
+def test_oriented_detector_returns_relative_boxes(tmp_path: Path) -> None:
     file = graphs.constant(
         tmp_path / "model.onnx",
         {"output0": graphs.rows([[32, 32, 16, 8, 0.75, 0, 0.25]])},
@@ -71,7 +71,7 @@ def test_an_oriented_detector(tmp_path: Path) -> None:
     assert found == [OrientedObject("bar", 0.75, 0.5, 0.5, 0.25, 0.25, 0.25)]
 
 
-def test_a_segmenter(tmp_path: Path) -> None:
+def test_segmenter_returns_contours(tmp_path: Path) -> None:
     file = graphs.constant(
         tmp_path / "model.onnx",
         {
@@ -86,19 +86,19 @@ def test_a_segmenter(tmp_path: Path) -> None:
     assert {(point.x, point.y) for point in found.contour[0]} == {(64, 16), (79, 16), (64, 31), (79, 31)}
 
 
-def test_several_threads_get_their_own_answers(tmp_path: Path) -> None:
+def test_concurrent_requests_get_their_own_answers(tmp_path: Path) -> None:
     file = graphs.channel_means(
         tmp_path / "model.onnx", properties=graphs.properties("classify", ("r", "g", "b"), (8, 8))
     )
     servable = load_single_graph(graphs.source(file))
 
-    def red(value: int) -> float:
+    def red_score(value: int) -> float:
         pixels = np.zeros((3, 40, 30, 3), np.uint8)
         pixels[..., 0] = value
         tensor = Tensor(name="images", datatype=Datatype.UINT8, data=pixels)
-        answered = servable.answer(InferenceRequest(id="1", model_name="model", inputs=(tensor,)), Limits())
+        result = servable.answer(InferenceRequest(id="1", model_name="model", inputs=(tensor,)), Limits())
         scores: set[float] = set()
-        for prediction in answered.outputs[0].predictions:
+        for prediction in result.outputs[0].predictions:
             best = prediction.records()[0]
             assert isinstance(best, LabelledScore)
             scores.add(best.score)
@@ -106,10 +106,10 @@ def test_several_threads_get_their_own_answers(tmp_path: Path) -> None:
         return score
 
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(red, range(256))) == pytest.approx([value / 255 for value in range(256)], abs=1e-6)
+        assert list(pool.map(red_score, range(256))) == pytest.approx([value / 255 for value in range(256)], abs=1e-6)
 
 
-def test_a_model_that_answers_nonsense_does_not_load(tmp_path: Path) -> None:
+def test_classifier_with_nan_outputs_does_not_load(tmp_path: Path) -> None:
     file = graphs.constant(tmp_path / "model.onnx", {"output0": np.full((1, 3), np.nan, np.float32)})
     with pytest.raises(ModelError, match=r"cannot answer a blank image: .* not finite numbers"):
         load_single_graph(graphs.source(file))
@@ -123,7 +123,7 @@ def test_a_model_that_answers_nonsense_does_not_load(tmp_path: Path) -> None:
         {"logits": np.full((1, 9, 3), np.nan, np.float32), "pred_boxes": np.ones((1, 9, 4), np.float32)},
     ],
 )
-def test_a_detector_that_answers_nonsense_does_not_load(tmp_path: Path, outputs: Any) -> None:
+def test_detector_with_nan_outputs_does_not_load(tmp_path: Path, outputs: Any) -> None:
     file = graphs.constant(tmp_path / "model.onnx", outputs, shape=("b", 3, 64, 64))
     declared = {"task_type": "OBJECT_DETECTION", **({"layout": "detr"} if "logits" in outputs else {})}
     with pytest.raises(ModelError, match=r"cannot answer a blank image: .* all NaN"):
@@ -149,8 +149,8 @@ def test_a_pose_model_is_served_as_a_detector(tmp_path: Path, suppressed: bool) 
     assert Fact("keypoints", "6 numbers for each box, left out", Origin.MODEL_FILE) in facts
 
 
-def test_boxes_outside_of_the_picture_are_clipped_or_left_out(tmp_path: Path) -> None:
-    """As a fraction of the input: one reaches over every border, one lies beside the picture."""
+def test_boxes_outside_image_are_clipped_or_dropped(tmp_path: Path) -> None:
+    """Use one box that crosses every border of the image, and one that lies beside it."""
     outputs = {
         "dets": np.array([[[0.5, 0.5, 3, 3], [2.5, 0.5, 0.5, 0.5]]], np.float32),
         "labels": np.array([[[5.0], [5.0]]], np.float32),
