@@ -1,4 +1,4 @@
-"""Whatever a class returns, it is an answer that can be written, or a failure of the model that is told."""
+"""Test that any return value is either a valid answer or a model failure with a short message."""
 
 from typing import Any
 
@@ -73,18 +73,18 @@ answers = st.recursive(
 @pytest.mark.parametrize("task_type", list(KINDS))
 @pytest.mark.filterwarnings("error")
 @given(answer=answers)
-def test_any_answer_is_read_or_refused(task_type: TaskType, answer: object) -> None:
-    kind = KINDS[task_type](type("Model", (), SPECS))
+def test_any_answer_is_read_or_rejected(task_type: TaskType, answer: object) -> None:
+    adapter = KINDS[task_type](type("Model", (), SPECS))
     item = ITEMS[task_type]
     try:
-        prediction: Any = kind.read(answer, "predict()", item, Labels(("a", "b")))
+        prediction: Any = adapter.read(answer, "predict()", item, Labels(("a", "b")))
     except InferenceError as error:
-        refused = error
+        failure = error
     else:
-        refined: Any = kind.task.refine(item, prediction)
+        refined: Any = adapter.task.refine(item, prediction)
         msgspec.json.encode(refined.records())
         prediction.stack([refined])
         return
-    assert refused.kind is ErrorKind.MODEL_FAILED
-    assert str(refused).startswith("The model's answer cannot be used: predict()")
-    assert len(str(refused).encode()) < 600
+    assert failure.kind is ErrorKind.MODEL_FAILED
+    assert str(failure).startswith("The model's answer cannot be used: predict()")
+    assert len(str(failure).encode()) < 600

@@ -1,4 +1,4 @@
-"""Models that fail in every way, each beside one that goes on serving."""
+"""Test models that fail in every way, beside a model that keeps serving."""
 
 import os
 import threading
@@ -29,7 +29,7 @@ GOOD = (
 
 @contextmanager
 def serving(repository: Path, *, allow_code: bool = True) -> Generator[Client]:
-    """The whole service over a repository, its models loaded."""
+    """Start the complete service over a repository, and wait until its models are loaded."""
     options = ModelOptions(model_repository=repository, allow_code=allow_code)
     settings = ServerSettings(grpc=False, tensorflow_serving=False, workers=2)
     service = Service(settings, lambda: sources(options))
@@ -40,15 +40,15 @@ def serving(repository: Path, *, allow_code: bool = True) -> Generator[Client]:
         yield client
 
 
-def answered_by_the_good(client: Client) -> bool:
+def good_model_answers(client: Client) -> bool:
     return items(infer(client, "good", image_input()))[0]["xmax"] == 64
 
 
-def body(predict: str) -> str:
+def model_code(predict: str) -> str:
     return f"import math, sys, threading, asyncio\nclass Model:\n    {predict}\n"
 
 
-HELD = """
+BLOCKING = """
 import pathlib
 HERE = pathlib.Path(__file__).parent
 class Model:
@@ -57,13 +57,13 @@ class Model:
             (HERE / "gate").read_text()
         return []
 """
-"""Its first call hangs until the pipe beside it is written to and closed."""
+"""Block the first call until a writer opens and closes the pipe beside the code."""
 
 BOX = "dict(label='it', score={score}, xmin={xmin}, ymin=0, xmax=30, ymax=20)"
 
 
 @pytest.mark.parametrize(
-    ("predict", "status", "said"),
+    ("predict", "status", "error_text"),
     [
         ("def predict(self, image): raise ValueError('no')", 500, "The model failed: ValueError: no"),
         ("def predict(self, image): return 1 / 0", 500, "ZeroDivisionError"),
@@ -94,76 +94,82 @@ BOX = "dict(label='it', score={score}, xmin={xmin}, ymin=0, xmax=30, ymax=20)"
         ("async def predict(self, image): await asyncio.Event().wait()", 504, "did not answer within 0.2 s"),
     ],
 )
-def test_a_failure_is_told_and_is_that_models_alone(tmp_path: Path, predict: str, status: int, said: str) -> None:
+def test_failure_is_reported_and_does_not_affect_other_models(
+    tmp_path: Path, predict: str, status: int, error_text: str
+) -> None:
     write(tmp_path / "good", GOOD)
-    write(tmp_path / "bad", body(predict), timeout_seconds=0.2 if status == 504 else 60)
+    write(tmp_path / "bad", model_code(predict), timeout_seconds=0.2 if status == 504 else 60)
     with serving(tmp_path) as client:
         first = infer(client, "bad", image_input())
         assert first.status_code == status
-        assert said in first.text
+        assert error_text in first.text
         assert len(first.content) < 1000
-        assert answered_by_the_good(client)
-        # What cannot be cancelled still runs.
+        assert good_model_answers(client)
+        # A call that cannot be cancelled still runs.
         assert infer(client, "bad", image_input()).status_code == (503 if "threading.Event" in predict else status)
-        assert answered_by_the_good(client)
+        assert good_model_answers(client)
         assert client.get("/v2/health/live").status_code == 200
 
 
-def test_a_model_that_hangs_does_not_pile_up_what_is_asked_of_it(tmp_path: Path) -> None:
+def test_hung_model_does_not_queue_requests(tmp_path: Path) -> None:
     write(tmp_path / "good", GOOD)
-    write(tmp_path / "bad", body("def predict(self, image): threading.Event().wait()"), timeout_seconds=0.3)
-    found: list[httpx.Response] = []
+    write(tmp_path / "bad", model_code("def predict(self, image): threading.Event().wait()"), timeout_seconds=0.3)
+    responses: list[httpx.Response] = []
     with serving(tmp_path) as client:
-        asking = [threading.Thread(target=lambda: found.append(infer(client, "bad", image_input()))) for _ in range(8)]
-        for each in asking:
-            each.start()
-        for each in asking:
-            each.join(30)
-        assert answered_by_the_good(client)
-        statuses = sorted(each.status_code for each in found)
+        threads = [
+            threading.Thread(target=lambda: responses.append(infer(client, "bad", image_input()))) for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert good_model_answers(client)
+        statuses = sorted(response.status_code for response in responses)
         assert statuses[-1] == 504
         assert set(statuses) <= {429, 503, 504}
-        again = infer(client, "bad", image_input())
-        assert again.status_code == 503
-        assert "has not returned from a call of more than 0.3 s" in again.text
-        # Loaded anew it has a new object, in a new thread.
+        next_response = infer(client, "bad", image_input())
+        assert next_response.status_code == 503
+        assert "has not returned from a call of more than 0.3 s" in next_response.text
+        # A reload creates a new instance in a new thread.
         write(tmp_path / "bad", GOOD)
         assert client.post("/v2/repository/models/bad/load").status_code == 200
         assert infer(client, "bad", image_input()).status_code == 200
 
 
-def test_while_a_model_hangs_every_worker_is_there_for_the_others(tmp_path: Path) -> None:
+def test_hung_model_does_not_occupy_workers(tmp_path: Path) -> None:
     write(tmp_path / "good", GOOD)
-    folder = write(tmp_path / "slow", HELD)
+    folder = write(tmp_path / "slow", BLOCKING)
     os.mkfifo(folder / "gate")
-    found: list[httpx.Response] = []
+    responses: list[httpx.Response] = []
     with serving(tmp_path) as client:
-        asking = [threading.Thread(target=lambda: found.append(infer(client, "slow", image_input()))) for _ in range(8)]
-        for each in asking:
-            each.start()
-        # Opened for writing, a pipe waits for its reader: from here on the model is in its call.
+        threads = [
+            threading.Thread(target=lambda: responses.append(infer(client, "slow", image_input()))) for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        # Opening the pipe for writing waits for its reader, so the model is now inside its call.
         with (folder / "gate").open("w"):
             (folder / "open").touch()
-            assert answered_by_the_good(client)
-            assert not found
-        for each in asking:
-            each.join(30)
-    assert [each.status_code for each in found] == [200] * 8
+            assert good_model_answers(client)
+            assert not responses
+        for thread in threads:
+            thread.join(30)
+    assert [response.status_code for response in responses] == [200] * 8
 
 
-def test_boxes_outside_the_image_are_clipped_or_left_out(tmp_path: Path) -> None:
+def test_boxes_outside_image_are_clipped_or_dropped(tmp_path: Path) -> None:
     answer = "[dict(label='it', score=1, xmin=a, ymin=-9, xmax=b, ymax=999) for a, b in ((-5, 10), (60, 90), (70, 90))]"
-    write(tmp_path / "m", body(f"def predict(self, image): return {answer}"))
+    write(tmp_path / "m", model_code(f"def predict(self, image): return {answer}"))
     with serving(tmp_path) as client:
         found = items(infer(client, "m", image_input()))
-    assert [(each["xmin"], each["xmax"], each["ymin"], each["ymax"]) for each in found] == [
+    assert [(box["xmin"], box["xmax"], box["ymin"], box["ymax"]) for box in found] == [
         (0, 10, 0, 48),
         (60, 64, 0, 48),
     ]
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "error_text"),
     [
         ("raise ValueError('no')", "ValueError: no"),
         ("import sys; sys.exit()", "SystemExit"),
@@ -174,18 +180,18 @@ def test_boxes_outside_the_image_are_clipped_or_left_out(tmp_path: Path) -> None
         ),
     ],
 )
-def test_a_model_that_does_not_load_leaves_the_others(tmp_path: Path, code: str, said: str) -> None:
+def test_model_that_fails_to_load_does_not_affect_others(tmp_path: Path, code: str, error_text: str) -> None:
     write(tmp_path / "good", GOOD)
     write(tmp_path / "bad", code, load_timeout_seconds=0.2)
     with serving(tmp_path) as client:
         response = infer(client, "bad", image_input())
         assert response.status_code == 503
-        assert said in response.text
-        assert answered_by_the_good(client)
+        assert error_text in response.text
+        assert good_model_answers(client)
         assert "bad" in client.get("/ready").text
 
 
-def test_settings_that_cannot_be_read_leave_the_others(tmp_path: Path) -> None:
+def test_unreadable_settings_do_not_affect_other_models(tmp_path: Path) -> None:
     write(tmp_path / "good", GOOD)
     write(tmp_path / "bad", GOOD)
     (tmp_path / "bad" / "model-settings.json").write_text('{"implementation": "mod')
@@ -193,26 +199,26 @@ def test_settings_that_cannot_be_read_leave_the_others(tmp_path: Path) -> None:
         response = infer(client, "bad", image_input())
         assert response.status_code == 503
         assert "model-settings.json is not valid JSON" in response.text
-        assert answered_by_the_good(client)
-        # Once they are mended, so is the model.
+        assert good_model_answers(client)
+        # The model loads once its settings are valid.
         write(tmp_path / "bad", GOOD)
         assert client.post("/v2/repository/models/bad/load").status_code == 200
         assert infer(client, "bad", image_input()).status_code == 200
 
 
-def test_no_request_brings_in_code_that_the_operator_did_not_allow(tmp_path: Path) -> None:
-    ran = tmp_path / "ran"
-    write(tmp_path / "models" / "m", f"import pathlib\npathlib.Path({str(ran)!r}).touch()\n{GOOD}")
+def test_request_cannot_allow_code_to_run(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    write(tmp_path / "models" / "m", f"import pathlib\npathlib.Path({str(marker)!r}).touch()\n{GOOD}")
     with serving(tmp_path / "models", allow_code=False) as client:
-        refused = infer(client, "m", image_input(allow_code=True), parameters={"allow_code": True})
-        assert refused.status_code == 503
-        assert "--allow-code" in refused.text
-        bodies: list[Any] = [
+        rejected = infer(client, "m", image_input(allow_code=True), parameters={"allow_code": True})
+        assert rejected.status_code == 503
+        assert "--allow-code" in rejected.text
+        payloads: list[Any] = [
             None,
             {"parameters": {"allow_code": True}},
             {"parameters": {"config": '{"allow_code": true}'}},
         ]
-        for each in bodies:
-            loading = client.post("/v2/repository/models/m/load", json=each)
-            assert loading.status_code in (400, 503), loading.text
-        assert not ran.exists()
+        for payload in payloads:
+            response = client.post("/v2/repository/models/m/load", json=payload)
+            assert response.status_code in (400, 503), response.text
+        assert not marker.exists()

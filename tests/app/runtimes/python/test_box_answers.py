@@ -1,4 +1,4 @@
-"""Every form in which boxes may be returned says the same, and what is wrong with one is named."""
+"""Test that all accepted forms of boxes give the same result, and that errors name the invalid part."""
 
 import math
 from types import SimpleNamespace
@@ -26,14 +26,14 @@ RECORDS = [
 F32, I64 = np.float32, np.int64
 
 
-class Tensor:
-    """As much of a torch tensor as is looked at."""
+class FakeTensor:
+    """Fake the parts of a torch tensor that the reader uses."""
 
     def __init__(self, values: Any) -> None:
         self._values = np.array(values)
         self.ndim, self.shape = self._values.ndim, self._values.shape
 
-    def detach(self) -> "Tensor":
+    def detach(self) -> "FakeTensor":
         return self
 
     def cpu(self) -> Any:
@@ -47,9 +47,9 @@ class Tensor:
 
 
 def supervision(**fields: Any) -> SimpleNamespace:
-    """As much of supervision's Detections as is looked at."""
-    nothing: dict[str, Any] = {"mask": None, "confidence": None, "class_id": None, "data": {}}
-    return SimpleNamespace(**{**nothing, **fields})
+    """Fake the fields of supervision's Detections that the reader uses."""
+    defaults: dict[str, Any] = {"mask": None, "confidence": None, "class_id": None, "data": {}}
+    return SimpleNamespace(**{**defaults, **fields})
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,13 @@ def supervision(**fields: Any) -> SimpleNamespace:
     [
         RECORDS,
         tuple(RECORDS),
-        [DetectedObject(**each) for each in RECORDS],  # pyright: ignore
-        [{**each, "label": number, "more": 1} for each, number in zip(RECORDS, (1, 0), strict=True)],
-        [{**each, "score": F32(each["score"])} for each in RECORDS],
+        [DetectedObject(**record) for record in RECORDS],  # pyright: ignore
+        [{**record, "label": number, "more": 1} for record, number in zip(RECORDS, (1, 0), strict=True)],
+        [{**record, "score": F32(record["score"])} for record in RECORDS],
         {"boxes": BOXES, "scores": SCORES, "labels": ["bus", "car"]},
         {"boxes": np.array(BOXES, F32), "scores": np.array(SCORES, F32), "labels": np.array([1, 0])},
         {"boxes": np.array(BOXES), "scores": SCORES, "labels": [1.0, 0.0], "more": None},
-        {"boxes": Tensor(BOXES), "scores": Tensor(SCORES), "labels": Tensor([1, 0])},
+        {"boxes": FakeTensor(BOXES), "scores": FakeTensor(SCORES), "labels": FakeTensor([1, 0])},
         {"boxes": np.array(BOXES, np.float16), "scores": SCORES, "labels": np.array(["bus", "car"])},
         SimpleNamespace(boxes=np.array(BOXES), scores=np.array(SCORES), labels=np.array([1, 0])),
         SimpleNamespace(boxes=np.array(BOXES), scores=np.array([[0.1, 0.5], [0.25, 0.2]]), labels=np.array([1, 0])),
@@ -74,7 +74,7 @@ def supervision(**fields: Any) -> SimpleNamespace:
         ),
     ],
 )
-def test_boxes_in_every_form(answer: object) -> None:
+def test_boxes_are_read_in_every_accepted_form(answer: object) -> None:
     found = read_detections(answer, "predict()", ITEM, LABELS)
     assert found.labels == ["bus", "car"]
     assert found.scores.tolist() == SCORES
@@ -94,21 +94,21 @@ def test_boxes_in_every_form(answer: object) -> None:
         supervision(xyxy=np.zeros((0, 4), F32), confidence=np.zeros(0), class_id=np.zeros(0, I64)),
     ],
 )
-def test_nothing_found_in_every_form(answer: object) -> None:
+def test_empty_answer_is_read_in_every_accepted_form(answer: object) -> None:
     found = read_detections(answer, "predict()", ITEM, LABELS)
     assert (len(found.labels), found.scores.shape, found.boxes.shape) == (0, (0,), (0, 4))
 
 
-def arrays(**wrong: Any) -> dict[str, Any]:
-    return {"boxes": BOXES, "scores": SCORES, "labels": [1, 0], **wrong}
+def arrays(**changes: Any) -> dict[str, Any]:
+    return {"boxes": BOXES, "scores": SCORES, "labels": [1, 0], **changes}
 
 
-def records(**wrong: Any) -> list[dict[str, Any]]:
-    return [RECORDS[0], {**RECORDS[1], **wrong}]
+def records(**changes: Any) -> list[dict[str, Any]]:
+    return [RECORDS[0], {**RECORDS[1], **changes}]
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "error_text"),
     [
         (None, "predict(): Expected Detections, boxes with scores and labels"),
         (3, "got 3"),
@@ -173,38 +173,38 @@ def records(**wrong: Any) -> list[dict[str, Any]]:
         ),
     ],
 )
-def test_what_is_wrong_is_named(answer: object, said: str) -> None:
+def test_error_names_invalid_part_of_boxes(answer: object, error_text: str) -> None:
     with pytest.raises(InferenceError) as caught:
         read_detections(answer, "predict()", ITEM, LABELS)
     assert caught.value.kind is ErrorKind.MODEL_FAILED
-    assert said in str(caught.value)
+    assert error_text in str(caught.value)
     assert len(str(caught.value)) < 400
 
 
-def test_classes_without_names_are_called_by_their_numbers() -> None:
+def test_classes_without_names_are_labelled_by_number() -> None:
     assert read_detections(arrays(labels=[7, 0]), "predict()", ITEM, Labels(())).labels == ["7", "0"]
 
 
-def test_a_score_that_is_a_rounding_error_beyond_one_is_one() -> None:
+def test_scores_are_clamped_within_rounding_error() -> None:
     assert read_detections(arrays(scores=[1.00001, -0.00001]), "predict()", ITEM, LABELS).scores.tolist() == [1, 0]
 
 
-TURNED = [[60, 50, 40, 20, 0.5]]
+ORIENTED = [[60, 50, 40, 20, 0.5]]
 CORNERS = [[[40, 40], [80, 40], [80, 60], [40, 60]]]
 FRACTIONS = {"label": "bus", "score": 0.5, "cx": 0.3, "cy": 0.5, "w": 0.2, "h": 0.2, "r": 0.5}
 
 
 @pytest.mark.parametrize(
-    ("answer", "turn"),
+    ("answer", "angle"),
     [
         ([FRACTIONS], 0.5),
         ([OrientedObject(**FRACTIONS)], 0.5),  # pyright: ignore
-        ({"boxes": TURNED, "scores": [0.5], "labels": [1]}, 0.5),
-        (SimpleNamespace(boxes=np.array(TURNED), scores=np.array([0.5]), labels=["bus"]), 0.5),
+        ({"boxes": ORIENTED, "scores": [0.5], "labels": [1]}, 0.5),
+        (SimpleNamespace(boxes=np.array(ORIENTED), scores=np.array([0.5]), labels=["bus"]), 0.5),
         ({"boxes": np.array(CORNERS), "scores": [0.5], "labels": [1]}, 0),
         (
             OrientedDetections(
-                labels=["bus"], scores=np.array([0.5], F32), boxes=np.array(TURNED, F32), width=200, height=100
+                labels=["bus"], scores=np.array([0.5], F32), boxes=np.array(ORIENTED, F32), width=200, height=100
             ),
             0.5,
         ),
@@ -219,23 +219,26 @@ FRACTIONS = {"label": "bus", "score": 0.5, "cx": 0.3, "cy": 0.5, "w": 0.2, "h": 
         ),
     ],
 )
-def test_turned_boxes_in_every_form(answer: object, turn: float) -> None:
+def test_oriented_boxes_are_read_in_every_accepted_form(answer: object, angle: float) -> None:
     found = read_oriented_detections(answer, "predict()", ITEM, LABELS)
     assert (found.labels, found.scores.tolist(), found.width, found.height) == (["bus"], [0.5], 200, 100)
-    assert found.boxes[0].tolist() == pytest.approx([60, 50, 40, 20, turn], abs=1e-4)
+    assert found.boxes[0].tolist() == pytest.approx([60, 50, 40, 20, angle], abs=1e-4)
 
 
-@pytest.mark.parametrize("turn", [-3, -1, -0.2, 0.3, 1.5, 2.9])
-def test_corners_of_a_turned_box_give_its_turn(turn: float) -> None:
-    along, across = np.array([math.cos(turn), math.sin(turn)]) * 20, np.array([-math.sin(turn), math.cos(turn)]) * 10
+@pytest.mark.parametrize("angle", [-3, -1, -0.2, 0.3, 1.5, 2.9])
+def test_angle_is_computed_from_corners(angle: float) -> None:
+    along, across = (
+        np.array([math.cos(angle), math.sin(angle)]) * 20,
+        np.array([-math.sin(angle), math.cos(angle)]) * 10,
+    )
     corners = np.array([60, 50]) + np.array([-along - across, along - across, along + across, -along + across])
     answer = {"boxes": corners[np.newaxis], "scores": [0.5], "labels": [1]}
     found = read_oriented_detections(answer, "predict()", ITEM, LABELS)
-    assert found.boxes[0].tolist() == pytest.approx([60, 50, 40, 20, turn], abs=1e-4)
+    assert found.boxes[0].tolist() == pytest.approx([60, 50, 40, 20, angle], abs=1e-4)
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "error_text"),
     [
         ({"boxes": BOXES, "scores": SCORES, "labels": [0, 1]}, 'predict()["boxes"]: Expected numbers of shape (N, 5)'),
         ({"boxes": [[1, 2, -3, 4, 0]], "scores": [1], "labels": [0]}, 'predict()["boxes"][0]: Expected a width'),
@@ -246,7 +249,7 @@ def test_corners_of_a_turned_box_give_its_turn(turn: float) -> None:
         (5, "predict(): Expected OrientedDetections"),
     ],
 )
-def test_what_is_wrong_with_turned_boxes_is_named(answer: object, said: str) -> None:
+def test_error_names_invalid_part_of_oriented_boxes(answer: object, error_text: str) -> None:
     with pytest.raises(InferenceError) as caught:
         read_oriented_detections(answer, "predict()", ITEM, LABELS)
-    assert said in str(caught.value)
+    assert error_text in str(caught.value)

@@ -1,4 +1,4 @@
-"""What the names of predict's arguments ask for."""
+"""Test how the argument names of predict() select what it receives."""
 
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ from tests.support.model_folders import loaded
 IMAGES = [np.full((4, width, 3), width, np.uint8) for width in (5, 6)]
 
 
-def told(tmp_path: Path, predict: str, *, task: str = "IMAGE_TEXT_TO_TEXT", **parameters: object) -> Any:
-    """What such a class says to two images."""
+def records_of(tmp_path: Path, predict: str, *, task: str = "IMAGE_TEXT_TO_TEXT", **parameters: object) -> Any:
+    """Return the records that a class with this predict() gives for two images."""
     code = f"class Model:\n    {predict}\n"
     model = loaded(tmp_path / "m", code, task_type=task)
-    return [msgspec.to_builtins(each.records()) for each in model.predict(IMAGES, **parameters)]
+    return [msgspec.to_builtins(prediction.records()) for prediction in model.predict(IMAGES, **parameters)]
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ def told(tmp_path: Path, predict: str, *, task: str = "IMAGE_TEXT_TO_TEXT", **pa
         "predict = staticmethod(lambda image: {'a': image.shape[1] / 10})",
     ],
 )
-def test_images_come_one_by_one_or_together(tmp_path: Path, predict: str) -> None:
-    found = told(tmp_path, predict, task="IMAGE_CLASSIFICATION")
+def test_images_are_passed_singly_or_as_list(tmp_path: Path, predict: str) -> None:
+    found = records_of(tmp_path, predict, task="IMAGE_CLASSIFICATION")
     assert found == [[{"label": "a", "score": 0.5}], [{"label": "a", "score": 0.6}]]
 
 
@@ -56,14 +56,14 @@ def test_images_come_one_by_one_or_together(tmp_path: Path, predict: str) -> Non
         "async def predict(self, image, prompt):\n        yield prompt\n        yield str(image.shape[1])",
     ],
 )
-def test_prompts_come_one_by_one_or_together(tmp_path: Path, predict: str) -> None:
-    found = told(tmp_path, predict, prompts=["a", "b"])
-    assert [[each["answer"] for each in records] for records in found] == [["a5", "b5"], ["a6", "b6"]]
-    assert [each["prompt"] for each in found[0]] == ["a", "b"]
+def test_prompts_are_passed_singly_or_as_list(tmp_path: Path, predict: str) -> None:
+    found = records_of(tmp_path, predict, prompts=["a", "b"])
+    assert [[record["answer"] for record in records] for records in found] == [["a5", "b5"], ["a6", "b6"]]
+    assert [record["prompt"] for record in found[0]] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
-    ("predict", "said"),
+    ("predict", "error_text"),
     [
         ("def predict(self, imgs): ...", "predict() takes 'imgs', but may take only image, images, "),
         ("def predict(self): ...", "predict() must take image or images after self, by this name, got predict()"),
@@ -80,15 +80,15 @@ def test_prompts_come_one_by_one_or_together(tmp_path: Path, predict: str) -> No
         ("pass", "has no predict()"),
     ],
 )
-def test_what_is_not_to_be_had_is_named(tmp_path: Path, predict: str, said: str) -> None:
+def test_unsupported_predict_signature_is_rejected(tmp_path: Path, predict: str, error_text: str) -> None:
     with pytest.raises(ModelError, match=r"model-settings\.json: ") as caught:
-        told(tmp_path, predict)
-    assert said in str(caught.value)
+        records_of(tmp_path, predict)
+    assert error_text in str(caught.value)
 
 
-def test_detectors_yield_nothing(tmp_path: Path) -> None:
+def test_detector_that_yields_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="only if its answers are texts"):
-        told(tmp_path, "def predict(self, image): yield []", task="OBJECT_DETECTION")
+        records_of(tmp_path, "def predict(self, image): yield []", task="OBJECT_DETECTION")
 
 
 @pytest.mark.parametrize(
@@ -101,17 +101,17 @@ def test_detectors_yield_nothing(tmp_path: Path) -> None:
         "async def predict(self, text): return text.upper()",
     ],
 )
-def test_texts_come_one_by_one_or_together(tmp_path: Path, predict: str) -> None:
+def test_texts_are_passed_singly_or_as_list(tmp_path: Path, predict: str) -> None:
     model = loaded(tmp_path / "m", f"class Model:\n    {predict}\n", task_type="TEXT_GENERATION")
     assert msgspec.to_builtins(model.ask_text("abc")) == [{"generated_text": "ABC"}]
 
 
-def test_prompts_are_not_for_detectors(tmp_path: Path) -> None:
+def test_detector_with_prompt_argument_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"takes 'prompt', but may take only image, images, parameters"):
-        told(tmp_path, "def predict(self, image, prompt): ...", task="OBJECT_DETECTION")
+        records_of(tmp_path, "def predict(self, image, prompt): ...", task="OBJECT_DETECTION")
 
 
-def test_images_are_upright_rgb_and_may_be_written_to(tmp_path: Path) -> None:
+def test_images_are_writable_rgb_arrays(tmp_path: Path) -> None:
     code = """
         import numpy as np
         class Model:
@@ -123,4 +123,4 @@ def test_images_are_upright_rgb_and_may_be_written_to(tmp_path: Path) -> None:
     """
     model = loaded(tmp_path / "m", code, task_type="IMAGE_CLASSIFICATION")
     found = msgspec.to_builtins(model.ask(np.full((4, 5, 3), (255, 51, 0), np.uint8)))
-    assert {each["label"]: each["score"] for each in found} == {"red": 1, "green": 0.2, "blue": 0}
+    assert {record["label"]: record["score"] for record in found} == {"red": 1, "green": 0.2, "blue": 0}

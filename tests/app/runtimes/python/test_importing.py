@@ -1,4 +1,4 @@
-"""Models whose modules have the same names."""
+"""Test how models import their own modules, which may share names with other models and with our packages."""
 
 import sys
 from pathlib import Path
@@ -16,11 +16,11 @@ DARK = np.zeros((10, 10, 3), np.uint8)
 
 
 def labels(found: object) -> list[str]:
-    return [each["label"] for each in msgspec.to_builtins(found)]
+    return [record["label"] for record in msgspec.to_builtins(found)]
 
 
-def says(what: str) -> str:
-    return f"def word():\n    return {what!r}\n"
+def word_module(word: str) -> str:
+    return f"def word():\n    return {word!r}\n"
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def says(what: str) -> str:
         "from helper import *",
     ],
 )
-def test_two_models_with_files_of_the_same_names_do_not_meet(tmp_path: Path, imports: str) -> None:
+def test_models_with_equal_file_names_stay_separate(tmp_path: Path, imports: str) -> None:
     code = f"""{imports}
 class Model:
     task_type = "OBJECT_DETECTION"
@@ -48,11 +48,12 @@ class Model:
         return [dict(label=word(), score=1, xmin=0, ymin=0, xmax=5, ymax=5)]
 """
     files = {
-        name: {"helper.py": says(name), "package/__init__.py": "", "package/helper.py": says(name)} for name in "ab"
+        name: {"helper.py": word_module(name), "package/__init__.py": "", "package/helper.py": word_module(name)}
+        for name in "ab"
     }
-    for each in files.values():
-        each["package/through.py"] = "from package.helper import word\n"
-    first, second = (loaded(tmp_path / name, code, each) for name, each in files.items())
+    for modules in files.values():
+        modules["package/through.py"] = "from package.helper import word\n"
+    first, second = (loaded(tmp_path / name, code, modules) for name, modules in files.items())
     assert labels(first.ask(DARK)) == ["a"]
     assert labels(second.ask(DARK)) == ["b"]
     assert labels(first.ask(DARK)) == ["a"]
@@ -71,7 +72,7 @@ class Model:
         "def word():\n    from {0} import word\n    return word()",
     ],
 )
-def test_the_names_of_our_packages_are_free_in_a_models_folder(tmp_path: Path, name: str, imports: str) -> None:
+def test_model_may_use_names_of_our_packages(tmp_path: Path, name: str, imports: str) -> None:
     code = f"""{imports.format(name)}
 class Model:
     def predict(self, image):
@@ -84,82 +85,82 @@ class Model:
             code,
             {
                 f"{name}/__init__.py": "from .words import word\n",
-                f"{name}/words.py": says(owner),
+                f"{name}/words.py": word_module(owner),
                 f"{name}/through.py": through,
                 "inner/through.py": through,
             },
         )
         for owner in "ab"
     ]
-    assert [labels(each.ask(DARK)) for each in models] == [["a"], ["b"]]
+    assert [labels(model.ask(DARK)) for model in models] == [["a"], ["b"]]
     assert Path(str(sys.modules["tasks"].__file__)).parents[1] == ROOT
 
 
 @pytest.mark.parametrize("name", ["app", "metadata", "tasks", "words"])
-def test_a_folder_without_init_file_holds_modules(tmp_path: Path, name: str) -> None:
+def test_folder_without_init_file_is_namespace_package(tmp_path: Path, name: str) -> None:
     code = (
         f"from {name}.helper import word\nclass Model:\n    labels = [word()]\n    def predict(self, image): return []"
     )
-    assert loaded(tmp_path / "m", code, {f"{name}/helper.py": says("a")}).description.labels == ["a"]
+    assert loaded(tmp_path / "m", code, {f"{name}/helper.py": word_module("a")}).description.labels == ["a"]
 
 
 @pytest.mark.parametrize("name", ["app", "metadata", "tasks"])
-def test_a_module_of_our_name_can_be_the_implementation(tmp_path: Path, name: str) -> None:
+def test_implementation_module_may_have_name_of_our_package(tmp_path: Path, name: str) -> None:
     code = "class Model:\n    labels = [__name__]\n    def predict(self, image): return []"
     (label,) = loaded(tmp_path / "m", "", {f"{name}.py": code}, implementation=f"{name}:Model").description.labels
     assert label.endswith(f".{name}")
 
 
 @pytest.mark.parametrize("statement", ["import tasks", "from tasks.task import TaskType", "import app.engine.engine"])
-def test_our_packages_are_not_found_by_a_model(tmp_path: Path, statement: str) -> None:
+def test_model_cannot_import_our_packages(tmp_path: Path, statement: str) -> None:
     with pytest.raises(ModelError, match=r"No module named '[a-z.]+'; import the public API .* \(model.py, line 1\)"):
         loaded(tmp_path / "m", f"{statement}\n")
 
 
-def test_a_package_of_our_name_that_is_installed_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_package_with_name_of_ours_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "installed" / "tasks"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("from tasks.words import word\n")
-    (package / "words.py").write_text(says("installed"))
+    (package / "words.py").write_text(word_module("installed"))
     monkeypatch.setattr(sys, "path", [str(package.parent), *sys.path])
     code = "from tasks import word\nclass Model:\n    labels = [word()]\n    def predict(self, image): return []"
     assert loaded(tmp_path / "m", code).description.labels == ["installed"]
 
 
 @pytest.mark.parametrize(
-    ("statement", "said"),
+    ("statement", "error_text"),
     [
         ("import helper.absent", "No module named 'helper.absent'; 'helper' is not a package"),
         ("from helper import absent", "cannot import name 'absent' from 'helper'"),
     ],
 )
-def test_errors_name_modules_as_the_author_does(tmp_path: Path, statement: str, said: str) -> None:
+def test_import_error_shows_module_name_from_source(tmp_path: Path, statement: str, error_text: str) -> None:
     with pytest.raises(ModelError, match="importing it failed") as caught:
         loaded(tmp_path / "m", f"{statement}\n", {"helper.py": ""})
-    assert said in str(caught.value)
+    assert error_text in str(caught.value)
 
 
-def test_the_folder_is_left_as_it_was(tmp_path: Path) -> None:
-    files = {"helper.py": says("x")}
+def test_loading_writes_no_files_to_folder(tmp_path: Path) -> None:
+    files = {"helper.py": word_module("x")}
     loaded(tmp_path / "m", "import helper\nclass Model:\n    def predict(self, image): return []", files)
-    assert sorted(each.name for each in (tmp_path / "m").iterdir()) == ["helper.py", "model-settings.json", "model.py"]
+    assert sorted(path.name for path in (tmp_path / "m").iterdir()) == ["helper.py", "model-settings.json", "model.py"]
 
 
-def test_a_model_that_is_loaded_again_has_its_code_read_again(tmp_path: Path) -> None:
+def test_reloaded_model_reads_its_code_again(tmp_path: Path) -> None:
     code = (
         "from helper import word\nclass Model:\n    def predict(self, image): return [(word())]\n    labels = [word()]"
     )
-    # Of the same size and, at best, of the same second: what bytecode goes by.
-    assert loaded(tmp_path / "m", code, {"helper.py": says("a")}).description.labels == ["a"]
-    assert loaded(tmp_path / "m", code, {"helper.py": says("b")}).description.labels == ["b"]
+    # The files have the same size and often the same mtime, so cached bytecode would look current.
+    assert loaded(tmp_path / "m", code, {"helper.py": word_module("a")}).description.labels == ["a"]
+    assert loaded(tmp_path / "m", code, {"helper.py": word_module("b")}).description.labels == ["b"]
 
 
-def test_a_folder_of_data_hides_no_installed_package(tmp_path: Path) -> None:
+def test_data_folder_does_not_hide_installed_package(tmp_path: Path) -> None:
     code = "import numpy\nclass Model:\n    labels = [numpy.__name__]\n    def predict(self, image): return []"
     assert loaded(tmp_path / "m", code, {"numpy/weights.txt": "1"}).description.labels == ["numpy"]
 
 
-def test_dataclasses_and_hints_find_their_module(tmp_path: Path) -> None:
+def test_dataclasses_and_type_hints_resolve_in_model_module(tmp_path: Path) -> None:
     code = """
         from __future__ import annotations
         import dataclasses, typing
@@ -173,14 +174,14 @@ def test_dataclasses_and_hints_find_their_module(tmp_path: Path) -> None:
     assert loaded(tmp_path / "m", code).description.labels == ["int"]
 
 
-def test_what_is_installed_can_be_named_too(tmp_path: Path) -> None:
+def test_implementation_may_be_in_installed_module(tmp_path: Path) -> None:
     code = ModelCode(tmp_path)
     assert code.find("collections:OrderedDict").__name__ == "OrderedDict"  # pyright: ignore
     code.forget()
 
 
 @pytest.mark.parametrize(
-    ("implementation", "said"),
+    ("implementation", "error_text"),
     [
         ("model", "Expected module:Class"),
         ("model:", "Expected module:Class"),
@@ -191,25 +192,25 @@ def test_what_is_installed_can_be_named_too(tmp_path: Path) -> None:
         ("model:Absent", "Module 'model' has no 'Absent'"),
     ],
 )
-def test_what_is_not_there_is_named(tmp_path: Path, implementation: str, said: str) -> None:
+def test_missing_implementation_is_named_in_error(tmp_path: Path, implementation: str, error_text: str) -> None:
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").touch()
     (tmp_path / "model.py").touch()
     code = ModelCode(tmp_path)
     with pytest.raises(ModelError, match="implementation: ") as caught:
         code.find(implementation)
-    assert said in str(caught.value)
+    assert error_text in str(caught.value)
     code.forget()
 
 
-def test_a_library_that_is_missing_is_told_as_python_tells_it(tmp_path: Path) -> None:
+def test_missing_library_is_reported_with_python_error(tmp_path: Path) -> None:
     with pytest.raises(
         ModelError, match=r"importing it failed: ModuleNotFoundError: .*'nowhere'.* \(model.py, line 2\)"
     ):
         loaded(tmp_path / "m", "\nimport nowhere\n")
 
 
-def test_what_is_forgotten_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_forget_removes_modules_and_import_hook(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text("import helper\nclass Model: ...")
     (tmp_path / "helper.py").touch()
     code = ModelCode(tmp_path)

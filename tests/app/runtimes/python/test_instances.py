@@ -1,4 +1,4 @@
-"""Objects in threads of their own: limits, waiting, and calls that never return."""
+"""Test instances in their own threads: limits, waiting, and calls that never return."""
 
 import asyncio
 import threading
@@ -15,8 +15,8 @@ SHORT, LONG = 0.05, 30.0
 Job = Callable[[Any], Any]
 
 
-class Gates:
-    """Doors for jobs to wait at; all are open at the end, so that no thread is left waiting."""
+class Gate:
+    """Block jobs until `open` is set; the fixture sets it at the end, so that no thread keeps waiting."""
 
     def __init__(self) -> None:
         self.open = threading.Event()
@@ -29,72 +29,72 @@ class Gates:
 
 
 @pytest.fixture
-def gates() -> Iterator[Gates]:
-    made = Gates()
-    yield made
-    made.open.set()
+def gate() -> Iterator[Gate]:
+    fixture_gate = Gate()
+    yield fixture_gate
+    fixture_gate.open.set()
 
 
-def itself(target: Any) -> Any:
+def identity(target: Any) -> Any:
     return target
 
 
-def made(count: int = 1, seconds: float = LONG, close: Job = itself) -> tuple[Instances, list[Instance]]:
+def make_instances(count: int = 1, seconds: float = LONG, close: Job = identity) -> tuple[Instances, list[Instance]]:
     threads = [Instance(f"model {number}") for number in range(count)]
-    for number, each in enumerate(threads):
-        each.target = number
+    for number, thread in enumerate(threads):
+        thread.target = number
     return Instances(threads, seconds, close), threads
 
 
-def refusal(instances: Instances, job: Job = itself) -> InferenceError:
+def error_of_job(instances: Instances, job: Job = identity) -> InferenceError:
     with pytest.raises(InferenceError) as caught, instances.lease() as lease:
         lease.run(job)
     return caught.value
 
 
-def asked(instances: Instances, job: Job = itself) -> Any:
+def run_job(instances: Instances, job: Job = identity) -> Any:
     with instances.lease() as lease:
         return lease.run(job)
 
 
-def test_all_jobs_of_an_object_run_in_its_one_thread() -> None:
-    instances, (instance,) = made()
-    assert {asked(instances, lambda _: threading.current_thread().name) for _ in range(3)} == {"model 0"}
+def test_all_jobs_of_instance_run_in_one_thread() -> None:
+    instances, (instance,) = make_instances()
+    assert {run_job(instances, lambda _: threading.current_thread().name) for _ in range(3)} == {"model 0"}
     assert instance.thread.daemon
 
 
-def test_coroutines_run_in_one_event_loop_of_the_object() -> None:
+def test_coroutines_of_instance_run_in_one_event_loop() -> None:
     async def loop(_: object) -> int:
         await asyncio.sleep(0)
         return id(asyncio.get_running_loop())
 
-    instances, _ = made()
-    assert asked(instances, loop) == asked(instances, loop)
+    instances, _ = make_instances()
+    assert run_job(instances, loop) == run_job(instances, loop)
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt("stop"), GeneratorExit(), Gone("x")])
-def test_orders_to_stop_are_failures(error: BaseException) -> None:
+def test_exit_exceptions_are_model_failures(error: BaseException) -> None:
     def stop(_: object) -> None:
         raise error
 
-    instances, _ = made()
-    found = refusal(instances, stop)
+    instances, _ = make_instances()
+    found = error_of_job(instances, stop)
     assert found.kind is ErrorKind.MODEL_FAILED
     assert str(found).startswith("The model failed: ")
-    assert asked(instances) == 0
+    assert run_job(instances) == 0
 
 
-def test_what_a_job_raises_is_told_with_its_class() -> None:
+def test_job_exception_is_reported_with_its_class() -> None:
     def fail(_: object) -> None:
         raise TimeoutError("of its own")
 
-    instances, _ = made()
-    found = refusal(instances, fail)
+    instances, _ = make_instances()
+    found = error_of_job(instances, fail)
     assert (found.kind, str(found)) == (ErrorKind.MODEL_FAILED, "The model failed: TimeoutError: of its own")
     assert isinstance(found.__cause__, TimeoutError)
 
 
-def test_orders_to_stop_from_a_coroutine_leave_the_loop_as_it_was() -> None:
+def test_system_exit_in_coroutine_keeps_event_loop_running() -> None:
     async def stop(_: object) -> None:
         raise SystemExit(3)
 
@@ -102,21 +102,21 @@ def test_orders_to_stop_from_a_coroutine_leave_the_loop_as_it_was() -> None:
         await asyncio.sleep(0)
         return "on"
 
-    instances, _ = made()
-    assert str(refusal(instances, stop)) == "The model failed: SystemExit: 3"
-    assert asked(instances, go_on) == "on"
+    instances, _ = make_instances()
+    assert str(error_of_job(instances, stop)) == "The model failed: SystemExit: 3"
+    assert run_job(instances, go_on) == "on"
 
 
 @pytest.mark.parametrize(("text", "length"), [("x" * 10**6, 500), ("\ud800", 50)])
-def test_what_a_job_raises_is_told_in_a_line(text: str, length: int) -> None:
+def test_job_exception_text_is_shortened(text: str, length: int) -> None:
     def fail(_: object) -> None:
         raise ValueError(text)
 
-    instances, _ = made()
-    assert len(str(refusal(instances, fail)).encode()) < length
+    instances, _ = make_instances()
+    assert len(str(error_of_job(instances, fail)).encode()) < length
 
 
-def test_an_error_that_cannot_be_told_is_a_failure_all_the_same() -> None:
+def test_exception_without_readable_text_is_model_failure() -> None:
     class Mute(Exception):  # noqa: N818
         def __str__(self) -> str:
             raise RuntimeError
@@ -124,34 +124,34 @@ def test_an_error_that_cannot_be_told_is_a_failure_all_the_same() -> None:
     def fail(_: object) -> None:
         raise Mute
 
-    instances, _ = made()
-    assert str(refusal(instances, fail)) == "The model failed: Mute: (its text cannot be read)"
+    instances, _ = make_instances()
+    assert str(error_of_job(instances, fail)) == "The model failed: Mute: (its text cannot be read)"
 
 
-def test_a_refusal_by_the_model_is_passed_on_as_it_is() -> None:
-    refused = invalid("Too dark")
+def test_inference_error_of_model_is_passed_on_unchanged() -> None:
+    error = invalid("Too dark")
 
-    def refuse(_: object) -> None:
-        raise refused
+    def fail(_: object) -> None:
+        raise error
 
-    instances, _ = made()
-    assert refusal(instances, refuse) is refused
+    instances, _ = make_instances()
+    assert error_of_job(instances, fail) is error
 
 
-def test_a_call_that_takes_too_long_is_given_up_and_the_next_refused_until_it_returns(gates: Gates) -> None:
-    instances, (instance,) = made(seconds=SHORT)
-    late = refusal(instances, gates.wait)
+def test_late_call_times_out_and_next_calls_fail_until_it_returns(gate: Gate) -> None:
+    instances, (instance,) = make_instances(seconds=SHORT)
+    late = error_of_job(instances, gate.wait)
     assert (late.kind, str(late)) == (ErrorKind.DEADLINE_EXCEEDED, "The model did not answer within 0.05 s")
-    refused = refusal(instances)
-    assert refused.kind is ErrorKind.MODEL_NOT_READY
-    assert "has not returned from a call" in str(refused)
-    gates.open.set()
-    # Behind the late call, and behind its object being given back.
+    rejected = error_of_job(instances)
+    assert rejected.kind is ErrorKind.MODEL_NOT_READY
+    assert "has not returned from a call" in str(rejected)
+    gate.open.set()
+    # This runs after the late call, and after its instance is returned.
     assert instance.run(lambda: "there", LONG) == "there"
-    assert asked(instances) == 0
+    assert run_job(instances) == 0
 
 
-def test_a_coroutine_that_takes_too_long_is_cancelled() -> None:
+def test_late_coroutine_is_cancelled() -> None:
     cancelled = threading.Event()
 
     async def never(_: object) -> None:
@@ -160,130 +160,132 @@ def test_a_coroutine_that_takes_too_long_is_cancelled() -> None:
         finally:
             cancelled.set()
 
-    instances, (instance,) = made(seconds=SHORT)
-    assert refusal(instances, never).kind is ErrorKind.DEADLINE_EXCEEDED
+    instances, (instance,) = make_instances(seconds=SHORT)
+    assert error_of_job(instances, never).kind is ErrorKind.DEADLINE_EXCEEDED
     assert cancelled.wait(LONG)
     assert instance.run(lambda: "there", LONG) == "there"
-    assert asked(instances) == 0
+    assert run_job(instances) == 0
 
 
-def test_one_that_hangs_leaves_the_others_to_answer(gates: Gates) -> None:
-    instances, _ = made(count=2, seconds=SHORT)
-    refusal(instances, gates.wait)
-    assert asked(instances) == asked(instances)
+def test_other_instances_answer_while_one_hangs(gate: Gate) -> None:
+    instances, _ = make_instances(count=2, seconds=SHORT)
+    error_of_job(instances, gate.wait)
+    assert run_job(instances) == run_job(instances)
 
 
-def test_who_waits_behind_a_call_that_hangs_is_refused_when_it_is_late(gates: Gates) -> None:
-    instances, _ = made(seconds=0.3)
+def test_call_waiting_behind_hung_call_is_rejected(gate: Gate) -> None:
+    instances, _ = make_instances(seconds=0.3)
     found: list[InferenceError] = []
-    first = threading.Thread(target=lambda: found.append(refusal(instances, gates.wait)))
+    first = threading.Thread(target=lambda: found.append(error_of_job(instances, gate.wait)))
     first.start()
-    assert gates.reached.wait(LONG)
-    assert refusal(instances).kind in (ErrorKind.MODEL_NOT_READY, ErrorKind.OVERLOADED)
+    assert gate.reached.wait(LONG)
+    assert error_of_job(instances).kind in (ErrorKind.MODEL_NOT_READY, ErrorKind.OVERLOADED)
     first.join(LONG)
     assert found[0].kind is ErrorKind.DEADLINE_EXCEEDED
 
 
-def test_a_call_waits_for_a_free_object(gates: Gates) -> None:
-    instances, _ = made()
+def test_call_waits_for_free_instance(gate: Gate) -> None:
+    instances, _ = make_instances()
     found: list[Any] = []
-    first = threading.Thread(target=lambda: found.append(asked(instances, gates.wait)))
+    first = threading.Thread(target=lambda: found.append(run_job(instances, gate.wait)))
     first.start()
-    assert gates.reached.wait(LONG)
-    second = threading.Thread(target=lambda: found.append(asked(instances)))
+    assert gate.reached.wait(LONG)
+    second = threading.Thread(target=lambda: found.append(run_job(instances)))
     second.start()
-    gates.open.set()
+    gate.open.set()
     first.join(LONG)
     second.join(LONG)
     assert sorted(map(str, found)) == ["0", "through"]
 
 
-def test_a_call_waits_only_so_long_for_an_object_that_another_keeps() -> None:
-    instances, _ = made(seconds=SHORT)
+def test_wait_for_leased_instance_has_timeout() -> None:
+    instances, _ = make_instances(seconds=SHORT)
     with instances.lease() as lease:
         lease.run(lambda target: target)
-        assert refusal(instances).kind is ErrorKind.OVERLOADED
-    assert asked(instances) == 0
+        assert error_of_job(instances).kind is ErrorKind.OVERLOADED
+    assert run_job(instances) == 0
 
 
-def test_only_so_many_calls_wait_for_an_object() -> None:
-    instances, _ = made()
+def test_number_of_waiting_calls_is_limited() -> None:
+    instances, _ = make_instances()
     found: list[Any] = []
-    refused = threading.Event()
+    rejected = threading.Event()
 
     def ask() -> None:
         try:
-            found.append(asked(instances))
+            found.append(run_job(instances))
         except InferenceError as error:
             found.append(str(error))
-            refused.set()
+            rejected.set()
 
     threads = [threading.Thread(target=ask) for _ in range(33)]
     with instances.lease():
-        for each in threads:
-            each.start()
-        assert refused.wait(LONG)
-    for each in threads:
-        each.join(LONG)
+        for thread in threads:
+            thread.start()
+        assert rejected.wait(LONG)
+    for thread in threads:
+        thread.join(LONG)
     assert found.count(0) == 32
     assert "32 requests already wait for the model; try again later" in found
 
 
-def test_several_objects_answer_at_once() -> None:
-    instances, _ = made(count=2)
-    meeting = threading.Barrier(2, timeout=LONG)
+def test_instances_answer_concurrently() -> None:
+    instances, _ = make_instances(count=2)
+    barrier = threading.Barrier(2, timeout=LONG)
     found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.append(asked(instances, lambda _: meeting.wait()))) for _ in "ab"]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join(LONG)
+    threads = [
+        threading.Thread(target=lambda: found.append(run_job(instances, lambda _: barrier.wait()))) for _ in "ab"
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONG)
     assert sorted(found) == [0, 1]
 
 
-def test_objects_are_closed_in_their_threads_behind_the_call_that_they_are_at(gates: Gates) -> None:
-    told: list[str] = []
+def test_instances_are_closed_in_their_threads_after_current_call(gate: Gate) -> None:
+    messages: list[str] = []
 
     def close(target: object) -> None:
-        told.append(f"{threading.current_thread().name} closed {target}, open: {gates.open.is_set()}")
+        messages.append(f"{threading.current_thread().name} closed {target}, open: {gate.open.is_set()}")
 
-    instances, _ = made(count=2, close=close)
-    first = threading.Thread(target=lambda: asked(instances, gates.wait))
+    instances, _ = make_instances(count=2, close=close)
+    first = threading.Thread(target=lambda: run_job(instances, gate.wait))
     first.start()
-    assert gates.reached.wait(LONG)
+    assert gate.reached.wait(LONG)
     instances.close()
     instances.close()
-    assert str(refusal(instances)) == "The model was unloaded"
-    gates.open.set()
+    assert str(error_of_job(instances)) == "The model was unloaded"
+    gate.open.set()
     instances.join(LONG)
     first.join(LONG)
-    assert sorted(each[:16] for each in told) == ["model 0 closed 0", "model 1 closed 1"]
-    assert "model 1 closed 1, open: True" in told
+    assert sorted(message[:16] for message in messages) == ["model 0 closed 0", "model 1 closed 1"]
+    assert "model 1 closed 1, open: True" in messages
 
 
-def test_a_close_that_fails_or_waits_is_let_be() -> None:
+def test_failing_async_close_still_ends_threads() -> None:
     async def close(target: int) -> None:
         await asyncio.sleep(0)
         raise RuntimeError(target)
 
-    instances, threads = made(count=2, close=close)
+    instances, threads = make_instances(count=2, close=close)
     instances.close()
     instances.join(LONG)
-    assert not any(each.thread.is_alive() for each in threads)
+    assert not any(instance.thread.is_alive() for instance in threads)
 
 
-def test_who_waits_is_told_when_the_model_is_unloaded() -> None:
-    instances, _ = made()
+def test_waiting_call_is_rejected_when_model_is_unloaded() -> None:
+    instances, _ = make_instances()
     with instances.lease():
-        waiting: list[InferenceError] = []
-        second = threading.Thread(target=lambda: waiting.append(refusal(instances)))
+        errors: list[InferenceError] = []
+        second = threading.Thread(target=lambda: errors.append(error_of_job(instances)))
         second.start()
         instances.close()
         second.join(LONG)
-    assert waiting[0].kind is ErrorKind.MODEL_NOT_READY
+    assert errors[0].kind is ErrorKind.MODEL_NOT_READY
 
 
-def test_nothing_is_waited_for_beyond_its_time(gates: Gates) -> None:
+def test_run_raises_late_error_after_timeout(gate: Gate) -> None:
     instance = Instance("model")
     with pytest.raises(LateError):
-        instance.run(gates.wait, SHORT)
+        instance.run(gate.wait, SHORT)

@@ -1,4 +1,4 @@
-"""From settings to objects: what may be loaded, the hooks, and what is told of a model that cannot be."""
+"""Test loading: permission to run code, hooks, and the errors of models that cannot be loaded."""
 
 import gc
 import threading
@@ -29,13 +29,15 @@ IMAGE = np.zeros((4, 5, 3), np.uint8)
 
 def answer(servable: Servable) -> Any:
     tensor = Tensor(name="image", datatype=Datatype.UINT8, data=IMAGE)
-    answered = servable.answer(InferenceRequest(id="r", model_name="m", inputs=(tensor,)), Limits())
-    return msgspec.to_builtins(answered.outputs[0].predictions[0].records())
+    result = servable.answer(InferenceRequest(id="r", model_name="m", inputs=(tensor,)), Limits())
+    return msgspec.to_builtins(result.outputs[0].predictions[0].records())
 
 
-def given(found: ModelSource, **arguments: object) -> ModelSource:
-    """The same with constructor arguments, which here need not be of JSON."""
-    return msgspec.structs.replace(found, settings=msgspec.structs.replace(found.settings, arguments=arguments))
+def with_arguments(model_source: ModelSource, **arguments: object) -> ModelSource:
+    """Return the source with constructor arguments, which need not be JSON here."""
+    return msgspec.structs.replace(
+        model_source, settings=msgspec.structs.replace(model_source.settings, arguments=arguments)
+    )
 
 
 @pytest.mark.parametrize("use", [load, describe])
@@ -48,23 +50,23 @@ def test_code_is_not_run_unless_the_operator_allows_it(tmp_path: Path, use: Any)
     assert (tmp_path / "ran").exists()
 
 
-def test_it_takes_models_that_name_a_class(tmp_path: Path) -> None:
+def test_models_that_name_class_are_recognised(tmp_path: Path) -> None:
     assert RUNTIME.name == "python"
     assert RUNTIME.recognises(source(write(tmp_path / "m", WORKS)))
     assert not RUNTIME.recognises(source(write(tmp_path / "n", WORKS, implementation=None)))
 
 
-def test_a_class_wins_over_the_graph_that_it_reads(tmp_path: Path) -> None:
+def test_class_is_preferred_to_onnx_file_in_same_folder(tmp_path: Path) -> None:
     found = source(write(tmp_path / "m", WORKS, {"model.onnx": ""}))
     assert load(found).description.platform == "python"
 
 
-def test_a_python_model_without_a_class_is_told_how_to_name_one(tmp_path: Path) -> None:
+def test_error_for_python_model_without_class_shows_setting(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r'must name its class, as in "implementation": "model:Detector"'):
         load(source(write(tmp_path / "m", WORKS, implementation=None, runtime="python")))
 
 
-def test_hooks_are_called_once_for_each_object_in_its_thread(tmp_path: Path) -> None:
+def test_hooks_run_once_for_each_instance_in_its_thread(tmp_path: Path) -> None:
     code = """
         import threading
         class Model:
@@ -78,11 +80,11 @@ def test_hooks_are_called_once_for_each_object_in_its_thread(tmp_path: Path) -> 
             def close(self): self.tell("closed")
             def tell(self, what): self.told.append(f"{threading.current_thread().name} {what}")
     """
-    told: list[str] = []
-    servable = load(given(source(write(tmp_path / "m", code, instances=2)), told=told))
-    assert told == ["model m 0 made", "model m 0 loaded", "model m 1 made", "model m 1 loaded"]
+    events: list[str] = []
+    servable = load(with_arguments(source(write(tmp_path / "m", code, instances=2)), told=events))
+    assert events == ["model m 0 made", "model m 0 loaded", "model m 1 made", "model m 1 loaded"]
     answer(servable)
-    assert told[4].endswith("asked")
+    assert events[4].endswith("asked")
 
 
 def test_hooks_may_be_coroutines(tmp_path: Path) -> None:
@@ -101,7 +103,7 @@ def test_hooks_may_be_coroutines(tmp_path: Path) -> None:
     assert msgspec.to_builtins(loaded(tmp_path / "m", code).ask(IMAGE))[0]["xmax"] == 2
 
 
-def test_objects_are_closed_when_the_model_is_dropped(tmp_path: Path) -> None:
+def test_instances_are_closed_when_model_is_dropped(tmp_path: Path) -> None:
     code = """
         class Model:
             def __init__(self, closed): self.closed = closed
@@ -109,7 +111,7 @@ def test_objects_are_closed_when_the_model_is_dropped(tmp_path: Path) -> None:
             def close(self): self.closed.set()
     """
     closed = threading.Event()
-    servable = load(given(source(write(tmp_path / "m", code)), closed=closed))
+    servable = load(with_arguments(source(write(tmp_path / "m", code)), closed=closed))
     answer(servable)
     assert not closed.is_set()
     del servable
@@ -117,7 +119,7 @@ def test_objects_are_closed_when_the_model_is_dropped(tmp_path: Path) -> None:
     assert closed.wait(60)
 
 
-def test_a_request_in_flight_keeps_the_model(tmp_path: Path) -> None:
+def test_request_in_flight_keeps_model_open(tmp_path: Path) -> None:
     code = """
         class Model:
             def __init__(self, reached, gate, told):
@@ -132,22 +134,22 @@ def test_a_request_in_flight_keeps_the_model(tmp_path: Path) -> None:
                 self.gate.set()
     """
     reached, gate = threading.Event(), threading.Event()
-    told: list[str] = []
-    servables = [load(given(source(write(tmp_path / "m", code)), reached=reached, gate=gate, told=told))]
-    asking = threading.Thread(target=answer, args=(servables.pop(),))
-    asking.start()
+    events: list[str] = []
+    servables = [load(with_arguments(source(write(tmp_path / "m", code)), reached=reached, gate=gate, told=events))]
+    thread = threading.Thread(target=answer, args=(servables.pop(),))
+    thread.start()
     assert reached.wait(60)
     gc.collect()
-    assert told == []
+    assert events == []
     gate.set()
-    asking.join(30)
-    del asking
+    thread.join(30)
+    del thread
     gc.collect()
-    assert told[0] == "answered"
+    assert events[0] == "answered"
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "error_text"),
     [
         ("\nraise ValueError('no')", "importing it failed: ValueError: no (model.py, line 2)"),
         ("class Model\n", "importing it failed: SyntaxError: "),
@@ -168,10 +170,10 @@ def test_a_request_in_flight_keeps_the_model(tmp_path: Path) -> None:
         (f"class Model:\n    labels = [1, 2]\n{PREDICT}", "labels: Expected a list of class names"),
     ],
 )
-def test_what_fails_while_loading_is_told_with_its_place(tmp_path: Path, code: str, said: str) -> None:
+def test_load_error_names_step_and_file(tmp_path: Path, code: str, error_text: str) -> None:
     with pytest.raises(ModelError) as caught:
         loaded(tmp_path / "m", code, {"helper.py": "{}['x']"})
-    assert said in str(caught.value)
+    assert error_text in str(caught.value)
     assert str(tmp_path / "m" / "model-settings.json") in str(caught.value)
 
 
@@ -183,7 +185,7 @@ def test_what_fails_while_loading_is_told_with_its_place(tmp_path: Path, code: s
         f"import asyncio\nclass Model:\n    async def load(self): await asyncio.Event().wait()\n{PREDICT}",
     ],
 )
-def test_loading_has_its_time(tmp_path: Path, code: str) -> None:
+def test_loading_times_out(tmp_path: Path, code: str) -> None:
     with pytest.raises(ModelError, match=r"did not end within 0\.1 s"):
         loaded(tmp_path / "m", code, load_timeout_seconds=0.1)
 
@@ -196,20 +198,20 @@ def test_a_task_is_declared_by_settings_or_class(tmp_path: Path, task: str) -> N
     write(tmp_path / "n", f"class Model:\n    task_type = {task!r}\n{PREDICT}", task_type=None)
     by_settings, by_class = (load(source(tmp_path / name)).description for name in "mn")
     assert by_settings.task_type is by_class.task_type is TaskType(task)
-    assert [each.facts[0].origin for each in (by_settings, by_class)] == [Origin.DECLARED, Origin.CLASS]
+    assert [description.facts[0].origin for description in (by_settings, by_class)] == [Origin.DECLARED, Origin.CLASS]
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "error_text"),
     [
         (WORKS, 'must declare its "task_type", one of IMAGE_CLASSIFICATION'),
         (f"{WORKS}    task_type = 'CATS'", "got 'CATS'"),
     ],
 )
-def test_a_model_of_no_task_is_told_which_there_are(tmp_path: Path, code: str, said: str) -> None:
+def test_missing_or_unknown_task_type_is_rejected(tmp_path: Path, code: str, error_text: str) -> None:
     with pytest.raises(ModelError) as caught:
         loaded(tmp_path / "m", code, task_type=None)
-    assert said in str(caught.value)
+    assert error_text in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -223,25 +225,25 @@ def test_a_model_of_no_task_is_told_which_there_are(tmp_path: Path, code: str, s
         (f"class Model:\n    labels = ['x', 'y']\n{PREDICT}", ["a", "b"]),
     ],
 )
-def test_labels_are_those_of_the_settings_or_the_object(tmp_path: Path, code: str, declared: list[str] | None) -> None:
+def test_labels_come_from_settings_or_instance(tmp_path: Path, code: str, declared: list[str] | None) -> None:
     assert list(loaded(tmp_path / "m", code, labels=declared).description.labels) == ["a", "b"]
     assert describe(source(tmp_path / "m")).task_type is TaskType.OBJECT_DETECTION
 
 
-def test_a_function_may_make_the_model(tmp_path: Path) -> None:
+def test_implementation_may_be_factory_function(tmp_path: Path) -> None:
     code = f"class Real:\n{PREDICT}\ndef Model(size): assert size == 3; return Real()"
     assert loaded(tmp_path / "m", code, arguments={"size": 3}).ask(IMAGE) == []
 
 
-def test_describing_makes_no_object(tmp_path: Path) -> None:
+def test_describe_creates_no_instance(tmp_path: Path) -> None:
     write(tmp_path / "m", f"class Model:\n    def __init__(self): raise ValueError\n{PREDICT}", timeout_seconds=5)
-    facts = {each.topic: each.value for each in describe(source(tmp_path / "m")).facts}
+    facts = {fact.topic: fact.value for fact in describe(source(tmp_path / "m")).facts}
     assert facts["is called as"] == "predict(image)"
     assert facts["class"] == "model:Model"
     assert facts["a call may take"] == "5 s"
 
 
-def test_tensors_are_declared_by_the_class(tmp_path: Path) -> None:
+def test_class_declares_tensor_inputs_and_outputs(tmp_path: Path) -> None:
     code = """
         class Model:
             inputs = {"x": ("FP32", (-1, 2))}
@@ -251,11 +253,11 @@ def test_tensors_are_declared_by_the_class(tmp_path: Path) -> None:
     """
     model = loaded(tmp_path / "m", code, task_type="TENSOR")
     assert model.run({"x": np.array([[1, 2], [3, 4]], np.float32)})["y"].tolist() == [3, 7]
-    assert [each.name for each in model.description.inputs] == ["x"]
+    assert [spec.name for spec in model.description.inputs] == ["x"]
 
 
 @pytest.mark.parametrize(
-    ("declared", "said"),
+    ("declared", "error_text"),
     [
         ("", "must declare inputs, as in "),
         ("inputs = {'x': ('FP99', (1,))}; outputs = {}", "inputs: Expected a datatype and a shape"),
@@ -263,16 +265,16 @@ def test_tensors_are_declared_by_the_class(tmp_path: Path) -> None:
         ("inputs = {'x': ('FP32', (1,))}", "must declare outputs, as in "),
     ],
 )
-def test_tensors_that_are_not_declared_are_asked_for(tmp_path: Path, declared: str, said: str) -> None:
+def test_missing_or_invalid_tensor_declaration_is_rejected(tmp_path: Path, declared: str, error_text: str) -> None:
     code = f"class Model:\n    def predict(self, tensors): return {{}}\n    {declared}\n"
     with pytest.raises(ModelError) as caught:
         loaded(tmp_path / "m", code, task_type="TENSOR")
-    assert said in str(caught.value)
+    assert error_text in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"instances": 0}, {"timeout_seconds": 0}, {"timeout_seconds": "long"}, {"arguments": [1]}]
+    "invalid", [{"instances": 0}, {"timeout_seconds": 0}, {"timeout_seconds": "long"}, {"arguments": [1]}]
 )
-def test_settings_out_of_range_are_named(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    with pytest.raises(ModelError, match=next(iter(wrong))):
-        loaded(tmp_path / "m", WORKS, **wrong)
+def test_invalid_setting_is_named_in_error(tmp_path: Path, invalid: dict[str, Any]) -> None:
+    with pytest.raises(ModelError, match=next(iter(invalid))):
+        loaded(tmp_path / "m", WORKS, **invalid)

@@ -1,4 +1,4 @@
-"""Models of MAITE served, and models served as MAITE's, with the real package."""
+"""Test serving MAITE models, and using our models as MAITE models, with the real package."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -42,41 +42,41 @@ DETECTOR = """
 """
 
 
-def test_a_classifier_of_maite_is_served(tmp_path: Path) -> None:
+def test_maite_classifier_is_served(tmp_path: Path) -> None:
     model = loaded(tmp_path / "m", CLASSIFIER, task_type="IMAGE_CLASSIFICATION")
     assert list(model.description.labels) == ["dark", "bright"]
     found = msgspec.to_builtins(model.ask(np.full((48, 64, 3), 204, np.uint8)))
     assert found == [{"label": "bright", "score": 0.8}, {"label": "dark", "score": 0.2}]
 
 
-def test_a_detector_of_maite_is_served(tmp_path: Path) -> None:
+def test_maite_detector_is_served(tmp_path: Path) -> None:
     model = loaded(tmp_path / "m", DETECTOR)
     (found,) = msgspec.to_builtins(model.ask(rectangle(colour=(0, 0, 255))))
     assert found == {"label": "blue", "score": 0.6, "xmin": 10, "ymin": 8, "xmax": 30, "ymax": 40}
     assert list(model.description.labels) == ["red", "1", "blue"]
 
 
-def test_a_function_may_make_the_maite_model(tmp_path: Path) -> None:
+def test_maite_implementation_may_be_factory_function(tmp_path: Path) -> None:
     code = DETECTOR.replace("class Model:", "class Bright:") + "\n    def Model():\n        return Bright()\n"
     assert len(loaded(tmp_path / "m", code).ask(rectangle(colour=(0, 0, 255)))) == 1
 
 
-def test_what_a_maite_model_does_has_to_be_declared(tmp_path: Path) -> None:
+def test_maite_model_must_declare_task_type(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match='must declare its "task_type"'):
         loaded(tmp_path / "m", DETECTOR, task_type=None)
 
 
-def chw(image: Any) -> Any:
+def channels_first(image: Any) -> Any:
     return np.ascontiguousarray(image.transpose(2, 0, 1))
 
 
-def test_a_detector_of_ours_is_one_of_maites() -> None:
+def test_our_detector_implements_maite_protocol() -> None:
     detector = as_maite(MODELS / "detector")
     assert isinstance(detector, MaiteDetector)
     checked: od.Model = detector
     assert isinstance(checked, cast("Any", od.Model))
     index = detector.metadata.get("index2label", {})
-    red = chw(rectangle(192, 192, (40, 50, 100, 110)))
+    red = channels_first(rectangle(192, 192, (40, 50, 100, 110)))
     first, second = detector([red, np.zeros((3, 100, 120), np.uint8)])
     best = int(first.scores.argmax())
     assert index[int(first.labels[best])] == "red square"
@@ -85,15 +85,15 @@ def test_a_detector_of_ours_is_one_of_maites() -> None:
     assert len(second.boxes) == 0 or second.scores.max() < 0.5
 
 
-def test_a_threshold_may_be_given() -> None:
+def test_as_maite_accepts_score_threshold() -> None:
     detector = as_maite(MODELS / "detector", score_threshold=0.5)
     assert isinstance(detector, MaiteDetector)
-    (found,) = detector([chw(rectangle(192, 192, (40, 50, 100, 110)))])
+    (found,) = detector([channels_first(rectangle(192, 192, (40, 50, 100, 110)))])
     assert found.scores.min() >= 0.5
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.float32, np.float64])
-def test_a_classifier_of_ours_is_one_of_maites(tmp_path: Path, kind: type[Any]) -> None:
+def test_our_classifier_implements_maite_protocol(tmp_path: Path, kind: type[Any]) -> None:
     write(tmp_path / "m", CLASSIFIER, task_type="IMAGE_CLASSIFICATION")
     classifier = as_maite(tmp_path / "m", allow_code=True)
     assert isinstance(classifier, MaiteClassifier)
@@ -105,7 +105,7 @@ def test_a_classifier_of_ours_is_one_of_maites(tmp_path: Path, kind: type[Any]) 
     assert found.tolist() == pytest.approx([0.2, 0.8])
 
 
-def test_two_classes_of_one_name_keep_their_places(tmp_path: Path) -> None:
+def test_classes_with_equal_names_keep_their_positions(tmp_path: Path) -> None:
     code = (
         "class Model:\n    labels = ['crane', 'cat', 'crane']\n    def predict(self, image): return [0.25, 0.5, 0.75]"
     )
@@ -115,7 +115,7 @@ def test_two_classes_of_one_name_keep_their_places(tmp_path: Path) -> None:
     assert classifier([np.zeros((3, 4, 5), np.uint8)])[0].tolist() == [0.25, 0.5, 0.75]
 
 
-def test_maites_own_prediction_runs_over_ours(tmp_path: Path) -> None:
+def test_maite_predict_runs_our_model(tmp_path: Path) -> None:
     from maite.tasks import predict
 
     class Images:
@@ -135,12 +135,12 @@ def test_maites_own_prediction_runs_over_ours(tmp_path: Path) -> None:
     assert np.array(predictions[0]) == pytest.approx(np.array([[1, 0], [0.2, 0.8]]))
 
 
-def test_other_tasks_are_none_of_maites() -> None:
+def test_task_without_maite_protocol_is_rejected() -> None:
     with pytest.raises(ModelError, match="MAITE has no models of the task IMAGE_SEGMENTATION"):
         as_maite(MODELS / "segmenter")
 
 
-def test_a_label_without_a_number_is_an_error(tmp_path: Path) -> None:
+def test_unknown_label_is_an_error(tmp_path: Path) -> None:
     code = "class Model:\n    labels = ['a']\n    def predict(self, image): return {'b': 1.0}"
     write(tmp_path / "m", code, task_type="IMAGE_CLASSIFICATION")
     with pytest.raises(ValueError, match="'b' is not among the model's labels"):

@@ -1,4 +1,4 @@
-"""The recipes of the documentation, run as they are written there on tiny models with a known answer."""
+"""Run the recipes of the documentation unchanged, on tiny models with known answers."""
 
 import json
 import re
@@ -23,21 +23,21 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationW
 
 
 def recipe(heading: str) -> str:
-    """The code under a heading of the page."""
+    """Return the code under a heading of the page."""
     found = re.search(rf"^### {re.escape(heading)}$.*?^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert found, heading
     return found[1]
 
 
 def served(folder: Path, heading: str, weights: str) -> list[dict[str, Any]]:
-    """What the recipe says to a picture that is mostly red; the weights lie in the folder."""
+    """Return the recipe's answer for a mostly red image; the weights lie in the folder."""
     arguments = {"weights": weights, **({} if heading == "TFLite" else {"size": 8})}
     model = loaded(folder, recipe(heading), task_type=None, labels=LABELS, arguments=arguments)
     return msgspec.to_builtins(model.ask(RED))
 
 
-def means() -> Any:
-    """A torch module that gives the mean of each channel."""
+def means_module() -> Any:
+    """Return a torch module that computes the mean of each channel."""
     import torch
 
     class Means(torch.nn.Module):
@@ -47,31 +47,31 @@ def means() -> Any:
     return Means().eval()
 
 
-def check(found: list[dict[str, Any]]) -> None:
-    """The softmax of the means 1, 0 and 0.2."""
-    shares = np.exp([1, 0, 0.2]) / np.exp([1, 0, 0.2]).sum()
-    assert {each["label"]: each["score"] for each in found} == pytest.approx(
-        dict(zip(LABELS, shares.tolist(), strict=True)), abs=1e-5
+def check_scores(found: list[dict[str, Any]]) -> None:
+    """Check that the scores are the softmax of the means 1, 0 and 0.2."""
+    probabilities = np.exp([1, 0, 0.2]) / np.exp([1, 0, 0.2]).sum()
+    assert {record["label"]: record["score"] for record in found} == pytest.approx(
+        dict(zip(LABELS, probabilities.tolist(), strict=True)), abs=1e-5
     )
 
 
-def test_torchscript(tmp_path: Path) -> None:
+def test_torchscript_recipe_works(tmp_path: Path) -> None:
     import torch
 
     example: Any = torch.zeros(1, 3, 8, 8)
     jit: Any = torch.jit
-    jit.save(jit.trace(means(), example), tmp_path / "net.ts")
-    check(served(tmp_path, "TorchScript", "net.ts"))
+    jit.save(jit.trace(means_module(), example), tmp_path / "net.ts")
+    check_scores(served(tmp_path, "TorchScript", "net.ts"))
 
 
-def test_torch_export(tmp_path: Path) -> None:
+def test_torch_export_recipe_works(tmp_path: Path) -> None:
     import torch
 
-    # A batch of one would be taken for a constant.
+    # torch.export would treat a batch size of one as a constant.
     example: Any = torch.zeros(2, 3, 8, 8)
-    exported = torch.export.export(means(), (example,), dynamic_shapes={"x": {0: torch.export.Dim("batch")}})
+    exported = torch.export.export(means_module(), (example,), dynamic_shapes={"x": {0: torch.export.Dim("batch")}})
     torch.export.save(exported, tmp_path / "net.pt2")
-    check(served(tmp_path, "torch.export", "net.pt2"))
+    check_scores(served(tmp_path, "torch.export", "net.pt2"))
 
 
 MAKE_TFLITE = """
@@ -112,23 +112,23 @@ print(json.dumps(served(Path(sys.argv[2]), "TFLite", "net.tflite")))
 """
 
 
-def test_tflite(tmp_path: Path) -> None:
+def test_tflite_recipe_works(tmp_path: Path) -> None:
     python = python_with("litert")
     subprocess.run([str(python), "-c", MAKE_TFLITE, str(tmp_path / "net.tflite")], check=True, capture_output=True)
     (packages,) = python.parents[1].glob("lib/python*/site-packages")
     command = [sys.executable, "-c", RUN_TFLITE, str(packages), str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert {each["label"]: each["score"] for each in found} == pytest.approx(
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    found = json.loads(process.stdout.splitlines()[-1])
+    assert {record["label"]: record["score"] for record in found} == pytest.approx(
         {"red": 1, "green": 0, "blue": 0.2}, abs=1e-5
     )
 
 
-def test_the_first_class_of_the_page_works(tmp_path: Path) -> None:
+def test_first_class_of_documentation_works(tmp_path: Path) -> None:
     found = re.search(r"^```python\n(import numpy.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert found
-    picture = np.zeros((48, 64, 3), np.uint8)
-    picture[8:40, 10:30] = 255
-    (box,) = msgspec.to_builtins(loaded(tmp_path / "m", found[1]).ask(picture))
+    image = np.zeros((48, 64, 3), np.uint8)
+    image[8:40, 10:30] = 255
+    (box,) = msgspec.to_builtins(loaded(tmp_path / "m", found[1]).ask(image))
     assert box == {"label": "bright", "score": 0.9, "xmin": 10, "ymin": 8, "xmax": 30, "ymax": 40}

@@ -1,4 +1,4 @@
-"""What may be returned for scores and masks."""
+"""Test the accepted return values for scores and masks."""
 
 import math
 from types import SimpleNamespace
@@ -20,8 +20,8 @@ from tasks.vision.selection import SelectionParameters
 F32 = np.float32
 LABELS = Labels(("background", "cat", "dog"))
 IMAGE = Image(np.zeros((30, 40, 3), np.uint8))
-CLASSIFIED = ClassificationInput(IMAGE, SelectionParameters())
-SEGMENTED = SegmentationInput(IMAGE, SegmentationParameters())
+CLASSIFICATION_INPUT = ClassificationInput(IMAGE, SelectionParameters())
+SEGMENTATION_INPUT = SegmentationInput(IMAGE, SegmentationParameters())
 
 
 @pytest.mark.parametrize(
@@ -41,34 +41,34 @@ SEGMENTED = SegmentationInput(IMAGE, SegmentationParameters())
         SimpleNamespace(class_id=np.array([0, 1, 2]), confidence=np.array([0.25, 0, 0.75])),
     ],
 )
-def test_scores_in_every_form(answer: object) -> None:
-    found = read_classification(answer, "predict()", CLASSIFIED, LABELS)
+def test_scores_are_read_in_every_accepted_form(answer: object) -> None:
+    found = read_classification(answer, "predict()", CLASSIFICATION_INPUT, LABELS)
     assert found.labels == ["background", "cat", "dog"]
     assert found.scores.tolist() == [0.25, 0, 0.75]
     assert list(found.class_ids or (0, 1, 2)) == [0, 1, 2]
 
 
 def test_classes_keep_their_numbers_in_another_order() -> None:
-    found = read_classification({"dog": 0.75, "cat": 0.25}, "predict()", CLASSIFIED, LABELS)
+    found = read_classification({"dog": 0.75, "cat": 0.25}, "predict()", CLASSIFICATION_INPUT, LABELS)
     assert (found.labels, found.class_ids) == (["dog", "cat"], [2, 1])
 
 
-def test_names_that_are_not_among_the_labels_have_no_numbers() -> None:
-    found = read_classification({"dog": 0.75, "cow": 0.25}, "predict()", CLASSIFIED, LABELS)
+def test_unknown_class_name_leaves_all_classes_without_numbers() -> None:
+    found = read_classification({"dog": 0.75, "cow": 0.25}, "predict()", CLASSIFICATION_INPUT, LABELS)
     assert (found.labels, found.class_ids) == (["dog", "cow"], None)
 
 
-def test_two_classes_of_one_name_keep_their_numbers() -> None:
-    found = read_classification([0.25, 0.5, 0.75], "predict()", CLASSIFIED, Labels(("crane", "cat", "crane")))
+def test_classes_with_equal_names_keep_their_order() -> None:
+    found = read_classification([0.25, 0.5, 0.75], "predict()", CLASSIFICATION_INPUT, Labels(("crane", "cat", "crane")))
     assert (found.labels, found.class_ids) == (["crane", "cat", "crane"], None)
 
 
-def test_scores_without_labels_are_called_by_their_numbers() -> None:
-    assert read_classification([0.5, 0.25], "predict()", CLASSIFIED, Labels(())).labels == ["0", "1"]
+def test_classes_without_names_are_labelled_by_number() -> None:
+    assert read_classification([0.5, 0.25], "predict()", CLASSIFICATION_INPUT, Labels(())).labels == ["0", "1"]
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "error_text"),
     [
         (None, "predict(): Expected Classification, a dict of scores by label"),
         ("cat", "got 'cat'"),
@@ -94,52 +94,52 @@ def test_scores_without_labels_are_called_by_their_numbers() -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_scores_is_named(answer: object, said: str) -> None:
+def test_error_names_invalid_score(answer: object, error_text: str) -> None:
     with pytest.raises(InferenceError) as caught:
-        read_classification(answer, "predict()", CLASSIFIED, LABELS)
+        read_classification(answer, "predict()", CLASSIFICATION_INPUT, LABELS)
     assert caught.value.kind is ErrorKind.MODEL_FAILED
-    assert said in str(caught.value)
+    assert error_text in str(caught.value)
 
 
-def ring() -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """A square with a hole in it."""
+def square_with_hole() -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return the mask of a square with a hole."""
     mask = np.zeros((30, 40), np.bool_)
     mask[5:25, 10:30] = True
     mask[10:20, 15:25] = False
     return mask
 
 
-OUTLINE = contours_of_mask(ring().astype(np.uint8))
+OUTLINE = contours_of_mask(square_with_hole().astype(np.uint8))
 POINTS = [[{"x": float(x), "y": float(y)} for x, y in contour] for contour in OUTLINE]
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        {"masks": ring()[np.newaxis], "scores": [0.5], "labels": [1]},
-        {"masks": [ring()], "scores": [0.5], "labels": ["cat"]},
-        {"masks": [ring().astype(np.uint8)], "scores": [0.5], "labels": ["cat"]},
-        {"masks": ring()[np.newaxis].astype(F32), "scores": np.array([0.5]), "labels": np.array([1])},
-        {"masks": [ring().tolist()], "scores": [0.5], "labels": ["cat"]},
+        {"masks": square_with_hole()[np.newaxis], "scores": [0.5], "labels": [1]},
+        {"masks": [square_with_hole()], "scores": [0.5], "labels": ["cat"]},
+        {"masks": [square_with_hole().astype(np.uint8)], "scores": [0.5], "labels": ["cat"]},
+        {"masks": square_with_hole()[np.newaxis].astype(F32), "scores": np.array([0.5]), "labels": np.array([1])},
+        {"masks": [square_with_hole().tolist()], "scores": [0.5], "labels": ["cat"]},
         {"contours": [OUTLINE], "scores": [0.5], "labels": ["cat"]},
-        {"contours": [[each.tolist() for each in OUTLINE]], "scores": [0.5], "labels": ["cat"]},
+        {"contours": [[contour.tolist() for contour in OUTLINE]], "scores": [0.5], "labels": ["cat"]},
         [{"label": "cat", "score": 0.5, "contour": POINTS}],
         [{"label": 1, "score": 0.5, "contour": OUTLINE}],
         Segments(labels=["cat"], scores=np.array([0.5], F32), contours=[OUTLINE]),
         Segments(labels=["cat"], scores=np.array([0.5], F32), contours=[OUTLINE]).records(),
-        {"label_map": ring().astype(np.int64), "scores": np.full((30, 40), 0.5)},
+        {"label_map": square_with_hole().astype(np.int64), "scores": np.full((30, 40), 0.5)},
         SimpleNamespace(
             xyxy=np.array([[10, 5, 30, 25]]),
-            mask=ring()[np.newaxis],
+            mask=square_with_hole()[np.newaxis],
             confidence=np.array([0.5]),
             class_id=np.array([1]),
         ),
     ],
 )
-def test_masks_in_every_form(answer: object) -> None:
-    found = read_segments(answer, "predict()", SEGMENTED, LABELS)
+def test_masks_are_read_in_every_accepted_form(answer: object) -> None:
+    found = read_segments(answer, "predict()", SEGMENTATION_INPUT, LABELS)
     assert (found.labels, found.scores.tolist()) == (["cat"], [0.5])
-    assert (mask_of_contours(found.contours[0], 40, 30) == ring()).all()
+    assert (mask_of_contours(found.contours[0], 40, 30) == square_with_hole()).all()
 
 
 @pytest.mark.parametrize(
@@ -154,37 +154,43 @@ def test_masks_in_every_form(answer: object) -> None:
         SimpleNamespace(xyxy=np.zeros((0, 4)), mask=None, confidence=None, class_id=np.zeros(0, np.int64)),
     ],
 )
-def test_nothing_segmented_in_every_form(answer: object) -> None:
-    assert read_segments(answer, "predict()", SEGMENTED, LABELS).labels == []
+def test_empty_segmentation_is_read_in_every_accepted_form(answer: object) -> None:
+    assert read_segments(answer, "predict()", SEGMENTATION_INPUT, LABELS).labels == []
 
 
-def test_a_label_map_has_an_object_for_each_class_and_the_mean_of_its_scores() -> None:
+def test_label_map_gives_one_object_per_class_with_mean_score() -> None:
     classes, scores = np.zeros((30, 40), np.int64), np.zeros((30, 40))
     classes[:10], classes[20:] = 1, 2
     scores[:5], scores[5:10], scores[20:] = 0.5, 1, 0.25
-    found = read_segments({"label_map": classes, "scores": scores}, "predict()", SEGMENTED, LABELS)
+    found = read_segments({"label_map": classes, "scores": scores}, "predict()", SEGMENTATION_INPUT, LABELS)
     assert (found.labels, found.scores.tolist()) == (["cat", "dog"], [0.75, 0.25])
     assert (mask_of_contours(found.contours[1], 40, 30) == (classes == 2)).all()
-    assert read_segments(classes, "predict()", SEGMENTED, LABELS).scores.tolist() == [1, 1]
-    assert read_segments(classes, "predict()", SEGMENTED, Labels(())).labels == ["0", "1", "2"]
+    assert read_segments(classes, "predict()", SEGMENTATION_INPUT, LABELS).scores.tolist() == [1, 1]
+    assert read_segments(classes, "predict()", SEGMENTATION_INPUT, Labels(())).labels == ["0", "1", "2"]
 
 
-def masks(**wrong: Any) -> dict[str, Any]:
-    return {"masks": [ring(), ring()], "scores": [0.5, 0.5], "labels": [1, 2], **wrong}
+def masks(**changes: Any) -> dict[str, Any]:
+    return {"masks": [square_with_hole(), square_with_hole()], "scores": [0.5, 0.5], "labels": [1, 2], **changes}
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "error_text"),
     [
         (None, "predict(): Expected Segments, masks or contours"),
         (
-            masks(masks=[ring(), ring().T]),
+            masks(masks=[square_with_hole(), square_with_hole().T]),
             'predict()["masks"][1]: Expected numbers of shape (30, 40), got shape (40, 30)',
         ),
-        (masks(masks=[ring() * 7, ring()]), 'predict()["masks"][0]: Expected a mask of booleans, or of 0 and 1'),
-        (masks(masks=[ring() * 0.5, ring()]), 'predict()["masks"][0]: Expected a mask of booleans, or of 0 and 1'),
         (
-            masks(masks=[ring()]),
+            masks(masks=[square_with_hole() * 7, square_with_hole()]),
+            'predict()["masks"][0]: Expected a mask of booleans, or of 0 and 1',
+        ),
+        (
+            masks(masks=[square_with_hole() * 0.5, square_with_hole()]),
+            'predict()["masks"][0]: Expected a mask of booleans, or of 0 and 1',
+        ),
+        (
+            masks(masks=[square_with_hole()]),
             "Expected equal numbers of objects, scores and labels, got 1 objects, 2 scores, 2 labels",
         ),
         (masks(masks=4), 'predict()["masks"]: Expected a list or an array, got 4'),
@@ -213,10 +219,10 @@ def masks(**wrong: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_is_wrong_with_masks_is_named(answer: object, said: str) -> None:
+def test_error_names_invalid_mask(answer: object, error_text: str) -> None:
     with pytest.raises(InferenceError) as caught:
-        read_segments(answer, "predict()", SEGMENTED, LABELS)
-    assert said in str(caught.value)
+        read_segments(answer, "predict()", SEGMENTATION_INPUT, LABELS)
+    assert error_text in str(caught.value)
 
 
 @pytest.mark.slow
@@ -225,4 +231,4 @@ def test_scores_may_be_tensors_of_any_precision(kind: str) -> None:
     import torch
 
     answer = torch.tensor([0.25, 0.75, 0], dtype=getattr(torch, kind), requires_grad=True)
-    assert read_classification(answer, "predict()", CLASSIFIED, LABELS).scores.tolist() == [0.25, 0.75, 0]
+    assert read_classification(answer, "predict()", CLASSIFICATION_INPUT, LABELS).scores.tolist() == [0.25, 0.75, 0]

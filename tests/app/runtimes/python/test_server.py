@@ -1,4 +1,4 @@
-"""Python models in a server as its operator runs it, from its start to its end."""
+"""Test Python models in a server process, from start to stop."""
 
 import os
 import signal
@@ -44,22 +44,22 @@ def test_models_are_closed_when_the_server_stops(tmp_path: Path) -> None:
         assert (folder / "closed").is_file()
 
 
-def test_the_environment_allows_code_as_well(tmp_path: Path) -> None:
+def test_environment_variable_allows_code(tmp_path: Path) -> None:
     folder = write(tmp_path / "m", CODE)
     environment = {**os.environ, "CHARIOTEER_ALLOW_CODE": "true"}
     with serving("--model", str(folder), environment=environment) as server:
         assert infer(server.address) == 200
 
 
-def test_without_leave_the_server_says_how_to_give_it(tmp_path: Path) -> None:
+def test_server_without_permission_names_allow_code_option(tmp_path: Path) -> None:
     folder = write(tmp_path / "m", CODE)
     with serving("--model", str(folder)) as server:
         assert server.wait() == 1
         assert "--allow-code" in "".join(server.log)
 
 
-def test_a_call_that_never_returns_does_not_keep_the_server_from_ending(tmp_path: Path) -> None:
-    # Any other height than that of the picture that is sent.
+def test_hung_call_does_not_keep_server_from_stopping(tmp_path: Path) -> None:
+    # The height differs from that of the image that is sent, so the call hangs.
     folder = write(tmp_path / "m", CODE.replace("== 48", "== 47"))
     with serving("--model", str(folder), "--allow-code", "--drain-timeout", "1") as server:
         address = server.address
@@ -71,17 +71,17 @@ def test_a_call_that_never_returns_does_not_keep_the_server_from_ending(tmp_path
             except httpx.HTTPError as error:
                 failures.append(error)
 
-        asking = threading.Thread(target=ask)
-        asking.start()
+        thread = threading.Thread(target=ask)
+        thread.start()
         while not (folder / "reached").is_file():
             assert server.process.poll() is None
-            asking.join(0.01)
+            thread.join(0.01)
         server.process.send_signal(signal.SIGTERM)
         assert server.wait() == 0
-        asking.join(60)
+        thread.join(60)
 
 
-def test_a_load_that_never_returns_keeps_nothing_else_from_being_served(tmp_path: Path) -> None:
+def test_hung_load_does_not_block_other_models(tmp_path: Path) -> None:
     code = "import threading\nthreading.Event().wait()"
     write(tmp_path / "never", code, load_timeout_seconds=0.5)
     write(tmp_path / "m", CODE)
@@ -91,7 +91,7 @@ def test_a_load_that_never_returns_keeps_nothing_else_from_being_served(tmp_path
         assert "did not end within 0.5 s" in "".join(server.log)
 
 
-def test_a_load_that_never_returns_does_not_keep_the_server_from_ending(tmp_path: Path) -> None:
+def test_hung_load_does_not_keep_server_from_stopping(tmp_path: Path) -> None:
     code = "import pathlib, threading\npathlib.Path(__file__).with_name('reached').touch()\nthreading.Event().wait()"
     folder = write(tmp_path / "never", code)
     with serving("--model", str(folder), "--allow-code") as server:

@@ -1,4 +1,4 @@
-"""Classes that yield their answers."""
+"""Test classes that yield their answers."""
 
 import threading
 from pathlib import Path
@@ -47,43 +47,46 @@ def request(*widths: int) -> InferenceRequest:
     return InferenceRequest(id="r", model_name="m", inputs=images, parameters={"prompts": ["a", "b"]})
 
 
-def told(stream: TextStream) -> list[tuple[int, int, str, bool]]:
-    return [(each.item, each.prompt, each.text, each.final) for each in stream]
+def chunks_of(stream: TextStream) -> list[tuple[int, int, str, bool]]:
+    return [(chunk.item, chunk.prompt, chunk.text, chunk.final) for chunk in stream]
 
 
 @pytest.mark.parametrize("code", [YIELDS, AWAITS])
-def test_pieces_are_told_in_the_order_of_images_and_prompts(tmp_path: Path, code: str) -> None:
+def test_chunks_arrive_in_order_of_images_and_prompts(tmp_path: Path, code: str) -> None:
     servable = served(tmp_path / "m", code)
-    assert told(servable.stream(request(5, 6), Limits())) == [
-        piece
+    assert chunks_of(servable.stream(request(5, 6), Limits())) == [
+        chunk
         for item, width in enumerate("56")
         for prompt, text in enumerate("ab")
-        for piece in ((item, prompt, text, False), (item, prompt, width, False), (item, prompt, "", True))
+        for chunk in ((item, prompt, text, False), (item, prompt, width, False), (item, prompt, "", True))
     ]
     answers = [
-        msgspec.to_builtins(each.predictions[0].records()) for each in servable.answer(request(5), Limits()).outputs
+        msgspec.to_builtins(output.predictions[0].records()) for output in servable.answer(request(5), Limits()).outputs
     ]
-    assert [each["answer"] for each in answers[0]] == ["a5", "b5"]
+    assert [record["answer"] for record in answers[0]] == ["a5", "b5"]
 
 
-def test_a_class_that_returns_its_answer_gives_it_in_one_piece(tmp_path: Path) -> None:
+def test_returned_answer_is_streamed_as_one_chunk(tmp_path: Path) -> None:
     code = "class Model:\n    def predict(self, image, prompt): return prompt + '!'"
-    assert told(served(tmp_path / "m", code).stream(request(5), Limits())) == [(0, 0, "a!", True), (0, 1, "b!", True)]
+    assert chunks_of(served(tmp_path / "m", code).stream(request(5), Limits())) == [
+        (0, 0, "a!", True),
+        (0, 1, "b!", True),
+    ]
 
 
-def test_a_text_is_continued_piece_by_piece(tmp_path: Path) -> None:
+def test_generated_text_is_streamed_in_chunks(tmp_path: Path) -> None:
     code = "class Model:\n    def predict(self, text):\n        yield 'and '\n        yield text[::-1]\n"
     folder = write(tmp_path / "m", code, task_type="TEXT_GENERATION")
     tensor = BytesTensor(name="args", shape=(2,), elements=[StringElement("ab"), StringElement("cd")])
     sent = InferenceRequest(id="r", model_name="m", inputs=(tensor,))
-    pieces = told(load(source(folder)).stream(sent, Limits()))
-    texts = ["".join(text for item, _, text, _ in pieces if item == each) for each in (0, 1)]
+    chunks = chunks_of(load(source(folder)).stream(sent, Limits()))
+    texts = ["".join(text for item, _, text, _ in chunks if item == index) for index in (0, 1)]
     assert texts == ["and ba", "and dc"]
-    assert [item for item, _, _, final in pieces if final] == [0, 1]
+    assert [item for item, _, _, final in chunks if final] == [0, 1]
 
 
 @pytest.mark.parametrize("keyword", ["def", "async def"])
-def test_a_reader_who_leaves_ends_the_generator_and_frees_its_object(tmp_path: Path, keyword: str) -> None:
+def test_dropped_stream_ends_generator_and_frees_instance(tmp_path: Path, keyword: str) -> None:
     code = f"""
         class Model:
             def __init__(self, ended): self.ended = ended
@@ -96,16 +99,16 @@ def test_a_reader_who_leaves_ends_the_generator_and_frees_its_object(tmp_path: P
     """
     ended = threading.Event()
     servable = served(tmp_path / "m", code, {"ended": ended})
-    pieces = iter(servable.stream(request(5), Limits()))
-    next(pieces)
+    chunks = iter(servable.stream(request(5), Limits()))
+    next(chunks)
     assert not ended.is_set()
-    del pieces
+    del chunks
     assert ended.is_set()
     assert next(iter(servable.stream(request(5), Limits()))).text == "on and on "
 
 
 @pytest.mark.parametrize(
-    ("body", "kind", "said"),
+    ("body", "kind", "error_text"),
     [
         ("yield 3", ErrorKind.MODEL_FAILED, "predict(), yielded: Expected a text, got 3"),
         (r"yield '\ud800'", ErrorKind.MODEL_FAILED, "predict(), yielded: Expected a text"),
@@ -114,11 +117,13 @@ def test_a_reader_who_leaves_ends_the_generator_and_frees_its_object(tmp_path: P
         ("import threading; threading.Event().wait(); yield", ErrorKind.DEADLINE_EXCEEDED, "within 0.1 s"),
     ],
 )
-def test_what_fails_on_the_way_is_told_behind_what_came(tmp_path: Path, body: str, kind: ErrorKind, said: str) -> None:
+def test_failure_during_stream_is_raised_after_earlier_chunks(
+    tmp_path: Path, body: str, kind: ErrorKind, error_text: str
+) -> None:
     code = f"class Model:\n    def predict(self, image, prompt):\n        yield 'first'\n        {body}\n"
-    pieces = iter(served(tmp_path / "m", code, timeout_seconds=0.1).stream(request(5), Limits()))
-    assert next(pieces).text == "first"
+    chunks = iter(served(tmp_path / "m", code, timeout_seconds=0.1).stream(request(5), Limits()))
+    assert next(chunks).text == "first"
     with pytest.raises(InferenceError) as caught:
-        next(pieces)
+        next(chunks)
     assert caught.value.kind is kind
-    assert said in str(caught.value)
+    assert error_text in str(caught.value)

@@ -1,4 +1,4 @@
-"""What may be returned for texts and tensors."""
+"""Test the accepted return values for texts, tensors and entities."""
 
 import math
 
@@ -20,7 +20,7 @@ from tasks.vision.image import Image
 F32 = np.float32
 LABELS = Labels(())
 IMAGE = Image(np.zeros((30, 40, 3), np.uint8))
-ASKED = PromptedImage(IMAGE, ["what?", "why?"], GenerationParameters())
+PROMPTED_IMAGE = PromptedImage(IMAGE, ["what?", "why?"], GenerationParameters())
 
 
 @pytest.mark.parametrize(
@@ -33,18 +33,18 @@ ASKED = PromptedImage(IMAGE, ["what?", "why?"], GenerationParameters())
         Answers(prompts=["what?", "why?"], answers=["a cat", "because"]).records(),
     ],
 )
-def test_texts_in_every_form(answer: object) -> None:
-    found = read_answers(answer, "predict()", ASKED, LABELS)
+def test_texts_are_read_in_every_accepted_form(answer: object) -> None:
+    found = read_answers(answer, "predict()", PROMPTED_IMAGE, LABELS)
     assert (found.prompts, found.answers) == (["what?", "why?"], ["a cat", "because"])
 
 
-def test_one_text_answers_one_prompt() -> None:
-    asked = PromptedImage(IMAGE, ["what?"], GenerationParameters())
-    assert read_answers("a cat", "predict()", asked, LABELS).answers == ["a cat"]
+def test_single_text_answers_single_prompt() -> None:
+    item = PromptedImage(IMAGE, ["what?"], GenerationParameters())
+    assert read_answers("a cat", "predict()", item, LABELS).answers == ["a cat"]
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "error_text"),
     [
         ("a cat", "predict(): Expected a list of 2 answers, one for each prompt, got 'a cat'"),
         (["a cat"], "got a list of 1"),
@@ -55,10 +55,10 @@ def test_one_text_answers_one_prompt() -> None:
         ([{"answer": "a cat"}, {"answer": "because"}], "predict()[0]: Expected the fields prompt, answer"),
     ],
 )
-def test_what_is_wrong_with_texts_is_named(answer: object, said: str) -> None:
+def test_error_names_invalid_text(answer: object, error_text: str) -> None:
     with pytest.raises(InferenceError) as caught:
-        read_answers(answer, "predict()", ASKED, LABELS)
-    assert said in str(caught.value)
+        read_answers(answer, "predict()", PROMPTED_IMAGE, LABELS)
+    assert error_text in str(caught.value)
 
 
 SPECS = [
@@ -76,7 +76,7 @@ SPECS = [
         {"y": [[1, 2]], "n": np.array(3), "s": np.array(["a", "b"])},
     ],
 )
-def test_tensors_are_of_the_declared_kind(answer: object) -> None:
+def test_tensors_get_declared_datatype(answer: object) -> None:
     y, n, s = read_tensors(answer, "predict()", SPECS).tensors
     assert (y.data.dtype, y.data.tolist()) == (np.float32, [[1, 2]])
     assert (n.data.dtype, n.data.tolist()) == (np.int32, 3)
@@ -84,7 +84,7 @@ def test_tensors_are_of_the_declared_kind(answer: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("changes", "error_text"),
     [
         ({"y": [1, 2]}, 'predict()["y"]: Expected the shape [-1, 2], got [2]'),
         ({"y": [["a", "b"]]}, 'predict()["y"]: Expected FP32 or values that it can represent'),
@@ -101,21 +101,21 @@ def test_tensors_are_of_the_declared_kind(answer: object) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_tensors_is_named(wrong: dict[str, object], said: str) -> None:
+def test_error_names_invalid_tensor(changes: dict[str, object], error_text: str) -> None:
     with pytest.raises(InferenceError) as caught:
-        read_tensors({"y": [[1, 2]], "n": 3, "s": ["a"], **wrong}, "predict()", SPECS)
-    assert said in str(caught.value)
+        read_tensors({"y": [[1, 2]], "n": 3, "s": ["a"], **changes}, "predict()", SPECS)
+    assert error_text in str(caught.value)
 
 
-def test_tensors_come_in_a_dict() -> None:
+def test_tensors_must_be_returned_as_dict() -> None:
     with pytest.raises(
         InferenceError, match=r"predict\(\): Expected a dict of the arrays 'y', 'n', 's', got a list of 1"
     ):
         read_tensors([1], "predict()", SPECS)
 
 
-TAGGED = TaggedText(TextItem("Ann met Bob", "inputs[0].data[0]"), TokenParameters())
-PLACES = Labels(("PER", "LOC"))
+TAGGED_TEXT = TaggedText(TextItem("Ann met Bob", "inputs[0].data[0]"), TokenParameters())
+ENTITY_LABELS = Labels(("PER", "LOC"))
 
 
 @pytest.mark.parametrize(
@@ -129,8 +129,8 @@ PLACES = Labels(("PER", "LOC"))
         Entities(labels=["PER"], scores=np.array([0.5], F32), words=["Bob"], spans=np.array([[8, 11]], np.int32)),
     ],
 )
-def test_entities_in_every_form(answer: object) -> None:
-    found = read_entities(answer, "predict()", TAGGED, PLACES)
+def test_entities_are_read_in_every_accepted_form(answer: object) -> None:
+    found = read_entities(answer, "predict()", TAGGED_TEXT, ENTITY_LABELS)
     assert (found.labels, found.scores.tolist(), found.words, found.spans.tolist()) == (
         ["PER"],
         [0.5],
@@ -140,13 +140,13 @@ def test_entities_in_every_form(answer: object) -> None:
     assert found.spans.dtype == np.int32
 
 
-def test_no_entities() -> None:
-    found = read_entities([], "predict()", TAGGED, PLACES)
+def test_empty_list_gives_no_entities() -> None:
+    found = read_entities([], "predict()", TAGGED_TEXT, ENTITY_LABELS)
     assert (len(found.labels), found.spans.shape) == (0, (0, 2))
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "error_text"),
     [
         (None, "predict(): Expected Entities, spans with scores and labels"),
         ([{"label": "PER"}], "predict()[0]: Expected the fields entity_group, score, start, end"),
@@ -167,15 +167,15 @@ def test_no_entities() -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_entities_is_named(answer: object, said: str) -> None:
+def test_error_names_invalid_entity(answer: object, error_text: str) -> None:
     with pytest.raises(InferenceError) as caught:
-        read_entities(answer, "predict()", TAGGED, PLACES)
-    assert said in str(caught.value)
+        read_entities(answer, "predict()", TAGGED_TEXT, ENTITY_LABELS)
+    assert error_text in str(caught.value)
 
 
-def test_a_continuation_is_a_text() -> None:
-    asked = ContinuedText(TextItem("a", ""), TextGenerationParameters())
-    assert read_generation("b", "predict()", asked, LABELS).text == "b"
-    assert read_generation(Generation("b"), "predict()", asked, LABELS).text == "b"
+def test_generated_text_must_be_string() -> None:
+    item = ContinuedText(TextItem("a", ""), TextGenerationParameters())
+    assert read_generation("b", "predict()", item, LABELS).text == "b"
+    assert read_generation(Generation("b"), "predict()", item, LABELS).text == "b"
     with pytest.raises(InferenceError, match=r"predict\(\): Expected a text, got 3"):
-        read_generation(3, "predict()", asked, LABELS)
+        read_generation(3, "predict()", item, LABELS)

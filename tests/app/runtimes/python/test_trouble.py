@@ -1,4 +1,4 @@
-"""A Python model of which no object returns from its call is not ready."""
+"""Test that a Python model is not ready while calls to all its instances hang."""
 
 import math
 import threading
@@ -10,14 +10,14 @@ import pytest
 from app.runtimes.python.instances import Instance, Instances
 from tasks.exchange.error import ErrorKind, InferenceError
 
-STUCK = "The model has not returned from a call of more than 0.05 s"
+HUNG_MESSAGE = "The model has not returned from a call of more than 0.05 s"
 
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    made = threading.Event()
-    yield made
-    made.set()
+    opened = threading.Event()
+    yield opened
+    opened.set()
 
 
 def hang(instances: Instances, gate: threading.Event) -> None:
@@ -26,40 +26,40 @@ def hang(instances: Instances, gate: threading.Event) -> None:
     assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
 
 
-def eventually(instances: Instances, trouble: str) -> None:
+def wait_for_trouble(instances: Instances, expected: str) -> None:
     for _ in range(1000):
-        if instances.trouble == trouble:
+        if instances.trouble == expected:
             return
         threading.Event().wait(0.01)
-    assert instances.trouble == trouble
+    assert instances.trouble == expected
 
 
-def test_it_says_so_until_it_returns_after_all(gate: threading.Event) -> None:
+def test_hung_call_is_reported_until_it_returns(gate: threading.Event) -> None:
     instances = Instances([Instance("only")], 0.05, lambda _: None)
     assert instances.trouble == ""
     hang(instances, gate)
-    eventually(instances, STUCK)
-    with pytest.raises(InferenceError, match=STUCK), instances.lease():
+    wait_for_trouble(instances, HUNG_MESSAGE)
+    with pytest.raises(InferenceError, match=HUNG_MESSAGE), instances.lease():
         pass
     gate.set()
-    eventually(instances, "")
+    wait_for_trouble(instances, "")
     with instances.lease() as lease:
         assert lease.run(lambda _: 3) == 3
     instances.close()
 
 
-def test_one_object_that_is_free_or_may_still_return_is_enough() -> None:
+def test_model_is_ready_while_one_instance_is_free_or_not_overdue() -> None:
     threads = [Instance("one"), Instance("other")]
     instances = Instances(threads, 0.05, lambda _: None)
     with instances.lease():
-        for each in threads:
-            each.due = 0.0
+        for thread in threads:
+            thread.due = 0.0
         assert instances.trouble == ""
         with instances.lease():
-            assert instances.trouble == STUCK
+            assert instances.trouble == HUNG_MESSAGE
             threads[0].due = math.inf
             assert instances.trouble == ""
-            # Late, but for no longer than cancelling it may take.
+            # The call is late, but still within the time that its cancellation may take.
             threads[0].due = time.monotonic() - 0.1
             assert instances.trouble == ""
     instances.close()
