@@ -1,4 +1,4 @@
-"""Questions put to a servable, and what the library itself says to the same picture."""
+"""Send requests to servables, and run transformers itself on the same images."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.support.pictures import encoded
 
 
 def scene(width: int = 96, height: int = 64, seed: int = 0) -> NDArray[np.uint8]:
-    """A picture of coloured shapes on noise."""
+    """Return an image of coloured shapes on noise."""
     random = np.random.default_rng(seed)
     pixels = random.integers(0, 80, (height, width, 3), np.uint8)
     cv2.rectangle(pixels, (width // 8, height // 6), (width // 2, height // 2), (220, 30, 40), -1)
@@ -27,13 +27,13 @@ def scene(width: int = 96, height: int = 64, seed: int = 0) -> NDArray[np.uint8]
     return pixels
 
 
-def image_input(*pictures: NDArray[np.uint8], **parameters: object) -> BytesTensor:
-    elements = [BinaryElement(encoded(each)) for each in pictures]
-    return BytesTensor(name="image", shape=(len(pictures),), elements=elements, parameters=parameters)
+def image_input(*images: NDArray[np.uint8], **parameters: object) -> BytesTensor:
+    elements = [BinaryElement(encoded(image)) for image in images]
+    return BytesTensor(name="image", shape=(len(images),), elements=elements, parameters=parameters)
 
 
 def text_input(*texts: str, **parameters: object) -> BytesTensor:
-    elements = [StringElement(each) for each in texts]
+    elements = [StringElement(text) for text in texts]
     return BytesTensor(name="args", shape=(len(texts),), elements=elements, parameters=parameters)
 
 
@@ -42,17 +42,17 @@ def request(*inputs: InputTensor) -> InferenceRequest:
 
 
 def answers(servable: Servable, *inputs: InputTensor) -> list[list[Any]]:
-    """For each datum of each input, its records."""
+    """Return the records of every item of every input."""
     outputs = servable.answer(request(*inputs), Limits()).outputs
     return [list(prediction.records()) for output in outputs for prediction in output.predictions]
 
 
-def picture(pixels: NDArray[np.uint8]) -> PIL.Image.Image:
+def pil_image(pixels: NDArray[np.uint8]) -> PIL.Image.Image:
     return PIL.Image.fromarray(pixels)
 
 
-def parts(folder: Path, auto: str) -> tuple[Any, Any]:
-    """The model as the library loads it, and its image processor."""
+def model_and_processor(folder: Path, auto: str) -> tuple[Any, Any]:
+    """Return the model as transformers loads it, and its image processor."""
     t = tiny.transformers()
     model = getattr(t, auto).from_pretrained(folder, local_files_only=True).eval()
     return model, t.AutoImageProcessor.from_pretrained(folder, local_files_only=True, backend="pil")
@@ -64,4 +64,4 @@ def forward(model: Any, inputs: Any) -> Any:
 
 
 def by_score(records: Sequence[Any]) -> list[Any]:
-    return sorted(records, key=lambda each: -each.score)
+    return sorted(records, key=lambda record: -record.score)

@@ -1,4 +1,4 @@
-"""Each tiny model, made once."""
+"""Create each tiny model once."""
 
 from collections.abc import Callable
 from functools import cache
@@ -14,26 +14,26 @@ from tests.support import tiny_language, tiny_vision
 
 @pytest.fixture(scope="session")
 def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The folder of a model of `tiny_vision` or `tiny_language`."""
+    """Return a function that creates a model of `tiny_vision` or `tiny_language` and returns its folder."""
     root = tmp_path_factory.mktemp("tiny")
 
     @cache
-    def made(name: str) -> Path:
+    def create(name: str) -> Path:
         maker = getattr(tiny_vision, name, None) or getattr(tiny_language, name)
         return maker(root / name)
 
-    return made
+    return create
 
 
 @pytest.fixture(scope="session")
 def served(folder_of: Callable[[str], Path]) -> Callable[..., Servable]:
-    """Such a model, served; beside its name, the layout that its owner declares."""
+    """Return a function that loads a tiny model by name, optionally with a declared layout."""
 
     @cache
-    def loaded(name: str, layout: str | None = None) -> Servable:
+    def load(name: str, layout: str | None = None) -> Servable:
         settings = ModelSettings(layout=layout)
         return TransformersRuntime().load(
             ModelSource(name=name, version="1", folder=folder_of(name), settings=settings)
         )
 
-    return loaded
+    return load

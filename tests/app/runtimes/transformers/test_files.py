@@ -1,4 +1,4 @@
-"""Folders that cannot be served, each with the sentence that says why; what importing the runtime costs."""
+"""Test the errors of folders that cannot be served, and that importing the runtime is cheap."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ def source(folder: Path, file: Path | None = None, **settings: Any) -> ModelSour
     return ModelSource(name="m", version="1", folder=folder, file=file, settings=ModelSettings(**settings))
 
 
-def test_it_takes_a_configuration_beside_weights(tmp_path: Path) -> None:
+def test_config_beside_weights_is_recognised(tmp_path: Path) -> None:
     assert not RUNTIME.recognises(source(tmp_path))
     (tmp_path / "config.json").write_text("{}")
     assert not RUNTIME.recognises(source(tmp_path))
@@ -39,13 +39,13 @@ def test_it_takes_a_configuration_beside_weights(tmp_path: Path) -> None:
     assert not RUNTIME.recognises(source(tmp_path, tmp_path / "model.onnx"))
 
 
-def test_importing_it_imports_neither_torch_nor_transformers() -> None:
+def test_importing_runtime_imports_neither_torch_nor_transformers() -> None:
     code = "import app.runtimes.transformers, sys; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "model.ckpt"])
-def test_pickles_are_refused_unread(tmp_path: Path, name: str) -> None:
+def test_pickles_are_rejected_unread(tmp_path: Path, name: str) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / name).write_bytes(b"cos\nsystem\n(S'false'\ntR.")
     (found,) = discover(tmp_path)
@@ -57,7 +57,7 @@ def test_pickles_are_refused_unread(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["config.json", "preprocessor_config.json", "processor_config.json", "tokenizer_config.json"]
 )
-def test_code_of_the_models_own_is_refused(tmp_path: Path, name: str) -> None:
+def test_configuration_that_refers_to_own_code_is_rejected(tmp_path: Path, name: str) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"x" * 30)
     (tmp_path / "config.json").write_text('{"model_type": "vit", "architectures": ["ViTForImageClassification"]}')
     (tmp_path / name).write_text('{"auto_map": {"AutoModel": "evil.Model"}, "model_type": "evil"}')
@@ -68,8 +68,8 @@ def test_code_of_the_models_own_is_refused(tmp_path: Path, name: str) -> None:
             use(found)
 
 
-def plant(folder: Path, **files: Any) -> ModelSource:
-    """A folder of Hugging Face with some files in it: names with underscores for dots, JSON."""
+def hugging_face_folder(folder: Path, **files: Any) -> ModelSource:
+    """Write a Hugging Face folder with JSON files; a double underscore in a name stands for a dot."""
     (folder / "model.safetensors").write_bytes(b"x" * 30)
     (folder / "config.json").write_text('{"model_type": "vit", "architectures": ["ViTForImageClassification"]}')
     for name, content in files.items():
@@ -78,12 +78,12 @@ def plant(folder: Path, **files: Any) -> ModelSource:
     return found
 
 
-def nested(value: Any, times: int) -> Any:
-    return value if times == 0 else {"text_config": nested(value, times - 1)}
+def nested(value: Any, depth: int) -> Any:
+    return value if depth == 0 else {"text_config": nested(value, depth - 1)}
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "error_text"),
     [
         ({"config__json": {"text_config": {"auto_map": {"AutoModel": "a/b--evil.Model"}}}}, "auto_map"),
         ({"config__json": {"parts": [{"auto_map": {"AutoConfig": "evil.Config"}}]}}, "auto_map"),
@@ -94,24 +94,28 @@ def nested(value: Any, times: int) -> Any:
         ({"adapter_config__json": {"base_model_name_or_path": "/etc"}}, "adapters of another model"),
     ],
 )
-def test_names_of_code_and_of_other_models_are_refused(tmp_path: Path, files: Any, said: str) -> None:
-    found = plant(tmp_path, **files)
+def test_reference_to_code_or_other_model_is_rejected(tmp_path: Path, files: Any, error_text: str) -> None:
+    model_source = hugging_face_folder(tmp_path, **files)
     for use in (describe, load):
-        with pytest.raises(ModelError, match=said):
-            use(found)
+        with pytest.raises(ModelError, match=error_text):
+            use(model_source)
 
 
 @pytest.mark.parametrize(
     "shard", ["../other/model.safetensors", "/etc/passwd", "pytorch_model.bin", "sub/model.safetensors", "..", ""]
 )
-def test_an_index_of_weights_names_safetensors_beside_it(tmp_path: Path, shard: str) -> None:
-    found = plant(tmp_path, model__safetensors__index__json={"metadata": {}, "weight_map": {"w": shard}})
+def test_weight_index_may_name_only_safetensors_beside_it(tmp_path: Path, shard: str) -> None:
+    model_source = hugging_face_folder(
+        tmp_path, model__safetensors__index__json={"metadata": {}, "weight_map": {"w": shard}}
+    )
     with pytest.raises(ModelError, match=r"expected \.safetensors files beside it"):
-        load(found)
+        load(model_source)
 
 
-def test_an_index_of_pickles_beside_safetensors_is_not_read(tmp_path: Path) -> None:
-    check_files(plant(tmp_path, pytorch_model__bin__index__json={"weight_map": {"w": "pytorch_model-1.bin"}}))
+def test_pickle_index_beside_safetensors_is_ignored(tmp_path: Path) -> None:
+    check_files(
+        hugging_face_folder(tmp_path, pytorch_model__bin__index__json={"weight_map": {"w": "pytorch_model-1.bin"}})
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,7 +126,7 @@ def test_an_index_of_pickles_beside_safetensors_is_not_read(tmp_path: Path) -> N
         ("{}", b"version https://git-lfs.github.com/spec/v1", "is a Git LFS pointer"),
     ],
 )
-def test_damaged_files_are_refused(tmp_path: Path, config: str, weights: bytes, reason: str) -> None:
+def test_damaged_files_are_rejected(tmp_path: Path, config: str, weights: bytes, reason: str) -> None:
     (tmp_path / "config.json").write_text(config)
     (tmp_path / "model.safetensors").write_bytes(weights)
     with pytest.raises(ModelError, match=reason):
@@ -131,16 +135,16 @@ def test_damaged_files_are_refused(tmp_path: Path, config: str, weights: bytes, 
 
 @pytest.fixture
 def changed(folder_of: Callable[[str], Path], tmp_path: Path) -> Callable[..., Path]:
-    """A copy of a tiny model with some of its configuration changed."""
+    """Return a function that copies a tiny model and changes its configuration; () removes a field."""
 
-    def made(name: str, **changes: Any) -> Path:
+    def copy_with_changes(name: str, **changes: Any) -> Path:
         folder = tmp_path / name
         shutil.copytree(folder_of(name), folder)
         config = {**json.loads((folder / "config.json").read_text()), **changes}
-        (folder / "config.json").write_text(json.dumps({key: each for key, each in config.items() if each != ()}))
+        (folder / "config.json").write_text(json.dumps({key: value for key, value in config.items() if value != ()}))
         return folder
 
-    return made
+    return copy_with_changes
 
 
 @pytest.mark.slow
@@ -151,11 +155,11 @@ def changed(folder_of: Callable[[str], Path], tmp_path: Path) -> Callable[..., P
         ({"architectures": ["ViTModel"]}, "ViTModel, and no supported task has this architecture"),
         ({"architectures": ()}, 'names no architectures; declare "task_type"'),
         ({"id2label": {"0": "a", "2": "b", "3": "c"}}, "id2label: Expected the numbers 0 to 2"),
-        ({"id2label": {str(each): str(each) for each in range(5)}}, r"classifier.*is \[3.*but \[5.*labels wrong"),
+        ({"id2label": {str(number): str(number) for number in range(5)}}, r"classifier.*is \[3.*but \[5.*labels wrong"),
         ({"num_hidden_layers": 3}, r"16 weights of the architecture are missing: vit\.\S*2"),
     ],
 )
-def test_a_configuration_that_does_not_fit_is_explained(
+def test_configuration_that_does_not_fit_is_rejected(
     changed: Callable[..., Path], changes: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(ModelError, match=reason):
@@ -163,13 +167,13 @@ def test_a_configuration_that_does_not_fit_is_explained(
 
 
 @pytest.mark.slow
-def test_labels_that_are_missing_are_said_to_be(changed: Callable[..., Path]) -> None:
-    folder = changed("vit", id2label={str(each): f"LABEL_{each}" for each in range(3)}, label2id=())
+def test_missing_labels_are_reported_as_guessed(changed: Callable[..., Path]) -> None:
+    folder = changed("vit", id2label={str(number): f"LABEL_{number}" for number in range(3)}, label2id=())
     facts = {fact.topic: fact for fact in RUNTIME.inspect(source(folder)).facts}
     assert facts["labels"].value.startswith("none found, 3")
     assert facts["labels"].origin is Origin.GUESSED
     declared = RUNTIME.load(source(folder, labels=("x", "y", "z")))
-    assert {each.label for each in answers(declared, image_input(scene()))[0]} == {"x", "y", "z"}
+    assert {record.label for record in answers(declared, image_input(scene()))[0]} == {"x", "y", "z"}
 
 
 @pytest.mark.slow
@@ -182,7 +186,7 @@ def test_labels_that_are_missing_are_said_to_be(changed: Callable[..., Path]) ->
         ({"task_type": TaskType.OBJECT_DETECTION}, "does not list for OBJECT_DETECTION"),
     ],
 )
-def test_settings_that_do_not_fit_are_explained(
+def test_settings_that_do_not_fit_are_rejected(
     folder_of: Callable[[str], Path], settings: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(ModelError, match=reason):
@@ -190,21 +194,21 @@ def test_settings_that_do_not_fit_are_explained(
 
 
 @pytest.mark.slow
-def test_a_device_that_is_not_there_is_refused(folder_of: Callable[[str], Path]) -> None:
+def test_unavailable_device_is_rejected(folder_of: Callable[[str], Path]) -> None:
     settings = TransformersSettings(device="cuda:7000")
     with pytest.raises(ModelError, match="cuda:7000"):
         RUNTIME.load(source(folder_of("vit"), transformers=settings))
 
 
 @pytest.mark.slow
-def test_a_layout_that_the_processor_does_not_read_is_refused(folder_of: Callable[[str], Path]) -> None:
+def test_layout_unsupported_by_processor_is_rejected(folder_of: Callable[[str], Path]) -> None:
     with pytest.raises(ModelError, match="layout: Expected one of semantic, got 'instance'"):
         RUNTIME.load(source(folder_of("segformer"), layout="instance"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("file", "reason"), [("preprocessor_config.json", "no usable image processor")])
-def test_a_folder_that_lacks_a_file_is_explained(changed: Callable[..., Path], file: str, reason: str) -> None:
+def test_folder_without_required_file_is_rejected(changed: Callable[..., Path], file: str, reason: str) -> None:
     folder = changed("vit")
     (folder / file).unlink()
     with pytest.raises(ModelError, match=reason):
@@ -212,23 +216,23 @@ def test_a_folder_that_lacks_a_file_is_explained(changed: Callable[..., Path], f
 
 
 @pytest.mark.slow
-def test_what_the_machine_decides_is_not_called_a_guess(folder_of: Callable[[str], Path]) -> None:
+def test_device_and_dtype_chosen_by_machine_are_not_guesses(folder_of: Callable[[str], Path]) -> None:
     facts = {fact.topic: fact.origin for fact in RUNTIME.load(source(folder_of("vit"))).description.facts}
     assert (facts["device"], facts["dtype"]) == (Origin.MACHINE, Origin.MACHINE)
-    told = TransformersSettings(device="cpu", dtype="float32")
-    declared = RUNTIME.load(source(folder_of("vit"), transformers=told)).description.facts
+    settings = TransformersSettings(device="cpu", dtype="float32")
+    declared = RUNTIME.load(source(folder_of("vit"), transformers=settings)).description.facts
     assert {fact.topic: fact.origin for fact in declared}["device"] is Origin.DECLARED
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_a_model_runs_in_other_numbers(folder_of: Callable[[str], Path], dtype: Any) -> None:
-    exact = RUNTIME.load(source(folder_of("resnet")))
-    rough = RUNTIME.load(source(folder_of("resnet"), transformers=TransformersSettings(dtype=dtype)))
-    (expected,), (found,) = answers(exact, image_input(scene())), answers(rough, image_input(scene()))
-    by_label = {each.label: each.score for each in expected}
-    assert all(each.score == pytest.approx(by_label[each.label], abs=0.02) for each in found)
-    assert [fact.value for fact in rough.description.facts if fact.topic == "dtype"] == [dtype]
+def test_model_runs_in_half_precision(folder_of: Callable[[str], Path], dtype: Any) -> None:
+    full_precision = RUNTIME.load(source(folder_of("resnet")))
+    half_precision = RUNTIME.load(source(folder_of("resnet"), transformers=TransformersSettings(dtype=dtype)))
+    (expected,), (found,) = answers(full_precision, image_input(scene())), answers(half_precision, image_input(scene()))
+    by_label = {record.label: record.score for record in expected}
+    assert all(record.score == pytest.approx(by_label[record.label], abs=0.02) for record in found)
+    assert [fact.value for fact in half_precision.description.facts if fact.topic == "dtype"] == [dtype]
 
 
 @pytest.mark.slow
@@ -254,8 +258,8 @@ def test_an_onnx_file_beside_the_weights_is_preferred(changed: Callable[..., Pat
     (folder / "model.onnx").touch()
     with pytest.raises(ModelError, match=r"model\.onnx is empty"):
         load(found)
-    told = msgspec.structs.replace(found, settings=ModelSettings(runtime="transformers"))
-    assert load(told).description.platform == "transformers"
+    declared = msgspec.structs.replace(found, settings=ModelSettings(runtime="transformers"))
+    assert load(declared).description.platform == "transformers"
 
 
 @pytest.mark.parametrize("name", TransformersSettings.__struct_fields__)

@@ -1,4 +1,4 @@
-"""Weights do not stay mapped from their file: one that is cut short while it is served would end the process."""
+"""Test that weight files do not stay mapped: truncating a mapped file would crash the process."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +12,12 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", ["vit", "t5"])
-def test_the_file_of_the_weights_is_not_mapped(
+def test_weight_file_is_not_mapped(
     served: Callable[..., Servable], folder_of: Callable[[str], Path], name: str
 ) -> None:
     servable = served(name)
     (weights,) = folder_of(name).glob("*.safetensors")
-    # Other tests of this process may have mapped the weights of others.
+    # Other tests in this process may have mapped the weights of other models.
     assert str(weights.resolve()) not in Path("/proc/self/maps").read_text()
     if name == "vit":
         assert answers(servable, image_input(scene()))

@@ -1,4 +1,4 @@
-"""Texts that go through a model together are answered as they are alone."""
+"""Test that batched texts get the same scores as single texts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,20 +25,20 @@ def softmax(logits: Any) -> Any:
 
 @pytest.fixture
 def texts_of(folder_of: Callable[[str], Path]) -> Callable[..., tuple[ScoredTexts, list[int]]]:
-    """A model of texts, and how many texts each of its calls had so far."""
+    """Return a function that loads a text model, and returns it with the batch sizes of its calls."""
 
-    def made(name: str) -> tuple[ScoredTexts, list[int]]:
+    def load_texts(name: str) -> tuple[ScoredTexts, list[int]]:
         known = understand(ModelSource(name=name, version="1", folder=folder_of(name)))
         network = load_network(known)
         calls: list[int] = []
 
-        def count(module: Any, given: Any, output: Any) -> None:
+        def count(module: Any, arguments: Any, output: Any) -> None:
             calls.append(len(output.logits))
 
         network.module.register_forward_hook(count)
         return ScoredTexts(known, network, softmax), calls
 
-    return made
+    return load_texts
 
 
 def items(*texts: str) -> list[TextItem]:
@@ -46,24 +46,24 @@ def items(*texts: str) -> list[TextItem]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_text_is_answered_the_same_whatever_stands_beside_it(texts_of: Callable[..., Any], name: str) -> None:
+def test_batched_text_gets_same_scores_as_alone(texts_of: Callable[..., Any], name: str) -> None:
     texts, calls = texts_of(name)
     assert texts.together
     random = np.random.default_rng(0)
     words = ("cat", "dog", "Paris", "who?", "hello", "x", ",")
-    asked = items(*(" ".join(random.choice(words, int(random.integers(1, 15)))) for _ in range(80)))
+    text_items = items(*(" ".join(random.choice(words, int(random.integers(1, 15)))) for _ in range(80)))
     calls.clear()
-    together = texts(asked)
+    batched = texts(text_items)
     assert sum(calls) == 80
     assert len(calls) == 3
-    for (encoded, scores), item in zip(together, asked, strict=True):
+    for (encoded, scores), item in zip(batched, text_items, strict=True):
         ((_, alone),) = texts([item])
         assert scores.shape == alone.shape
         assert scores.ndim == 1 or len(scores) == len(encoded.ids)
         assert np.abs(scores - alone).max() <= TOLERANCE
 
 
-def test_a_call_has_no_more_tokens_than_it_may(texts_of: Callable[..., Any]) -> None:
+def test_batches_are_limited_by_tokens(texts_of: Callable[..., Any]) -> None:
     texts, calls = texts_of("gpt2_classifier")
     calls.clear()
     texts(items(*["x" * 400] * 12, "cat", "y" * 401))
@@ -71,7 +71,7 @@ def test_a_call_has_no_more_tokens_than_it_may(texts_of: Callable[..., Any]) -> 
 
 
 @pytest.mark.parametrize("name", ["gpt2_classifier_without_padding", "fnet_classifier"])
-def test_a_model_that_is_not_indifferent_to_padding_answers_one_by_one(texts_of: Callable[..., Any], name: str) -> None:
+def test_model_affected_by_padding_answers_one_by_one(texts_of: Callable[..., Any], name: str) -> None:
     texts, calls = texts_of(name)
     assert not texts.together
     calls.clear()
@@ -79,15 +79,15 @@ def test_a_model_that_is_not_indifferent_to_padding_answers_one_by_one(texts_of:
     assert calls == [1, 1, 1]
 
 
-def test_numbers_of_sixteen_bits_are_made_one_by_one(folder_of: Callable[[str], Path]) -> None:
+def test_16_bit_models_answer_one_by_one(folder_of: Callable[[str], Path]) -> None:
     settings = ModelSettings(transformers=TransformersSettings(dtype="bfloat16"))
     folder = folder_of("text_classifier")
     known = understand(ModelSource(name="m", version="1", folder=folder, settings=settings))
     assert not ScoredTexts(known, load_network(known), softmax).together
 
 
-def test_a_text_may_fill_the_places_that_are_free(texts_of: Callable[..., Any]) -> None:
-    """Of RoBERTa's 64 places one is the padding's."""
+def test_text_may_fill_all_free_positions(texts_of: Callable[..., Any]) -> None:
+    """Use RoBERTa, which reserves one of its 64 positions for padding."""
     texts, _ = texts_of("roberta_classifier")
     texts(items("cat " * 61))
     with pytest.raises(InferenceError, match="at most 63 tokens, got a text of 64") as caught:
@@ -95,7 +95,7 @@ def test_a_text_may_fill_the_places_that_are_free(texts_of: Callable[..., Any]) 
     assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, "inputs[0].data[0]")
 
 
-def test_a_text_without_tokens_is_refused(texts_of: Callable[..., Any]) -> None:
+def test_text_without_tokens_is_rejected(texts_of: Callable[..., Any]) -> None:
     texts, _ = texts_of("gpt2_classifier")
     with pytest.raises(InferenceError, match="got an empty one") as caught:
         texts(items("x", ""))

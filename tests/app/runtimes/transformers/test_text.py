@@ -1,4 +1,4 @@
-"""Against the library's own pipelines."""
+"""Compare text models with the pipelines of transformers."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,17 +25,17 @@ def pipeline(task: str, folder: Path) -> Any:
     return tiny.transformers().pipeline(task, model=str(folder), device="cpu")
 
 
-def test_classes_are_those_of_the_pipeline(folder_of: Callable[[str], Path], served: Callable[..., Servable]) -> None:
+def test_classes_equal_those_of_pipeline(folder_of: Callable[[str], Path], served: Callable[..., Servable]) -> None:
     classify = pipeline("text-classification", folder_of("text_classifier"))
     found = answers(served("text_classifier"), text_input(*TEXTS))
     for text, records in zip(TEXTS, found, strict=True):
         expected = classify(text, top_k=None)
-        assert [each.label for each in records] == [each["label"] for each in expected]
-        assert [each.score for each in records] == pytest.approx([each["score"] for each in expected], abs=1e-4)
+        assert [record.label for record in records] == [record["label"] for record in expected]
+        assert [record.score for record in records] == pytest.approx([record["score"] for record in expected], abs=1e-4)
 
 
 @pytest.mark.parametrize("strategy", ["none", "simple", "first", "average", "max"])
-def test_entities_are_those_of_the_pipeline(
+def test_entities_equal_those_of_pipeline(
     folder_of: Callable[[str], Path], served: Callable[..., Servable], strategy: str
 ) -> None:
     tag = pipeline("token-classification", folder_of("token_classifier"))
@@ -43,11 +43,11 @@ def test_entities_are_those_of_the_pipeline(
     assert any(found)
     for text, records in zip(TEXTS, found, strict=True):
         expected = tag(text, aggregation_strategy=strategy)
-        named = "entity" if strategy == "none" else "entity_group"
-        spans = [(each[named], each["word"], each["start"], each["end"]) for each in expected]
-        assert [(each.entity_group, each.word, each.start, each.end) for each in records] == spans
-        scores = [float(each["score"]) for each in expected]
-        assert [each.score for each in records] == pytest.approx(scores, abs=1e-4)
+        tag_field = "entity" if strategy == "none" else "entity_group"
+        spans = [(entity[tag_field], entity["word"], entity["start"], entity["end"]) for entity in expected]
+        assert [(entity.entity_group, entity.word, entity.start, entity.end) for entity in records] == spans
+        scores = [float(entity["score"]) for entity in expected]
+        assert [entity.score for entity in records] == pytest.approx(scores, abs=1e-4)
 
 
 def token(text: str, tag: int, start: int, score: float = 0.9, *, continues: bool = False) -> Token:
@@ -56,28 +56,28 @@ def token(text: str, tag: int, start: int, score: float = 0.9, *, continues: boo
     return Token(text, start, start + len(text), continues, scores)
 
 
-def test_neighbours_of_one_tag_are_joined_until_another_begins() -> None:
+def test_adjacent_tokens_of_one_tag_are_joined() -> None:
     tokens = [token("new", 1, 0), token("york", 2, 4), token("rome", 1, 9), token("x", 0, 14), token("y", 2, 16)]
     found = entities_of(tokens, ("O", "B-LOC", "I-LOC"), "simple")
-    assert [(each.tag, each.spelled, each.start, each.end) for each in found] == [
+    assert [(entity.tag, entity.spelled, entity.start, entity.end) for entity in found] == [
         ("LOC", ("new", "york"), 0, 8), ("LOC", ("rome",), 9, 13), ("LOC", ("y",), 16, 17),
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("strategy", "tag"), [("first", "LOC"), ("max", "PER"), ("average", "PER")])
-def test_a_word_has_one_tag(strategy: Any, tag: str) -> None:
+def test_tokens_of_word_share_one_tag(strategy: Any, tag: str) -> None:
     tokens = [token("par", 1, 0, 0.5), token("is", 2, 3, 0.9, continues=True)]
     found = entities_of(tokens, ("O", "B-LOC", "B-PER"), strategy)
-    assert [(each.tag, each.start, each.end) for each in found] == [(tag, 0, 5)]
+    assert [(entity.tag, entity.start, entity.end) for entity in found] == [(tag, 0, 5)]
 
 
-def test_a_text_that_is_too_long_is_refused(served: Callable[..., Servable]) -> None:
+def test_too_long_text_is_rejected(served: Callable[..., Servable]) -> None:
     with pytest.raises(InferenceError, match="at most 64 tokens, got a text of 102") as caught:
         answers(served("text_classifier"), text_input("hello", "hello " * 100))
     assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, "inputs[0].data[1]")
 
 
-def test_a_text_is_continued_as_the_pipeline_continues_it(
+def test_generated_text_equals_that_of_pipeline(
     folder_of: Callable[[str], Path], served: Callable[..., Servable]
 ) -> None:
     generate = pipeline("text-generation", folder_of("causal"))
@@ -91,20 +91,18 @@ def test_a_text_is_continued_as_the_pipeline_continues_it(
         assert len(expected) > 4
 
 
-def test_a_translator_answers_what_it_generates(
-    folder_of: Callable[[str], Path], served: Callable[..., Servable]
-) -> None:
+def test_seq2seq_answer_equals_generate(folder_of: Callable[[str], Path], served: Callable[..., Servable]) -> None:
     t = tiny.transformers()
     model = t.AutoModelForSeq2SeqLM.from_pretrained(folder_of("t5")).eval()
     tokenizer = t.AutoTokenizer.from_pretrained(folder_of("t5"))
-    made = model.generate(**tokenizer("Hello", return_tensors="pt"), max_new_tokens=9, do_sample=False)
-    expected = tokenizer.decode(made[0], skip_special_tokens=True)
+    generated = model.generate(**tokenizer("Hello", return_tensors="pt"), max_new_tokens=9, do_sample=False)
+    expected = tokenizer.decode(generated[0], skip_special_tokens=True)
     assert answers(served("t5"), text_input("Hello", max_new_tokens=9)) == [[GeneratedText(expected)]]
     assert expected
 
 
-def test_the_inputs_of_a_request_are_the_arguments_of_one_call(served: Callable[..., Servable]) -> None:
-    """The example of the Chariot page, of which only the numbers are smaller."""
+def test_request_inputs_are_arguments_of_one_call(served: Callable[..., Servable]) -> None:
+    """Run the example of the Chariot page with smaller numbers."""
 
     def argument(name: str, datatype: Datatype, value: object) -> Tensor:
         return Tensor(
@@ -113,8 +111,8 @@ def test_the_inputs_of_a_request_are_the_arguments_of_one_call(served: Callable[
 
     seed = argument("seed", Datatype.INT64, 3)
     length, temperature = argument("max_new_tokens", Datatype.INT64, 9), argument("temperature", Datatype.FP64, 0.8)
-    asked = (text_input("Prompt here"), length, temperature, argument("do_sample", Datatype.INT8, True), seed)
-    found = answers(served("causal"), *asked)
+    inputs = (text_input("Prompt here"), length, temperature, argument("do_sample", Datatype.INT8, True), seed)
+    found = answers(served("causal"), *inputs)
     expected = answers(served("causal"), text_input("Prompt here", max_new_tokens=9, temperature=0.8, seed=3))
     assert found == expected
     greedy = answers(
@@ -124,34 +122,34 @@ def test_the_inputs_of_a_request_are_the_arguments_of_one_call(served: Callable[
     assert greedy != found
 
 
-def test_the_pieces_of_a_stream_are_the_answer(served: Callable[..., Servable]) -> None:
-    asked = text_input("one", "two", max_new_tokens=10, return_full_text=True)
-    expected = [each[0].generated_text for each in answers(served("causal"), asked)]
-    stream = served("causal").stream(request(asked), Limits())
-    pieces = list(stream)
-    told = ["".join(piece.text for piece in pieces if piece.item == item) for item in range(2)]
-    assert told == expected
-    assert [piece.item for piece in pieces if piece.final] == [0, 1]
-    assert [piece.item for piece in pieces] == sorted(piece.item for piece in pieces)
-    assert len(pieces) > 6
+def test_joined_chunks_equal_answer(served: Callable[..., Servable]) -> None:
+    inputs = text_input("one", "two", max_new_tokens=10, return_full_text=True)
+    expected = [records[0].generated_text for records in answers(served("causal"), inputs)]
+    stream = served("causal").stream(request(inputs), Limits())
+    chunks = list(stream)
+    streamed = ["".join(chunk.text for chunk in chunks if chunk.item == item) for item in range(2)]
+    assert streamed == expected
+    assert [chunk.item for chunk in chunks if chunk.final] == [0, 1]
+    assert [chunk.item for chunk in chunks] == sorted(chunk.item for chunk in chunks)
+    assert len(chunks) > 6
 
 
-def test_sampling_is_repeatable_by_its_seed(served: Callable[..., Servable]) -> None:
-    def said(**parameters: object) -> list[list[Any]]:
+def test_sampling_is_repeatable_with_same_seed(served: Callable[..., Servable]) -> None:
+    def sample(**parameters: object) -> list[list[Any]]:
         return answers(served("causal"), text_input("Hello", max_new_tokens=16, **parameters))
 
-    assert said(temperature=2.0, seed=1) == said(temperature=2.0, seed=1)
-    assert said(temperature=2.0, seed=1) != said(temperature=2.0, seed=2)
-    assert said(temperature=2.0, top_k=1) == said()
+    assert sample(temperature=2.0, seed=1) == sample(temperature=2.0, seed=1)
+    assert sample(temperature=2.0, seed=1) != sample(temperature=2.0, seed=2)
+    assert sample(temperature=2.0, top_k=1) == sample()
 
 
 @pytest.mark.parametrize(("text", "reason"), [("", "empty"), ("x" * 256, "leaves room")])
-def test_a_text_that_cannot_be_continued_is_refused(served: Callable[..., Servable], text: str, reason: str) -> None:
+def test_unusable_text_is_rejected(served: Callable[..., Servable], text: str, reason: str) -> None:
     with pytest.raises(InferenceError, match=reason) as caught:
         answers(served("causal"), text_input("fine", text))
     assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "inputs[0].data[1]")
 
 
-def test_an_answer_ends_where_the_model_has_no_more_places(served: Callable[..., Servable]) -> None:
+def test_answer_stops_at_context_length(served: Callable[..., Servable]) -> None:
     ((found,),) = answers(served("causal"), text_input("x" * 250, max_new_tokens=50))
     assert 0 < len(found.generated_text.encode()) <= 18
