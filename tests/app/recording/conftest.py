@@ -1,4 +1,4 @@
-"""Stores to be tested: a file, and a database of a real PostgreSQL."""
+"""Fixtures for stores: SQLite files, and databases of a real PostgreSQL server."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,20 +13,20 @@ from tests.support.postgres import PostgresServer, postgres_server
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """A running PostgreSQL."""
+    """Run a PostgreSQL server."""
     with postgres_server() as server:
         yield server
 
 
 @pytest.fixture
 def postgres_url(postgres: PostgresServer) -> str:
-    """The address of an empty database."""
+    """Return the address of an empty database."""
     return postgres.database()
 
 
 @pytest.fixture(params=("sqlite", "postgresql"))
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty store, of either kind."""
+    """Return the address of an empty store, of each kind."""
     if request.param == "postgresql":
         return request.getfixturevalue("postgres_url")
     return str(tmp_path / "store.db")
@@ -34,7 +34,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(url: str) -> Iterator[Store]:
-    """An open store of either kind."""
+    """Open a store of each kind."""
     store = open_store(url)
     store.open()
     yield store
@@ -42,7 +42,7 @@ def store(url: str) -> Iterator[Store]:
 
 
 def open_store(url: str) -> Store:
-    """The store at an address."""
+    """Return the store at an address, not yet opened."""
     from app.recording.postgres_store import PostgresStore
 
     address = read_address(url)

@@ -1,4 +1,4 @@
-"""What is in a store, read past the code that is tested."""
+"""Read and change stores directly, without the code under test."""
 
 import asyncio
 import sqlite3
@@ -13,23 +13,23 @@ _connect: Any = cast("Any", asyncpg).connect
 
 
 def contents(url: str, table: str = "inferences") -> Sequence[Row]:
-    """The rows of a table, in the order of their numbers."""
+    """Return the rows of a table, in the order of their numbers."""
     return select(url, f"SELECT * FROM {table} ORDER BY number")
 
 
 def select(url: str, statement: str) -> Sequence[Row]:
-    """What a statement finds."""
+    """Return the rows that a statement finds."""
     if url.startswith("postgresql"):
         return asyncio.run(_fetch(url, statement))
     with sqlite3.connect(url) as connection:
         connection.row_factory = sqlite3.Row
-        found = [dict(each) for each in connection.execute(statement)]
+        rows = [dict(row) for row in connection.execute(statement)]
     connection.close()
-    return found
+    return rows
 
 
 def execute(url: str, statement: str) -> None:
-    """Change a store behind the back of who writes it."""
+    """Change a store without its writer."""
     if url.startswith("postgresql"):
         asyncio.run(_fetch(url, statement))
         return
@@ -41,6 +41,6 @@ def execute(url: str, statement: str) -> None:
 async def _fetch(url: str, statement: str) -> Sequence[Row]:
     connection = await _connect(url)
     try:
-        return [dict(each) for each in await connection.fetch(statement)]
+        return [dict(row) for row in await connection.fetch(statement)]
     finally:
         await connection.close()

@@ -1,4 +1,4 @@
-"""A line between a client and a server on this machine, that a test can cut."""
+"""A TCP proxy between a client and a server on this machine that a test can interrupt."""
 
 import socket
 import threading
@@ -6,19 +6,19 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-__all__ = ("CutLine",)
+__all__ = ("InterruptibleProxy",)
 
 
-class CutLine:
-    """Passes on what comes to `port`, until it is cut. While it is cut, nobody is let in."""
+class InterruptibleProxy:
+    """Forward connections from `port` to the server, except while the proxy is cut."""
 
     def __init__(self, server_port: int) -> None:
         self._server_port = server_port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.cuts = 0
-        self._open = True
-        self._fatal: bytes | None = None
+        self._accepting = True
+        self._trigger: bytes | None = None
         self._sockets: list[socket.socket] = []
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -26,30 +26,32 @@ class CutLine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, exc_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.cut()
         self._listener.close()
 
     def cut(self) -> None:
-        """End all connections, and let nobody in."""
-        self._open = False
-        self._hang_up()
+        """Close all connections and refuse new ones."""
+        self._accepting = False
+        self._close_all()
 
-    def mend(self) -> None:
-        """Let clients in again."""
-        self._open = True
+    def restore(self) -> None:
+        """Accept connections again."""
+        self._accepting = True
 
-    def cut_before_the_answer_to(self, words: bytes) -> None:
-        """Once, pass on what contains `words`, and end all connections when the answer comes."""
-        self._fatal = words
+    def cut_before_reply_to(self, content: bytes) -> None:
+        """Forward the next request that contains `content`, and close all connections instead of replying."""
+        self._trigger = content
 
-    def _hang_up(self) -> None:
+    def _close_all(self) -> None:
         self.cuts += 1
         with self._lock:
-            ended, self._sockets = self._sockets, []
-        for each in ended:
-            _end(each)
-            each.close()
+            sockets, self._sockets = self._sockets, []
+        for sock in sockets:
+            _shut_down(sock)
+            sock.close()
 
     def _accept(self) -> None:
         while True:
@@ -57,31 +59,33 @@ class CutLine:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            if not self._open:
+            if not self._accepting:
                 client.close()
                 continue
             server = socket.create_connection(("127.0.0.1", self._server_port))
             with self._lock:
                 self._sockets += [client, server]
-            doomed = threading.Event()
-            threading.Thread(target=self._pass_on, args=(client, server, doomed, True), daemon=True).start()
-            threading.Thread(target=self._pass_on, args=(server, client, doomed, False), daemon=True).start()
+            triggered = threading.Event()
+            threading.Thread(target=self._forward, args=(client, server, triggered, True), daemon=True).start()
+            threading.Thread(target=self._forward, args=(server, client, triggered, False), daemon=True).start()
 
-    def _pass_on(self, source: socket.socket, target: socket.socket, doomed: threading.Event, asking: bool) -> None:
+    def _forward(
+        self, source: socket.socket, target: socket.socket, triggered: threading.Event, is_request: bool
+    ) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
-                if asking and self._fatal is not None and self._fatal in data:
-                    self._fatal = None
-                    doomed.set()
-                elif not asking and doomed.is_set():
-                    self._hang_up()
+                if is_request and self._trigger is not None and self._trigger in data:
+                    self._trigger = None
+                    triggered.set()
+                elif not is_request and triggered.is_set():
+                    self._close_all()
                     return
                 target.sendall(data)
-        _end(source)
-        _end(target)
+        _shut_down(source)
+        _shut_down(target)
 
 
-def _end(each: socket.socket) -> None:
-    """Tell whoever reads from it, too, which closing it would not do."""
+def _shut_down(sock: socket.socket) -> None:
+    """Wake the threads that read from the socket; closing it alone does not."""
     with suppress(OSError):
-        each.shutdown(socket.SHUT_RDWR)
+        sock.shutdown(socket.SHUT_RDWR)

@@ -1,7 +1,7 @@
-"""Recorders that are killed while they record: ``python -m tests.app.recording.killed STORE IMAGES KILLS SEED``.
+"""Kill recorders while they record: ``python -m tests.app.recording.killed STORE IMAGES KILLS SEED``.
 
-Each is a child of this process, which starts it by forking, so that nothing is imported a hundred times. Prints the ids
-of the events whose keeping was acknowledged, a line each.
+Each recorder runs in a forked child, so that modules are imported only once. Prints the ids of the events whose
+recording was acknowledged, one on each line.
 """
 
 import importlib
@@ -25,53 +25,53 @@ _CAMERA = [{"key": "camera", "type": "str", "value": "north"}]
 
 def main() -> None:
     store, images, kills, seed = sys.argv[1:]
-    # What a recorder imports when it is opened.
+    # Import what a recorder imports when it opens.
     for module in ("sqlite_store", "postgres_store", "recorder", "retention"):
         importlib.import_module(f"app.recording.{module}")
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     for _ in range(int(kills)):
-        sys.stdout.write(_acknowledged_until_killed(store, Path(images), chance.randint(0, 20)))
+        sys.stdout.write(_record_until_killed(store, Path(images), rng.randint(0, 20)))
 
 
-def _acknowledged_until_killed(store: str, images: Path, enough: int) -> str:
-    """What a recorder acknowledges before it is killed, soon after it has acknowledged `enough`."""
-    reading, writing = os.pipe()
+def _record_until_killed(store: str, images: Path, min_acknowledged: int) -> str:
+    """Start a recorder, kill it after `min_acknowledged` events, and return the ids that it acknowledged."""
+    read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(reading)
-        _record(store, images, writing)
-    os.close(writing)
-    told = b""
-    while told.count(b"\n") < enough:
-        more = os.read(reading, 4096)
-        assert more, "the recorder ended by itself"
-        told += more
+        os.close(read_end)
+        _record(store, images, write_end)
+    os.close(write_end)
+    acknowledged = b""
+    while acknowledged.count(b"\n") < min_acknowledged:
+        data = os.read(read_end, 4096)
+        assert data, "the recorder ended by itself"
+        acknowledged += data
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    while more := os.read(reading, 65536):
-        told += more
-    os.close(reading)
-    return told.decode()
+    while data := os.read(read_end, 65536):
+        acknowledged += data
+    os.close(read_end)
+    return acknowledged.decode()
 
 
 def _record(store: str, images: Path, acknowledgements: int) -> NoReturn:
     recorder = open_recorder(ServerSettings(record=store, record_images=images), CollectorRegistry())
     assert recorder is not None
 
-    def keep() -> None:
+    def record() -> None:
         while True:
             event = detected(metadata=_CAMERA, picture=os.urandom(2000))
-            kept = recorder.keep(event)
-            assert kept is not None
+            recorded = recorder.keep(event)
+            assert recorded is not None
 
-            def tell(done: "Future[None]", event_id: str = event.id) -> None:
-                done.result()
+            def acknowledge(future: "Future[None]", event_id: str = event.id) -> None:
+                future.result()
                 os.write(acknowledgements, f"{event_id}\n".encode())
 
-            kept.add_done_callback(tell)
-            kept.result()
+            recorded.add_done_callback(acknowledge)
+            recorded.result()
 
-    threads = [threading.Thread(target=keep) for _ in range(8)]
+    threads = [threading.Thread(target=record) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,4 +1,4 @@
-"""A store that is told how to fail."""
+"""A store in memory that fails on request."""
 
 import threading
 from collections.abc import Collection, Sequence
@@ -8,29 +8,29 @@ from app.recording.store import StoreError, StoreFault
 
 
 class MemoryStore:
-    """Keeps rows in a list.
+    """Keep rows in a list.
 
     Attributes:
-        fault: why it refuses to open and to write, None while it does not.
-        poison: a model whose inferences it does not take.
-        write_error: what writing raises besides, if anything.
-        delete_error: what deleting raises, if anything.
-        gate: writes wait while it is closed.
-        deleting: deleting waits while it is closed.
-        batches: how many requests were written together each time.
+        fault: the fault with which opening and writing fail, if any.
+        poison: a model whose inferences are rejected.
+        write_error: another exception that writing raises, if any.
+        delete_error: the exception that deleting raises, if any.
+        write_gate: writes wait until it is set.
+        delete_gate: deletions wait until it is set.
+        batches: the number of requests in each write.
     """
 
     def __init__(self) -> None:
         self.fault: StoreFault | None = None
         self.poison = ""
-        self.gate = threading.Event()
-        self.gate.set()
-        self.deleting = threading.Event()
-        self.deleting.set()
+        self.write_gate = threading.Event()
+        self.write_gate.set()
+        self.delete_gate = threading.Event()
+        self.delete_gate.set()
         self.write_error: Exception | None = None
         self.delete_error: Exception | None = None
-        self.reached = threading.Event()
-        self.deleting_begun = threading.Event()
+        self.write_started = threading.Event()
+        self.delete_started = threading.Event()
         self.failed = threading.Semaphore(0)
         self.rows: list[Rows] = []
         self.batches: list[int] = []
@@ -43,23 +43,23 @@ class MemoryStore:
         self._check()
 
     def write(self, rows: Sequence[Rows]) -> None:
-        self.reached.set()
-        assert self.gate.wait(60)
+        self.write_started.set()
+        assert self.write_gate.wait(60)
         self._check()
         if self.write_error is not None:
             raise self.write_error
-        if any(each.inference.model == self.poison for each in rows):
+        if any(row.inference.model == self.poison for row in rows):
             raise StoreError(StoreFault.REJECTED, "poison")
         self.rows += rows
         self.batches.append(len(rows))
 
     def delete_before(self, started: int, most: int) -> int:
-        self.deleting_begun.set()
-        assert self.deleting.wait(60)
+        self.delete_started.set()
+        assert self.delete_gate.wait(60)
         if self.delete_error is not None:
             raise self.delete_error
-        old = [each for each in self.rows if each.inference.started < started][:most]
-        self.rows = [each for each in self.rows if each not in old]
+        old = [row for row in self.rows if row.inference.started < started][:most]
+        self.rows = [row for row in self.rows if row not in old]
         self.deleted.append(len(old))
         return len(old)
 
@@ -75,4 +75,4 @@ class MemoryStore:
     def _check(self) -> None:
         if self.fault is not None:
             self.failed.release()
-            raise StoreError(self.fault, "as told")
+            raise StoreError(self.fault, "as configured")

@@ -1,4 +1,4 @@
-"""A file system that is soon full."""
+"""A file system that fills up quickly."""
 
 import os
 import subprocess
@@ -11,20 +11,20 @@ import pytest
 
 @contextmanager
 def small_disk(folder: Path, megabytes: int = 2) -> Generator[Path]:
-    """A file system of a few megabytes, mounted for as long as it is used."""
-    place = folder / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(place)]
+    """Mount a file system of a few megabytes, and unmount it at the end."""
+    mount_point = folder / "disk"
+    mount_point.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(mount_point)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
         pytest.skip("a file system can be mounted by root only")
     try:
-        yield place
+        yield mount_point
     finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
+        subprocess.run(["umount", "--lazy", str(mount_point)], check=True)
 
 
 def fill(ballast: Path) -> None:
-    """Leave no room beside `ballast`."""
+    """Write to `ballast` until the file system is full."""
     with ballast.open("wb", buffering=0) as file:
         try:
             while True:

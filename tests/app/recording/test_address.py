@@ -1,4 +1,4 @@
-"""Reading the address of a store."""
+"""Addresses of stores."""
 
 import pytest
 
@@ -16,14 +16,14 @@ from app.settings.server import SettingsError
         ("a folder/with: colon.db", "a folder/with: colon.db"),
     ],
 )
-def test_a_file_may_be_written_as_a_path_or_as_an_address(text: str, file: str) -> None:
+def test_file_is_given_as_path_or_url(text: str, file: str) -> None:
     address = read_address(text)
     assert address.dialect == "sqlite"
     assert str(address.file) == file
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+asyncpg"])
-def test_a_database_is_shown_without_who_connects_to_it(scheme: str) -> None:
+def test_shown_database_address_has_no_credentials(scheme: str) -> None:
     address = read_address(f"{scheme}://me:hush@db.internal:5433/records?sslmode=require&passfile=hush")
     assert address.dialect == "postgresql"
     assert address.shown == "postgresql://db.internal:5433/records"
@@ -32,7 +32,7 @@ def test_a_database_is_shown_without_who_connects_to_it(scheme: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "names no file"),
         ("sqlite://", "names no file"),
@@ -46,7 +46,7 @@ def test_a_database_is_shown_without_who_connects_to_it(scheme: str) -> None:
         ("://", "cannot be read"),
     ],
 )
-def test_what_is_no_address_is_refused_without_its_password(text: str, said: str) -> None:
-    with pytest.raises(SettingsError, match=said) as refused:
+def test_invalid_address_is_rejected_without_showing_password(text: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=message) as raised:
         read_address(text)
-    assert "hush" not in str(refused.value)
+    assert "hush" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""From events to rows."""
+"""Conversion of inference events to rows."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ def converter(*redacted: str, images: bool = False) -> Conversion:
     return Conversion(Redaction(redacted), keep_images=images)
 
 
-def test_a_datum_is_a_row_with_everything_about_it() -> None:
+def test_event_is_converted_to_complete_row() -> None:
     event = detected(picture=b"jpeg", metadata=CAMERA, parameters={"top_k": 3}, labels=("ship", "quay"), base_id="base")
     (rows,) = converter()(event).rows
     row = rows.inference
@@ -38,13 +38,13 @@ def test_a_datum_is_a_row_with_everything_about_it() -> None:
     assert (row.protocol, row.model, row.version, row.task_type) == ("kserve-v2", "detector", "1", "OBJECT_DETECTION")
     assert (row.started, row.duration) == (event.started // 1000, 5000)
     assert json.loads(row.parameters) == {"top_k": 3}
-    assert [(each["key"], each["value"]) for each in json.loads(row.metadata)] == [
+    assert [(entry["key"], entry["value"]) for entry in json.loads(row.metadata)] == [
         ("camera", "north"),
         ("latitude", 51.5),
         ("longitude", -0.1),
     ]
     assert row.records is not None
-    assert [each["label"] for each in json.loads(row.records)] == ["ship", "quay"]
+    assert [record["label"] for record in json.loads(row.records)] == ["ship", "quay"]
     assert (row.latitude, row.longitude) == (51.5, -0.1)
     assert row.image_digest == hashlib.sha256(b"jpeg").hexdigest()
     assert (row.image_width, row.image_height, row.image_size, row.image_kept) == (640, 320, 4, False)
@@ -53,26 +53,26 @@ def test_a_datum_is_a_row_with_everything_about_it() -> None:
     assert [entry.key for entry in rows.metadata] == ["camera", "latitude", "longitude"]
 
 
-def test_every_datum_of_a_request_has_a_row_of_its_own() -> None:
+def test_each_datum_of_request_has_its_own_row() -> None:
     event = detected(data=3)
     rows = converter()(event).rows
-    assert [each.inference.id for each in rows] == [f"{event.id}-{place}-0" for place in range(3)]
-    assert {each.inference.request_id for each in rows} == {event.caller.request_id}
+    assert [row.inference.id for row in rows] == [f"{event.id}-{index}-0" for index in range(3)]
+    assert {row.inference.request_id for row in rows} == {event.caller.request_id}
 
 
-def test_metadata_goes_with_its_own_input() -> None:
+def test_metadata_is_recorded_with_its_input() -> None:
     event = detected(data=2, metadata=CAMERA)
     request = event.request
     assert request is not None
     first = msgspec.structs.replace(request.inputs[0], parameters={})
     request = msgspec.structs.replace(request, inputs=(first, request.inputs[1]))
     event = msgspec.structs.replace(event, request=request, metadata=event.metadata[:1])
-    bare, told = converter()(event).rows
-    assert bare.metadata == []
-    assert [entry.key for entry in told.metadata] == ["camera", "latitude", "longitude"]
+    without_metadata, with_metadata = converter()(event).rows
+    assert without_metadata.metadata == []
+    assert [entry.key for entry in with_metadata.metadata] == ["camera", "latitude", "longitude"]
 
 
-def test_metadata_of_the_request_is_recorded_with_each_input_that_has_none() -> None:
+def test_request_metadata_is_recorded_with_inputs_without_own_metadata() -> None:
     event = detected(data=3)
     request = event.request
     assert request is not None
@@ -83,18 +83,18 @@ def test_metadata_of_the_request_is_recorded_with_each_input_that_has_none() -> 
         inputs=(request.inputs[0], second, request.inputs[2]),
         parameters={"metadata": json.dumps(CAMERA), "top_k": 3},
     )
-    read = [read_metadata(value) for value in metadata_values(request)]
-    assert len(read) == 2
-    rows = converter()(msgspec.structs.replace(event, request=request, metadata=read)).rows
-    assert [(each.metadata[0].key, each.metadata[0].tv) for each in rows] == [
+    entries = [read_metadata(value) for value in metadata_values(request)]
+    assert len(entries) == 2
+    rows = converter()(msgspec.structs.replace(event, request=request, metadata=entries)).rows
+    assert [(row.metadata[0].key, row.metadata[0].tv) for row in rows] == [
         ("camera", "north"),
         ("camera", "south"),
         ("camera", "north"),
     ]
-    assert [json.loads(each.inference.parameters) for each in rows] == [{"top_k": 3}] * 3
+    assert [json.loads(row.inference.parameters) for row in rows] == [{"top_k": 3}] * 3
 
 
-def test_one_row_of_several_tensors_has_the_metadata_of_all() -> None:
+def test_row_of_several_tensors_has_metadata_of_all_tensors() -> None:
     event = detected()
     assert event.answered is not None
     tensors = [
@@ -107,42 +107,42 @@ def test_one_row_of_several_tensors_has_the_metadata_of_all() -> None:
         for name in ("a", "b")
     ]
     request = InferenceRequest(id="", model_name="m", inputs=tuple(tensors))
-    data = [msgspec.structs.replace(each, item=TensorsInput({})) for each in event.answered.data]
-    answered = msgspec.structs.replace(event.answered, data=data)
-    read = [read_metadata(value) for value in metadata_values(request)]
-    (row,) = converter()(msgspec.structs.replace(event, request=request, answered=answered, metadata=read)).rows
+    data = [msgspec.structs.replace(datum, item=TensorsInput({})) for datum in event.answered.data]
+    result = msgspec.structs.replace(event.answered, data=data)
+    entries = [read_metadata(value) for value in metadata_values(request)]
+    (row,) = converter()(msgspec.structs.replace(event, request=request, answered=result, metadata=entries)).rows
     assert [entry.key for entry in row.metadata] == ["a", "b"]
 
 
-def test_a_refusal_is_one_row() -> None:
+def test_rejected_request_is_one_row() -> None:
     event = refused(ErrorKind.MODEL_NOT_FOUND, "Model 'x' is not known")
     (rows,) = converter()(event).rows
     assert (rows.inference.error, rows.inference.message) == ("model_not_found", "Model 'x' is not known")
     assert (rows.inference.records, rows.inference.image_digest) == (None, None)
 
 
-def test_a_failed_request_has_what_was_asked_but_no_records() -> None:
+def test_failed_request_is_recorded_with_metadata_and_without_records() -> None:
     event = detected(metadata=CAMERA, answered=None, outcome=ErrorKind.MODEL_FAILED, error="The model failed")
     (rows,) = converter()(event).rows
     assert (rows.inference.records, rows.inference.error) == (None, "model_failed")
     assert rows.inference.latitude == 51.5
 
 
-def test_metadata_that_came_with_a_refused_request_is_not_among_its_parameters() -> None:
+def test_metadata_of_failed_request_is_not_in_parameters() -> None:
     event = detected(outcome=ErrorKind.MODEL_FAILED, error="it broke", answered=None)
     assert event.request is not None
-    said = msgspec.structs.replace(event.request, parameters={"metadata": '[{"key": "plate"}]', "x": 1})
-    (row,) = converter()(msgspec.structs.replace(event, request=said)).rows
+    request = msgspec.structs.replace(event.request, parameters={"metadata": '[{"key": "plate"}]', "x": 1})
+    (row,) = converter()(msgspec.structs.replace(event, request=request)).rows
     assert json.loads(row.inference.parameters) == {"x": 1}
 
 
-def test_what_was_said_before_a_stream_broke_is_there_beside_the_error() -> None:
+def test_records_of_broken_stream_are_stored_with_error() -> None:
     (rows,) = converter()(detected(outcome=ErrorKind.MODEL_FAILED, error="The model failed")).rows
     assert rows.inference.records is not None
     assert rows.inference.error == "model_failed"
 
 
-def test_raw_pixels_have_a_digest_of_size_and_pixels() -> None:
+def test_raw_pixels_have_digest_of_size_and_pixels() -> None:
     pixels = np.arange(4 * 2 * 3, dtype=np.uint8).reshape(2, 4, 3)
     event = detected(pixels=Image(pixels))
     request = event.request
@@ -155,17 +155,17 @@ def test_raw_pixels_have_a_digest_of_size_and_pixels() -> None:
     assert (row.image_width, row.image_height, row.image_size, row.image_kept) == (4, 2, 24, True)
     (file,) = converted.images
     assert file.digest == row.image_digest
-    read: Any = cv2.imdecode(np.frombuffer(file.data, np.uint8), cv2.IMREAD_COLOR_RGB)
-    assert np.array_equal(read, pixels)
+    decoded: Any = cv2.imdecode(np.frombuffer(file.data, np.uint8), cv2.IMREAD_COLOR_RGB)
+    assert np.array_equal(decoded, pixels)
 
 
-def test_the_same_picture_is_kept_once() -> None:
+def test_repeated_image_is_stored_once() -> None:
     (file,) = converter(images=True)(detected(data=3, picture=b"jpeg")).images
     assert (file.digest, file.data) == (hashlib.sha256(b"jpeg").hexdigest(), b"jpeg")
     assert converter()(detected()).images == []
 
 
-def test_redacted_keys_are_nowhere() -> None:
+def test_redacted_values_appear_in_no_column() -> None:
     metadata = [*CAMERA, {"key": "car", "type": "dict", "value": json.dumps({"plate": "AB 12"})}]
     event = detected(
         metadata=metadata,
@@ -181,15 +181,15 @@ def test_redacted_keys_are_nowhere() -> None:
     assert (rows.inference.latitude, rows.inference.longitude) == (None, None)
 
 
-def test_the_echoed_metadata_is_not_among_the_parameters() -> None:
+def test_metadata_is_not_in_recorded_parameters() -> None:
     (rows,) = converter()(detected(metadata=CAMERA, parameters={"a": msgspec.Raw(b'{"b":[1,2]}')})).rows
     assert PARAMETER not in json.loads(rows.inference.parameters)
     assert json.loads(rows.inference.parameters) == {"a": {"b": [1, 2]}}
 
 
-@pytest.mark.parametrize("odd", ["\0", "x\0y", "\N{PILE OF POO}" * 500])
-def test_odd_names_are_made_fit(odd: str) -> None:
-    event = detected(model_name=odd, base_id=odd, labels=(odd, "b", "c", "d", "e"), error=odd)
+@pytest.mark.parametrize("name", ["\0", "x\0y", "\N{PILE OF POO}" * 500])
+def test_names_are_truncated_and_lose_null_characters(name: str) -> None:
+    event = detected(model_name=name, base_id=name, labels=(name, "b", "c", "d", "e"), error=name)
     (rows,) = converter()(event).rows
     row = rows.inference
     for text in (row.model, row.base_id, row.message, *(label.label for label in rows.labels)):

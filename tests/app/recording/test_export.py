@@ -1,4 +1,4 @@
-"""Exports, read back by the tools that they are for."""
+"""Exports, read back with the tools that use them."""
 
 import csv
 import json
@@ -22,17 +22,17 @@ from metadata.entry import MetadataEntry
 from tasks.task import TaskType
 from tasks.vision.contours import contours_of_mask
 
-# Its types say less than it reads, such as scores.
+# Its type stubs omit fields that it reads, such as scores.
 COCO: Any = import_module("pycocotools.coco").COCO
 
-# Of pycocotools, where it decodes masks under numpy 2.
+# pycocotools warns when it decodes masks under numpy 2.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 IMAGE = RecordedImage(digest="ab" * 32, width=200, height=100, size=1000)
 
 
 def inference(name: str = "a-0-0", **fields: Any) -> RecordedInference:
-    plain: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "protocol": "kserve-v2",
         "model": "m",
         "started": 1_500_000,
@@ -40,42 +40,42 @@ def inference(name: str = "a-0-0", **fields: Any) -> RecordedInference:
         "records": [],
         "metadata": [],
     }
-    return RecordedInference(id=name, **(plain | fields))
+    return RecordedInference(id=name, **(defaults | fields))
 
 
-def detected(kind: TaskType, *records: dict[str, object], **fields: Any) -> RecordedInference:
-    return inference(task_type=kind.value, records=list(records), image=IMAGE, **fields)
+def detected(task_type: TaskType, *records: dict[str, object], **fields: Any) -> RecordedInference:
+    return inference(task_type=task_type.value, records=list(records), image=IMAGE, **fields)
 
 
-def write(path: Path, *batches: Sequence[RecordedInference], form: Format | None = None) -> Exported:
-    return export(batches, path, form or format_of(path))
+def write(path: Path, *batches: Sequence[RecordedInference], file_format: Format | None = None) -> Exported:
+    return export(batches, path, file_format or format_of(path))
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [("a.parquet", "parquet"), ("a.json", "coco"), ("A.JSONL", "jsonl"), ("a.ndjson", "jsonl"), ("a.csv", "csv")],
 )
-def test_a_name_tells_the_format(name: str, expected: str) -> None:
+def test_format_follows_file_extension(name: str, expected: str) -> None:
     assert format_of(Path(name)) == expected
 
 
-def test_another_name_tells_none() -> None:
+def test_unknown_extension_is_rejected() -> None:
     with pytest.raises(SettingsError, match=r"Expected a file that ends in \.parquet, \.json"):
         format_of(Path("a.txt"))
 
 
-def test_jsonl_has_everything(tmp_path: Path) -> None:
-    kept = [
+def test_jsonl_round_trips_all_fields(tmp_path: Path) -> None:
+    inferences = [
         inference("x", metadata=[MetadataEntry("i", "int", 2**70), MetadataEntry("d", "dict", {"a": [1.5]})]),
         inference("y", records=None, error="model_failed", message='a "b"\n', parameters={"top_k": 3}),
     ]
-    assert write(tmp_path / "a.jsonl", kept[:1], kept[1:]) == Exported(written=2)
+    assert write(tmp_path / "a.jsonl", inferences[:1], inferences[1:]) == Exported(written=2)
     lines = (tmp_path / "a.jsonl").read_bytes().splitlines()
-    assert [msgspec.json.decode(line, type=RecordedInference) for line in lines] == kept
+    assert [msgspec.json.decode(line, type=RecordedInference) for line in lines] == inferences
 
 
-def test_csv_is_for_spreadsheets(tmp_path: Path) -> None:
-    kept = inference(
+def test_csv_is_safe_for_spreadsheets(tmp_path: Path) -> None:
+    exported = inference(
         model='=HYPERLINK("http://x")',
         request_id="+1",
         message="@x, y\nz",
@@ -83,7 +83,7 @@ def test_csv_is_for_spreadsheets(tmp_path: Path) -> None:
         metadata=[MetadataEntry("latitude", "float", -1.5), MetadataEntry("s", "str", "ü")],
         image=IMAGE,
     )
-    write(tmp_path / "a.csv", [kept, inference("b", records=None)])
+    write(tmp_path / "a.csv", [exported, inference("b", records=None)])
     with (tmp_path / "a.csv").open(newline="", encoding="utf-8") as file:
         first, second = csv.DictReader(file)
     assert first["model"] == '\'=HYPERLINK("http://x")'
@@ -95,8 +95,8 @@ def test_csv_is_for_spreadsheets(tmp_path: Path) -> None:
     assert (second["found"], second["records"], second["label"]) == ("", "", "")
 
 
-def test_parquet_has_types(tmp_path: Path) -> None:
-    kept = inference(
+def test_parquet_has_typed_columns(tmp_path: Path) -> None:
+    exported = inference(
         records=[{"label": "a", "score": 1}, {"prompt": "p"}],
         metadata=[
             MetadataEntry("i", "int", -3),
@@ -107,13 +107,13 @@ def test_parquet_has_types(tmp_path: Path) -> None:
         ],
         image=IMAGE,
     )
-    refused = inference("b", records=None, error="internal")
-    assert write(tmp_path / "a.parquet", [kept], [refused], []) == Exported(written=2)
+    failed = inference("b", records=None, error="internal")
+    assert write(tmp_path / "a.parquet", [exported], [failed], []) == Exported(written=2)
     parquet: Any = import_module("pyarrow.parquet")
     first, second = parquet.read_table(tmp_path / "a.parquet").to_pylist()
     assert first["started"].isoformat() == "1970-01-01T00:00:01.500000+00:00"
     assert (first["labels"], first["scores"]) == (["a", None], [1.0, None])
-    assert [(each["int"], each["float"], each["text"]) for each in first["metadata"]] == [
+    assert [(entry["int"], entry["float"], entry["text"]) for entry in first["metadata"]] == [
         (-3, None, None),
         (None, None, str(2**70)),
         (None, 3.0, None),
@@ -123,19 +123,19 @@ def test_parquet_has_types(tmp_path: Path) -> None:
     assert (second["records"], second["labels"], second["error"]) == (None, None, "internal")
 
 
-def test_coco_has_boxes(tmp_path: Path) -> None:
+def test_coco_export_has_boxes(tmp_path: Path) -> None:
     box: dict[str, object] = {"label": "car", "score": 0.5, "xmin": 10.5, "ymin": 20.0, "xmax": 30.5, "ymax": 60.0}
     named = [MetadataEntry("file_name", "str", "street.jpg")]
-    kept = [
+    inferences = [
         detected(TaskType.OBJECT_DETECTION, box, box | {"label": "dog"}, metadata=named),
         detected(TaskType.OBJECT_DETECTION),
         inference("classified", task_type=TaskType.IMAGE_CLASSIFICATION.value, image=IMAGE),
         inference("unsized", task_type=TaskType.OBJECT_DETECTION.value),
     ]
-    assert write(tmp_path / "a.json", kept) == Exported(written=2, left_out=2)
+    assert write(tmp_path / "a.json", inferences) == Exported(written=2, left_out=2)
     coco = COCO(str(tmp_path / "a.json"))
-    assert [each["file_name"] for each in coco.loadImgs([1, 2])] == ["street.jpg", f"ab/{'ab' * 32}"]
-    assert {each["name"] for each in coco.loadCats(coco.getCatIds())} == {"car", "dog"}
+    assert [image["file_name"] for image in coco.loadImgs([1, 2])] == ["street.jpg", f"ab/{'ab' * 32}"]
+    assert {category["name"] for category in coco.loadCats(coco.getCatIds())} == {"car", "dog"}
     first, second = coco.loadAnns([1, 2])
     assert first["bbox"] == [10.5, 20.0, 20.0, 40.0]
     assert (first["area"], first["score"], first["image_id"]) == (800.0, 0.5, 1)
@@ -145,8 +145,8 @@ def test_coco_has_boxes(tmp_path: Path) -> None:
     assert len(results.anns) == 2
 
 
-def test_turned_boxes_are_turned_in_pixels(tmp_path: Path) -> None:
-    quarter: dict[str, object] = {
+def test_oriented_boxes_are_rotated_in_pixels(tmp_path: Path) -> None:
+    quarter_turn: dict[str, object] = {
         "label": "bar",
         "score": 1.0,
         "cx": 0.5,
@@ -155,15 +155,15 @@ def test_turned_boxes_are_turned_in_pixels(tmp_path: Path) -> None:
         "h": 0.1,
         "r": math.pi / 2,
     }
-    write(tmp_path / "a.json", [detected(TaskType.ORIENTED_OBJECT_DETECTION, quarter)])
-    (found,) = COCO(str(tmp_path / "a.json")).anns.values()
-    # 40 by 10 pixels around (100, 50) in a picture of 200 by 100, stood upright.
-    assert np.allclose(found["bbox"], [95, 30, 10, 40])
-    assert math.isclose(found["area"], 400)
-    eighth: dict[str, object] = quarter | {"r": math.pi / 4}
-    write(tmp_path / "a.json", [detected(TaskType.ORIENTED_OBJECT_DETECTION, eighth)])
-    (found,) = COCO(str(tmp_path / "a.json")).anns.values()
-    corners = np.reshape(found["segmentation"][0], (4, 2))
+    write(tmp_path / "a.json", [detected(TaskType.ORIENTED_OBJECT_DETECTION, quarter_turn)])
+    (annotation,) = COCO(str(tmp_path / "a.json")).anns.values()
+    # 40 by 10 pixels around (100, 50) in an image of 200 by 100, rotated upright.
+    assert np.allclose(annotation["bbox"], [95, 30, 10, 40])
+    assert math.isclose(annotation["area"], 400)
+    eighth_turn: dict[str, object] = quarter_turn | {"r": math.pi / 4}
+    write(tmp_path / "a.json", [detected(TaskType.ORIENTED_OBJECT_DETECTION, eighth_turn)])
+    (annotation,) = COCO(str(tmp_path / "a.json")).anns.values()
+    corners = np.reshape(annotation["segmentation"][0], (4, 2))
     # Clockwise, with y down: the first half of the long side points to the right and down.
     assert np.allclose((corners[1] + corners[2]) / 2 - (100, 50), 20 * np.sqrt([0.5, 0.5]))
 
@@ -174,49 +174,49 @@ def masks() -> st.SearchStrategy[Any]:
 
 
 @given(masks(), st.integers(1, 4))
-def test_masks_with_holes_come_back_exactly(tmp_path_factory: pytest.TempPathFactory, mask: Any, scale: int) -> None:
+def test_masks_with_holes_round_trip_exactly(tmp_path_factory: pytest.TempPathFactory, mask: Any, scale: int) -> None:
     large = mask.repeat(scale, axis=0).repeat(scale, axis=1)
-    contours = [[{"x": float(x), "y": float(y)} for x, y in each.tolist()] for each in contours_of_mask(large)]
+    contours = [[{"x": float(x), "y": float(y)} for x, y in contour.tolist()] for contour in contours_of_mask(large)]
     image = RecordedImage(digest="", width=large.shape[1], height=large.shape[0], size=1)
     record = {"label": "a", "score": 1.0, "contour": contours}
-    kept = inference(task_type=TaskType.IMAGE_SEGMENTATION.value, records=[record], image=image)
+    exported = inference(task_type=TaskType.IMAGE_SEGMENTATION.value, records=[record], image=image)
     path = tmp_path_factory.mktemp("coco") / "a.json"
-    write(path, [kept])
+    write(path, [exported])
     coco = COCO(str(path))
-    (found,) = coco.anns.values()
+    (annotation,) = coco.anns.values()
     rows, columns = np.nonzero(large)
-    assert found["area"] == large.sum()
-    assert found["bbox"] == [
+    assert annotation["area"] == large.sum()
+    assert annotation["bbox"] == [
         columns.min(), rows.min(), columns.max() - columns.min() + 1, rows.max() - rows.min() + 1
     ]  # fmt: skip
-    if isinstance(found["segmentation"], dict):
-        assert np.array_equal(coco.annToMask(found), large)
+    if isinstance(annotation["segmentation"], dict):
+        assert np.array_equal(coco.annToMask(annotation), large)
     else:
-        assert all(len(each) >= 6 for each in found["segmentation"])
+        assert all(len(polygon) >= 6 for polygon in annotation["segmentation"])
 
 
-def test_a_polygon_covers_its_object(tmp_path: Path) -> None:
+def test_polygon_covers_its_object(tmp_path: Path) -> None:
     mask = np.zeros((100, 200), np.uint8)
     mask[20:60, 50:120] = 1
-    contours = [[{"x": float(x), "y": float(y)} for x, y in each.tolist()] for each in contours_of_mask(mask)]
+    contours = [[{"x": float(x), "y": float(y)} for x, y in contour.tolist()] for contour in contours_of_mask(mask)]
     write(
         tmp_path / "a.json", [detected(TaskType.IMAGE_SEGMENTATION, {"label": "a", "score": 1.0, "contour": contours})]
     )
     coco = COCO(str(tmp_path / "a.json"))
-    (found,) = coco.anns.values()
-    drawn = coco.annToMask(found)
-    assert isinstance(found["segmentation"], list)
+    (annotation,) = coco.anns.values()
+    drawn = coco.annToMask(annotation)
+    assert isinstance(annotation["segmentation"], list)
     assert (drawn & mask).sum() / (drawn | mask).sum() > 0.95
 
 
-@pytest.mark.parametrize("form", list(Format))
-def test_nothing_is_a_file_too(tmp_path: Path, form: Format) -> None:
-    assert write(tmp_path / "a", form=form) == Exported(written=0)
+@pytest.mark.parametrize("file_format", list(Format))
+def test_empty_export_writes_a_file(tmp_path: Path, file_format: Format) -> None:
+    assert write(tmp_path / "a", file_format=file_format) == Exported(written=0)
     assert (tmp_path / "a").exists()
 
 
-@pytest.mark.parametrize("form", list(Format))
-def test_a_failure_leaves_the_old_file_and_no_other(tmp_path: Path, form: Format) -> None:
+@pytest.mark.parametrize("file_format", list(Format))
+def test_failed_export_keeps_the_old_file(tmp_path: Path, file_format: Format) -> None:
     path = tmp_path / "a"
     path.write_text("old")
 
@@ -225,23 +225,23 @@ def test_a_failure_leaves_the_old_file_and_no_other(tmp_path: Path, form: Format
         raise OSError("the store is gone")
 
     with pytest.raises(OSError, match="the store is gone"):
-        export(broken(), path, form)
+        export(broken(), path, file_format)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_has_the_usual_rights_and_progress_is_told(tmp_path: Path) -> None:
-    told: list[int] = []
-    export([[inference("a"), inference("b")], [inference("c")]], tmp_path / "a.csv", Format.CSV, told.append)
+def test_export_has_default_permissions_and_reports_progress(tmp_path: Path) -> None:
+    progress: list[int] = []
+    export([[inference("a"), inference("b")], [inference("c")]], tmp_path / "a.csv", Format.CSV, progress.append)
     (tmp_path / "b").touch()
     assert stat.S_IMODE((tmp_path / "a.csv").stat().st_mode) == stat.S_IMODE((tmp_path / "b").stat().st_mode)
-    assert told == [2, 3]
+    assert progress == [2, 3]
 
 
-def test_a_place_that_is_no_file_is_told(tmp_path: Path) -> None:
-    for path, said in (
+def test_path_that_is_not_a_file_is_rejected(tmp_path: Path) -> None:
+    for path, message in (
         (tmp_path / "no" / "a.csv", "There is no folder"),
         (tmp_path, "Expected a file, got the folder"),
     ):
-        with pytest.raises(SettingsError, match=said):
-            write(path, form=Format.CSV)
+        with pytest.raises(SettingsError, match=message):
+            write(path, file_format=Format.CSV)

@@ -1,4 +1,4 @@
-"""The language of conditions on metadata."""
+"""The language of metadata conditions."""
 
 import json
 
@@ -28,7 +28,7 @@ from tasks.exchange.error import ErrorKind, InferenceError
         (r'été = "\ud83d\ude00"', Condition(key="été", operator=Operator.EQUAL, values=("\U0001f600",))),
     ],
 )
-def test_reads(text: str, expected: Condition | None) -> None:
+def test_condition_is_parsed(text: str, expected: Condition | None) -> None:
     if expected is None:
         with pytest.raises(InferenceError):
             read_conditions([text])
@@ -36,17 +36,17 @@ def test_reads(text: str, expected: Condition | None) -> None:
         assert read_conditions([text]) == [expected]
 
 
-def test_and_joins_as_repeating_does() -> None:
+def test_and_equals_repeated_conditions() -> None:
     assert read_conditions(['a = 1 AND b = "x and y"']) == read_conditions(["a = 1", 'b = "x and y"'])
 
 
-def test_an_integer_and_a_float_are_told_apart() -> None:
+def test_integer_and_float_are_distinguished() -> None:
     values = [read_conditions([text])[0].values[0] for text in ("a = 3", "a = 3.0")]
-    assert [type(each) for each in values] == [int, float]
+    assert [type(value) for value in values] == [int, float]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "Expected a key"),
         ("camera", "Expected one of = != < <= > >= in contains, got the end"),
@@ -83,28 +83,28 @@ def test_an_integer_and_a_float_are_told_apart() -> None:
         ("a = " + "x" * 30_000, "Expected at most 20000 characters"),
     ],
 )
-def test_says_what_is_wrong(text: str, said: str) -> None:
+def test_error_describes_the_invalid_condition(text: str, message: str) -> None:
     with pytest.raises(InferenceError) as raised:
         read_conditions([text])
-    assert said in raised.value.message
+    assert message in raised.value.message
     assert raised.value.path == "where"
     assert raised.value.kind is ErrorKind.INVALID_REQUEST
 
 
-def test_thousands_of_conditions_are_refused_at_once() -> None:
+def test_too_many_conditions_are_rejected() -> None:
     for texts in (["a = 1"] * 10_000, [" and ".join(["a = 1"] * 2000)]):
         with pytest.raises(InferenceError, match="Expected at most 32 conditions"):
             read_conditions(texts)
 
 
 @given(st.text(alphabet=st.characters() | st.sampled_from("ab.=<>!\"'\\ ()[],:019e-"), max_size=60))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_rejected(text: str) -> None:
     try:
-        found = read_conditions([text])
+        conditions = read_conditions([text])
     except InferenceError as error:
         assert error.path == "where"  # noqa: PT017
     else:
-        assert found
+        assert conditions
 
 
 _texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
@@ -112,8 +112,8 @@ _values = _texts | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False,
 
 
 @given(_texts, st.lists(_texts, max_size=3), st.lists(_values, min_size=1, max_size=4))
-def test_what_is_written_is_read(key: str, members: list[str], values: list[Scalar]) -> None:
+def test_formatted_condition_is_parsed_back(key: str, members: list[str], values: list[Scalar]) -> None:
     path = ".".join(map(json.dumps, [key, *members]))
-    written = f"{path} in ({', '.join(json.dumps(each) for each in values)})"
-    (found,) = read_conditions([written])
-    assert found == Condition(key=key, members=tuple(members), operator=Operator.IN, values=tuple(values))
+    written = f"{path} in ({', '.join(json.dumps(value) for value in values)})"
+    (parsed,) = read_conditions([written])
+    assert parsed == Condition(key=key, members=tuple(members), operator=Operator.IN, values=tuple(values))

@@ -1,4 +1,4 @@
-"""Circles, boxes and polygons as they are written, and the ranges around them."""
+"""Parsing of circles, boxes and polygons, and the ranges around them."""
 
 import json
 import math
@@ -23,11 +23,13 @@ LATITUDES, LONGITUDES = st.floats(-90, 90), st.floats(-180, 180)
 
 
 def inside(ranges: list[Bounds], latitude: float, longitude: float) -> bool:
-    return any(each.south <= latitude <= each.north and each.west <= longitude <= each.east for each in ranges)
+    return any(
+        bounds.south <= latitude <= bounds.north and bounds.west <= longitude <= bounds.east for bounds in ranges
+    )
 
 
 def kilometres(first: tuple[float, float], second: tuple[float, float]) -> float:
-    """Along the ground, by the angle between two directions from the centre of the Earth."""
+    """Return the great-circle distance, from the angle between two directions at the Earth's centre."""
     vectors: list[tuple[float, float, float]] = []
     for latitude, longitude in (first, second):
         north, east = math.radians(latitude), math.radians(longitude)
@@ -38,7 +40,7 @@ def kilometres(first: tuple[float, float], second: tuple[float, float]) -> float
 
 
 @given(LATITUDES, LONGITUDES, st.floats(0, 22_000), LATITUDES, LONGITUDES)
-def test_the_ranges_of_a_circle_hold_all_of_it(
+def test_bounds_of_circle_contain_all_its_points(
     latitude: float, longitude: float, radius: float, other_latitude: float, other_longitude: float
 ) -> None:
     circle = Circle(latitude=latitude, longitude=longitude, kilometres=radius)
@@ -46,7 +48,7 @@ def test_the_ranges_of_a_circle_hold_all_of_it(
     assert inside(circle.bounds(), other_latitude, other_longitude)
 
 
-def test_a_circle_reaches_over_the_antimeridian_and_around_a_pole() -> None:
+def test_circle_crosses_antimeridian_and_pole() -> None:
     fiji = Circle(latitude=-17, longitude=179.9, kilometres=50).bounds()
     assert inside(fiji, -17, -179.9)
     assert not inside(fiji, -17, 0)
@@ -72,11 +74,11 @@ def test_a_circle_reaches_over_the_antimeridian_and_around_a_pole() -> None:
         ("0,0,0,0", (0, 0), True),
     ],
 )
-def test_boxes(text: str, place: tuple[float, float], expected: bool) -> None:
+def test_box_contains_point(text: str, place: tuple[float, float], expected: bool) -> None:
     assert inside(read_box(text).bounds(), *place) is expected
 
 
-def test_polygons_are_read_from_points_and_from_geojson() -> None:
+def test_polygon_is_parsed_from_points_and_geojson() -> None:
     expected = Polygon(rings=(((1, 2), (1, 4), (3, 4)),))
     coordinates = [[[2, 1], [4, 1], [4, 3], [2, 1]]]
     polygon = {"type": "Polygon", "coordinates": coordinates}
@@ -93,14 +95,14 @@ def test_polygons_are_read_from_points_and_from_geojson() -> None:
         assert read_polygon(text) == expected, text
 
 
-def test_a_polygon_across_the_antimeridian_has_edges_on_both_sides() -> None:
+def test_polygon_across_antimeridian_has_edges_on_both_sides() -> None:
     polygon = read_polygon("-10,170 -10,190 10,190 10,170")
     assert {edge.from_longitude for edge in polygon.edges()} == {170, 190, -190, -170}
     assert polygon.bounds() == [Bounds(-10, -180, 10, -170), Bounds(-10, 170, 10, 180)]
 
 
 @pytest.mark.parametrize(
-    ("read", "text", "said"),
+    ("read", "text", "message"),
     [
         (read_circle, "1,2", "Expected latitude,longitude,kilometres as numbers"),
         (read_circle, "a,b,c", "as numbers, got 'a,b,c'"),
@@ -128,19 +130,19 @@ def test_a_polygon_across_the_antimeridian_has_edges_on_both_sides() -> None:
         (read_polygon, '{"type":"Polygon","coordinates":[[[0,1e400],[1,1],[1,2]]]}', "Expected"),
     ],
 )
-def test_says_what_is_wrong(read: object, text: str, said: str) -> None:
+def test_error_describes_the_invalid_area(read: object, text: str, message: str) -> None:
     assert callable(read)
     with pytest.raises(InferenceError) as raised:
         read(text)
-    assert said in raised.value.message
+    assert message in raised.value.message
     assert raised.value.path in ("near", "box", "polygon")
 
 
 @given(st.text(alphabet='0123456789.,- e;{}[]"', max_size=40))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_rejected(text: str) -> None:
     for read in (read_circle, read_box, read_polygon):
         try:
-            found = read(text)
+            area = read(text)
         except InferenceError:
             continue
-        assert isinstance(found, Circle | Box | Polygon)
+        assert isinstance(area, Circle | Box | Polygon)

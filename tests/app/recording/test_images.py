@@ -1,4 +1,4 @@
-"""Images beside their records."""
+"""The folder of recorded images."""
 
 import hashlib
 import os
@@ -10,7 +10,7 @@ import pytest
 from app.recording.images import SHARDS, ImageFile, ImageFolder, image_path
 
 
-def picture(content: bytes) -> ImageFile:
+def image_file(content: bytes) -> ImageFile:
     return ImageFile(hashlib.sha256(content).hexdigest(), content)
 
 
@@ -25,17 +25,17 @@ def unused(folder: ImageFolder, since: float) -> list[str]:
     return [digest for shard in range(SHARDS) for digest in folder.unused(shard, since)]
 
 
-def test_an_image_lies_under_its_digest(folder: ImageFolder, tmp_path: Path) -> None:
-    image = picture(b"one")
-    folder.write([image, picture(b"two"), image])
+def test_image_is_stored_under_its_digest(folder: ImageFolder, tmp_path: Path) -> None:
+    image = image_file(b"one")
+    folder.write([image, image_file(b"two"), image])
     path = image_path(tmp_path / "images", image.digest)
     assert path.read_bytes() == b"one"
     assert hashlib.sha256(path.read_bytes()).hexdigest() == path.name
-    assert len([each for each in (tmp_path / "images").rglob("*") if each.is_file()]) == 2
+    assert len([file for file in (tmp_path / "images").rglob("*") if file.is_file()]) == 2
 
 
-def test_an_image_that_is_sent_again_is_new_again(folder: ImageFolder, tmp_path: Path) -> None:
-    image = picture(b"one")
+def test_repeated_image_counts_as_new(folder: ImageFolder, tmp_path: Path) -> None:
+    image = image_file(b"one")
     folder.write([image])
     path = image_path(tmp_path / "images", image.digest)
     os.utime(path, (0, 0))
@@ -47,7 +47,7 @@ def test_an_image_that_is_sent_again_is_new_again(folder: ImageFolder, tmp_path:
 
 
 def test_only_old_files_are_removed(folder: ImageFolder, tmp_path: Path) -> None:
-    old, new = picture(b"old"), picture(b"new")
+    old, new = image_file(b"old"), image_file(b"new")
     folder.write([old, new])
     os.utime(image_path(tmp_path / "images", old.digest), (0, 0))
     assert folder.remove([old.digest, new.digest, "00" * 32], 1000) == [old.digest, "00" * 32]
@@ -55,8 +55,8 @@ def test_only_old_files_are_removed(folder: ImageFolder, tmp_path: Path) -> None
     assert image_path(tmp_path / "images", new.digest).exists()
 
 
-def test_what_a_kill_left_behind_is_removed_in_time(folder: ImageFolder, tmp_path: Path) -> None:
-    image = picture(b"one")
+def test_leftover_of_killed_write_is_removed(folder: ImageFolder, tmp_path: Path) -> None:
+    image = image_file(b"one")
     leftover = image_path(tmp_path / "images", image.digest).with_name(f"{image.digest}.77.123")
     leftover.write_bytes(b"o")
     os.utime(leftover, (0, 0))
@@ -64,7 +64,7 @@ def test_what_a_kill_left_behind_is_removed_in_time(folder: ImageFolder, tmp_pat
     assert not leftover.exists()
 
 
-def test_what_somebody_else_put_there_stays(folder: ImageFolder, tmp_path: Path) -> None:
+def test_foreign_files_are_kept(folder: ImageFolder, tmp_path: Path) -> None:
     others = [tmp_path / "images" / "ab" / name for name in ("README", ".hidden", "cd" * 31, "notes.1.txt")]
     for other in others:
         other.write_bytes(b"o")
@@ -73,15 +73,15 @@ def test_what_somebody_else_put_there_stays(folder: ImageFolder, tmp_path: Path)
     assert all(other.exists() for other in others)
 
 
-def test_a_folder_that_cannot_be_made_is_told_at_once(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_created_fails_at_open(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(OSError, match="Not a directory"):
         ImageFolder(tmp_path / "file" / "images", durable=False).open()
 
 
-def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
     folder = ImageFolder(tmp_path, durable=False)
-    image = picture(b"one")
+    image = image_file(b"one")
     path = image_path(tmp_path, image.digest)
     path.mkdir(parents=True)
     with pytest.raises(IsADirectoryError):
@@ -89,15 +89,15 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_folder_that_was_emptied_is_filled_again(folder: ImageFolder, tmp_path: Path) -> None:
+def test_removed_folder_is_created_again(folder: ImageFolder, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "images")
-    image = picture(b"one")
+    image = image_file(b"one")
     folder.write([image])
     assert image_path(tmp_path / "images", image.digest).read_bytes() == b"one"
 
 
-def test_a_file_that_lost_its_content_with_the_power_is_written_again(folder: ImageFolder, tmp_path: Path) -> None:
-    image = picture(b"one")
+def test_empty_file_is_written_again(folder: ImageFolder, tmp_path: Path) -> None:
+    image = image_file(b"one")
     folder.write([image])
     path = image_path(tmp_path / "images", image.digest)
     path.write_bytes(b"")

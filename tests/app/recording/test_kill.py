@@ -1,4 +1,4 @@
-"""Whatever was acknowledged is there after any kill, once and whole."""
+"""Acknowledged inferences survive kills, once and complete."""
 
 import hashlib
 import sqlite3
@@ -14,12 +14,12 @@ from tests.app.recording.contents import contents
 from tests.support.server_process import ROOT
 
 DRIVERS = 4
-"""So many kill at the same time, each the recorders of a store of its own."""
+"""The number of processes that kill recorders at the same time, each with its own store."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "drivers", "kills"), [("sqlite", DRIVERS, 25), ("postgresql", 1, 5)])
-def test_nothing_acknowledged_is_lost_or_doubled(
+def test_acknowledged_inferences_survive_kills_exactly_once(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str, drivers: int, kills: int
 ) -> None:
     folders = [tmp_path / str(driver) for driver in range(drivers)]
@@ -30,7 +30,7 @@ def test_nothing_acknowledged_is_lost_or_doubled(
         if kind == "postgresql"
         else [str(folder / "store.db") for folder in folders]
     )
-    running = [
+    processes = [
         subprocess.Popen(
             [
                 sys.executable,
@@ -48,26 +48,26 @@ def test_nothing_acknowledged_is_lost_or_doubled(
         )
         for store, folder in zip(stores, folders, strict=True)
     ]
-    said = [each.communicate(timeout=300) for each in running]
-    for driver, (_, errors) in zip(running, said, strict=True):
+    outputs = [process.communicate(timeout=300) for process in processes]
+    for driver, (_, errors) in zip(processes, outputs, strict=True):
         assert driver.returncode == 0, errors
-    assert sum(len(acknowledged.split()) for acknowledged, _ in said) > 3 * drivers * kills
-    for store, folder, (acknowledged, _) in zip(stores, folders, said, strict=True):
+    assert sum(len(acknowledged.split()) for acknowledged, _ in outputs) > 3 * drivers * kills
+    for store, folder, (acknowledged, _) in zip(stores, folders, outputs, strict=True):
         check(store, folder / "images", acknowledged.split())
 
 
 def check(store: str, images: Path, acknowledged: Sequence[str]) -> None:
-    """See that what was acknowledged is there once, and that all that is there is whole."""
-    found = contents(store)
-    ids = [each["id"].partition("-")[0] for each in found]
+    """Assert that acknowledged inferences are stored once and that all stored inferences are complete."""
+    rows = contents(store)
+    ids = [row["id"].partition("-")[0] for row in rows]
     assert len(set(ids)) == len(ids)
     assert set(acknowledged) <= set(ids)
-    numbers = {each["number"] for each in found}
+    numbers = {row["number"] for row in rows}
     for table in ("inference_metadata", "inference_labels"):
-        assert {each["number"] for each in contents(store, table)} == numbers
-    for each in found:
-        kept = image_path(images, each["image_digest"]).read_bytes()
-        assert hashlib.sha256(kept).hexdigest() == each["image_digest"]
+        assert {row["number"] for row in contents(store, table)} == numbers
+    for row in rows:
+        content = image_path(images, row["image_digest"]).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == row["image_digest"]
     if not store.startswith("postgresql"):
         with sqlite3.connect(store) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -1,4 +1,4 @@
-"""Tables of other versions than this program's."""
+"""Stores whose tables have another version."""
 
 import asyncio
 
@@ -39,17 +39,17 @@ def version(engine: Engine) -> int:
 
 
 def columns(engine: Engine) -> set[str]:
-    return {each["name"] for each in inspect(engine).get_columns("inferences")}
+    return {column["name"] for column in inspect(engine).get_columns("inferences")}
 
 
-def test_a_new_store_has_all_tables_at_the_newest_version(engine: Engine) -> None:
+def test_new_store_has_all_tables_at_latest_version(engine: Engine) -> None:
     with engine.begin() as connection:
         upgrade(connection)
     assert set(inspect(engine).get_table_names()) == set(SCHEMA.tables)
     assert version(engine) == len(MIGRATIONS) + 1
 
 
-def test_an_old_store_is_brought_up_step_by_step(engine: Engine) -> None:
+def test_old_store_is_migrated_step_by_step(engine: Engine) -> None:
     with engine.begin() as connection:
         upgrade(connection, ())
     with engine.begin() as connection:
@@ -61,7 +61,7 @@ def test_an_old_store_is_brought_up_step_by_step(engine: Engine) -> None:
     assert version(engine) == 3
 
 
-def test_tables_of_somebody_else_are_left_alone(engine: Engine) -> None:
+def test_foreign_tables_are_left_unchanged(engine: Engine) -> None:
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE inferences (a TEXT)"))
     with pytest.raises(SettingsError, match="a table inferences already"), engine.begin() as connection:
@@ -69,14 +69,14 @@ def test_tables_of_somebody_else_are_left_alone(engine: Engine) -> None:
     assert columns(engine) == {"a"}
 
 
-def test_what_is_up_to_date_stays_as_it_is(engine: Engine) -> None:
+def test_current_store_is_not_changed(engine: Engine) -> None:
     for _ in range(2):
         with engine.begin() as connection:
             upgrade(connection, [])
     assert version(engine) == 1
 
 
-def test_a_later_store_is_refused_and_not_touched(engine: Engine) -> None:
+def test_later_version_is_rejected_and_not_changed(engine: Engine) -> None:
     with engine.begin() as connection:
         upgrade(connection, ())
         upgrade(connection, [add_site, rename_site])
@@ -85,7 +85,7 @@ def test_a_later_store_is_refused_and_not_touched(engine: Engine) -> None:
     assert version(engine) == 3
 
 
-def test_a_migration_that_fails_changes_nothing(postgres_url: str) -> None:
+def test_failed_migration_changes_nothing(postgres_url: str) -> None:
     async def upgraded(*migrations: Migration) -> None:
         engine = create_async_engine(read_address(postgres_url).url, poolclass=NullPool)
         async with engine.begin() as connection:
@@ -99,7 +99,7 @@ def test_a_migration_that_fails_changes_nothing(postgres_url: str) -> None:
     assert select(postgres_url, "SELECT site FROM inferences") == []
 
 
-def test_stores_of_a_later_version_are_not_opened(url: str) -> None:
+def test_store_of_later_version_is_not_opened(url: str) -> None:
     store = open_store(url)
     store.open()
     execute(url, "UPDATE inference_schema SET version = 99")

@@ -1,4 +1,4 @@
-"""A database, and what may happen on the way to it."""
+"""The PostgreSQL store, also when connections fail."""
 
 import threading
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from app.recording.address import read_address
 from app.recording.postgres_store import PostgresStore
 from app.recording.store import StoreError, StoreFault
 from tests.app.recording.contents import contents, execute, select
-from tests.app.recording.cut_line import CutLine
+from tests.app.recording.cut_line import InterruptibleProxy
 from tests.app.recording.test_stores import rows
 from tests.support.postgres import PostgresServer
 
@@ -23,62 +23,64 @@ def store(postgres_url: str) -> Iterator[PostgresStore]:
 
 
 @pytest.fixture
-def line(postgres: PostgresServer) -> Iterator[CutLine]:
-    """A line to the server that can be cut."""
-    with CutLine(postgres.port) as line:
-        yield line
+def proxy(postgres: PostgresServer) -> Iterator[InterruptibleProxy]:
+    """Return a proxy to the server that a test can interrupt."""
+    with InterruptibleProxy(postgres.port) as proxy:
+        yield proxy
 
 
-def behind(line: CutLine, url: str, postgres: PostgresServer) -> PostgresStore:
-    """A store at the other end of the line."""
-    return PostgresStore(read_address(url.replace(f":{postgres.port}/", f":{line.port}/")))
+def store_behind(proxy: InterruptibleProxy, url: str, postgres: PostgresServer) -> PostgresStore:
+    """Return a store that connects through the proxy."""
+    return PostgresStore(read_address(url.replace(f":{postgres.port}/", f":{proxy.port}/")))
 
 
-def test_a_connection_that_was_lost_is_made_again_without_a_word(
-    line: CutLine, postgres_url: str, postgres: PostgresServer
+def test_lost_connection_is_reopened_silently(
+    proxy: InterruptibleProxy, postgres_url: str, postgres: PostgresServer
 ) -> None:
-    store = behind(line, postgres_url, postgres)
+    store = store_behind(proxy, postgres_url, postgres)
     store.open()
     store.write(rows(2))
-    line.cut()
-    line.mend()
+    proxy.cut()
+    proxy.restore()
     store.write(rows(2))
     assert len(contents(postgres_url)) == 4
     store.close()
 
 
-def test_a_cut_line_is_told_and_healed(line: CutLine, postgres_url: str, postgres: PostgresServer) -> None:
-    store = behind(line, postgres_url, postgres)
+def test_lost_connection_to_closed_server_is_reported_and_recovers(
+    proxy: InterruptibleProxy, postgres_url: str, postgres: PostgresServer
+) -> None:
+    store = store_behind(proxy, postgres_url, postgres)
     store.open()
-    line.cut()
+    proxy.cut()
     written = rows(2)
-    with pytest.raises(StoreError) as refused:
+    with pytest.raises(StoreError) as raised:
         store.write(written)
-    assert refused.value.fault is StoreFault.UNREACHABLE
-    assert "secret" not in str(refused.value)
-    line.mend()
+    assert raised.value.fault is StoreFault.UNREACHABLE
+    assert "secret" not in str(raised.value)
+    proxy.restore()
     store.write(written)
     assert len(contents(postgres_url)) == 2
     store.close()
 
 
-def test_what_was_committed_when_the_line_was_cut_is_not_doubled(
-    line: CutLine, postgres_url: str, postgres: PostgresServer
+def test_commit_without_reply_is_not_repeated(
+    proxy: InterruptibleProxy, postgres_url: str, postgres: PostgresServer
 ) -> None:
-    store = behind(line, postgres_url, postgres)
+    store = store_behind(proxy, postgres_url, postgres)
     store.open()
-    line.cut_before_the_answer_to(b"COMMIT")
+    proxy.cut_before_reply_to(b"COMMIT")
     written = rows(3)
     store.write(written)
-    found = contents(postgres_url)
-    assert [each["id"] for each in found] == [each.inference.id for each in written]
-    assert line.cuts == 1
-    numbers = {each["number"] for each in found}
-    assert {each["number"] for each in contents(postgres_url, "inference_labels")} == numbers
+    stored = contents(postgres_url)
+    assert [row["id"] for row in stored] == [row.inference.id for row in written]
+    assert proxy.cuts == 1
+    numbers = {row["number"] for row in stored}
+    assert {row["number"] for row in contents(postgres_url, "inference_labels")} == numbers
     store.close()
 
 
-def test_a_server_that_ends_its_connections_is_asked_again(store: PostgresStore, postgres_url: str) -> None:
+def test_connection_terminated_by_server_is_reopened(store: PostgresStore, postgres_url: str) -> None:
     store.write(rows())
     select(
         postgres_url,
@@ -89,45 +91,45 @@ def test_a_server_that_ends_its_connections_is_asked_again(store: PostgresStore,
     assert len(contents(postgres_url)) == 2
 
 
-def test_no_server_and_no_database_are_told(postgres: PostgresServer) -> None:
+def test_missing_server_or_database_is_unreachable(postgres: PostgresServer) -> None:
     for address in (postgres.address("nowhere"), postgres.address("test", port=1)):
         store = PostgresStore(read_address(address))
-        with pytest.raises(StoreError) as refused:
+        with pytest.raises(StoreError) as raised:
             store.open()
-        assert refused.value.fault is StoreFault.UNREACHABLE
-        assert "secret" not in str(refused.value)
+        assert raised.value.fault is StoreFault.UNREACHABLE
+        assert "secret" not in str(raised.value)
         store.close()
 
 
-def test_a_database_that_takes_no_writing_is_told(store: PostgresStore, postgres_url: str) -> None:
+def test_read_only_database_is_reported(store: PostgresStore, postgres_url: str) -> None:
     store.write(rows())
     execute(postgres_url, f"ALTER DATABASE {postgres_url.rpartition('/')[2]} SET default_transaction_read_only = on")
     other = PostgresStore(read_address(postgres_url))
     other.open()
-    with pytest.raises(StoreError, match="read-only") as refused:
+    with pytest.raises(StoreError, match="read-only") as raised:
         other.write(rows())
-    assert refused.value.fault is StoreFault.FAILED
+    assert raised.value.fault is StoreFault.FAILED
     other.close()
 
 
-def test_servers_that_start_at_once_make_the_tables_once(postgres_url: str) -> None:
+def test_concurrent_stores_create_the_tables_once(postgres_url: str) -> None:
     stores = [PostgresStore(read_address(postgres_url)) for _ in range(4)]
     failures: list[BaseException] = []
 
-    def work(store: PostgresStore) -> None:
+    def write_batches(store: PostgresStore) -> None:
         try:
             store.open()
             for _ in range(5):
                 store.write(rows(4))
             store.close()
-        except BaseException as error:  # noqa: BLE001  told below
+        except BaseException as error:  # noqa: BLE001  asserted below
             failures.append(error)
 
-    threads = [threading.Thread(target=work, args=(store,)) for store in stores]
+    threads = [threading.Thread(target=write_batches, args=(store,)) for store in stores]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert failures == []
-    found = contents(postgres_url)
-    assert len({each["number"] for each in found}) == len({each["id"] for each in found}) == 80
+    stored = contents(postgres_url)
+    assert len({row["number"] for row in stored}) == len({row["id"] for row in stored}) == 80

@@ -1,4 +1,4 @@
-"""Queries as people write them."""
+"""Parsing of queries."""
 
 import pytest
 
@@ -21,14 +21,14 @@ NOW = 1_793_880_000.5
         ("1w", 1_793_275_200_500_000),
     ],
 )
-def test_moments(text: str, expected: int) -> None:
+def test_times_are_parsed_to_microseconds(text: str, expected: int) -> None:
     assert read_query(QueryText(since=text, until=text), NOW) == InferenceQuery(
         since=expected, until=expected, conditions=[], shapes=[]
     )
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (QueryText(since="yesterday"), "since: Expected a moment such as"),
         (QueryText(until="2026-13-01"), "until: Expected a moment such as"),
@@ -45,13 +45,13 @@ def test_moments(text: str, expected: int) -> None:
         (QueryText(polygon="x"), "polygon: Expected latitude"),
     ],
 )
-def test_says_which_parameter_is_wrong(text: QueryText, said: str) -> None:
+def test_error_names_the_invalid_parameter(text: QueryText, message: str) -> None:
     with pytest.raises(InferenceError) as raised:
         read_query(text, NOW)
-    assert str(raised.value).startswith(said)
+    assert str(raised.value).startswith(message)
 
 
-def test_a_cursor_is_a_number() -> None:
+def test_cursor_is_a_whole_number() -> None:
     assert read_cursor("12") == 12
     for text in ("", "-1", "1.5", "1 OR 1=1", "9" * 19, "\u0661"):
         with pytest.raises(InferenceError, match="Expected the value of next from the previous page"):

@@ -1,4 +1,4 @@
-"""What every part of a query finds, in SQLite and in PostgreSQL."""
+"""Results of each part of a query, in SQLite and PostgreSQL."""
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ from tests.support.kept import DIGEST, EVERYTHING, NAMES, Value, found, names, r
 
 @pytest.fixture
 def reader(store: Store, url: str) -> Iterator[Reader]:
-    """Reads a store of everything."""
+    """Return a reader of a store with every kind of inference."""
     store.write(EVERYTHING)
     reader = Reader(read_address(url))
     yield reader
@@ -117,32 +117,34 @@ QUERIES = [
 ]
 
 
-def test_every_condition_finds_what_it_should(reader: Reader) -> None:
+def test_each_condition_matches_the_expected_inferences(reader: Reader) -> None:
     wrong = {
-        text: (sorted(got), sorted(expected))
+        text: (sorted(actual), sorted(expected))
         for text, expected in WHERE.items()
-        if (got := found(reader, QueryText(where=[text]))) != expected
+        if (actual := found(reader, QueryText(where=[text]))) != expected
     }
     assert not wrong
 
 
-def test_every_part_of_a_query_finds_what_it_should(reader: Reader) -> None:
+def test_each_query_field_matches_the_expected_inferences(reader: Reader) -> None:
     wrong = [
-        (text, sorted(got), sorted(expected)) for text, expected in QUERIES if (got := found(reader, text)) != expected
+        (text, sorted(actual), sorted(expected))
+        for text, expected in QUERIES
+        if (actual := found(reader, text)) != expected
     ]
     assert not wrong
 
 
 _keys = st.sampled_from(("a", "b"))
 _scalars = st.sampled_from(("x", "xy", "Y", 1, 2, -1, 1.0, 1.5, 2**53, -(2**63)))
-_operators = st.sampled_from([each for each in Operator if each is not Operator.CONTAINS])
+_operators = st.sampled_from([op for op in Operator if op is not Operator.CONTAINS])
 
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Reader, Mapping[str, Mapping[str, Value]]]]:
-    """A store with every pair of values under two keys."""
+    """Return a reader of a store with every pair of values under two keys, and the stored metadata."""
     values: list[Value | None] = [None, "x", "xy", "Y", 1, 2, -1, 1.0, 1.5, 2**53, -(2**63)]
-    kept = {
+    stored = {
         f"{first} {second}": {key: value for key, value in (("a", first), ("b", second)) if value is not None}
         for first in values
         for second in values
@@ -150,25 +152,27 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Reader, Ma
     file = tmp_path_factory.mktemp("mixed") / "store.db"
     store = SqliteStore(file)
     store.open()
-    store.write([rows(name, metadata) for name, metadata in kept.items()])
+    store.write([rows(name, metadata) for name, metadata in stored.items()])
     store.close()
     reader = Reader(read_address(str(file)))
-    yield reader, kept
+    yield reader, stored
     reader.close()
 
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(_keys, _operators, st.lists(_scalars, min_size=1, max_size=3)), min_size=1, max_size=3))
-def test_conditions_mean_what_python_means(
-    mixed: tuple[Reader, Mapping[str, Mapping[str, Value]]], asked: list[tuple[str, Operator, list[Scalar]]]
+def test_conditions_agree_with_python_operators(
+    mixed: tuple[Reader, Mapping[str, Mapping[str, Value]]], drawn: list[tuple[str, Operator, list[Scalar]]]
 ) -> None:
-    reader, kept = mixed
+    reader, stored = mixed
     conditions = [
-        Condition(key=key, operator=how, values=tuple(values if how is Operator.IN else values[:1]))
-        for key, how, values in asked
+        Condition(key=key, operator=op, values=tuple(values if op is Operator.IN else values[:1]))
+        for key, op, values in drawn
     ]
-    expected = {name for name, metadata in kept.items() if all(_meets(metadata, each) for each in conditions)}
-    page = reader.page(InferenceQuery(conditions=conditions), len(kept))
+    expected = {
+        name for name, metadata in stored.items() if all(_meets(metadata, condition) for condition in conditions)
+    }
+    page = reader.page(InferenceQuery(conditions=conditions), len(stored))
     assert set(names(page.inferences)) == expected
 
 
@@ -183,9 +187,11 @@ _COMPARED: dict[Operator, Callable[[Any, Any], bool]] = {
 def _meets(metadata: Mapping[str, Value], condition: Condition) -> bool:
     if condition.key not in metadata:
         return False
-    value, asked = metadata[condition.key], condition.values
+    value, operands = metadata[condition.key], condition.values
     if condition.operator is Operator.NOT_EQUAL:
-        return value != asked[0]
+        return value != operands[0]
     if condition.operator in _COMPARED:
-        return isinstance(value, str) == isinstance(asked[0], str) and _COMPARED[condition.operator](value, asked[0])
-    return value in asked
+        return isinstance(value, str) == isinstance(operands[0], str) and _COMPARED[condition.operator](
+            value, operands[0]
+        )
+    return value in operands

@@ -1,4 +1,4 @@
-"""What places find, in SQLite and in PostgreSQL."""
+"""Queries by location, in SQLite and PostgreSQL."""
 
 from app.recording.address import read_address
 from app.recording.query import QueryText
@@ -7,7 +7,7 @@ from app.recording.store import Store
 from tests.support.kept import found, rows
 
 
-def test_places(store: Store, url: str) -> None:
+def test_geographic_queries_match_the_expected_places(store: Store, url: str) -> None:
     places = {
         "munich": (48.14, 11.58),
         "freising": (48.40, 11.75),
@@ -42,15 +42,15 @@ def test_places(store: Store, url: str) -> None:
         (QueryText(polygon=bavaria, near="48.1,11.6,10", where=["latitude > 48"]), {"munich"}),
     ]
     reader = Reader(read_address(url))
-    wrong = [(text, got, want) for text, want in expected if (got := found(reader, text)) != want]
+    wrong = [(text, actual, wanted) for text, wanted in expected if (actual := found(reader, text)) != wanted]
     reader.close()
     assert not wrong
 
 
-def test_of_two_polygons_side_by_side_one_has_the_place_between(store: Store, url: str) -> None:
+def test_place_on_shared_edge_is_in_one_polygon(store: Store, url: str) -> None:
     store.write([rows(f"{x} {y}", {"latitude": float(y), "longitude": float(x)}) for x in range(3) for y in range(3)])
     reader = Reader(read_address(url))
     tiles = [f"{y},{x} {y},{x + 1} {y + 1},{x + 1} {y + 1},{x}" for x in range(2) for y in range(2)]
-    inside = [found(reader, QueryText(polygon=each)) for each in tiles]
+    inside = [found(reader, QueryText(polygon=tile)) for tile in tiles]
     reader.close()
     assert inside == [{"0 0"}, {"0 1"}, {"1 0"}, {"1 1"}]

@@ -1,4 +1,4 @@
-"""How a store is asked: what leads, and that SQLite never walks an index again for every inference."""
+"""Query plans: which filter comes first, and that SQLite does not scan an index again for each inference."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ COUNT = 3000
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Thousands of inferences, with frequent and rare metadata, labels and places."""
+    """Return a store of thousands of inferences, with frequent and rare metadata, labels and places."""
     file = tmp_path_factory.mktemp("plan") / "store.db"
     store = SqliteStore(file)
     store.open()
@@ -45,8 +45,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-class Asked:
-    """A connection that keeps SQLite's plan of the last statement, and what of it is done for every inference."""
+class PlanRecorder:
+    """Run statements, and keep SQLite's plan of the last one with the steps that repeat for each inference."""
 
     def __init__(self, connection: Connection) -> None:
         self.plan: list[str] = []
@@ -59,32 +59,32 @@ class Asked:
 
     def _explain(self, _: object, cursor: Any, statement: str, values: Any, *__: object) -> None:
         self.plan, self.repeated = [], []
-        within: set[int] = set()
+        nested: set[int] = set()
         for number, parent, _, step in cursor.execute(f"EXPLAIN QUERY PLAN {statement}", values):
             self.plan.append(step)
-            if parent in within:
+            if parent in nested:
                 self.repeated.append(step)
-            if parent in within or step.startswith("CORRELATED"):
-                within.add(number)
+            if parent in nested or step.startswith("CORRELATED"):
+                nested.add(number)
 
 
 @pytest.fixture
-def asked(store: Path) -> Iterator[Asked]:
+def recorder(store: Path) -> Iterator[PlanRecorder]:
     engine = create_engine(f"sqlite:///{store}")
     with engine.connect() as connection:
-        yield Asked(connection)
+        yield PlanRecorder(connection)
     engine.dispose()
 
 
-def plan(asked: Asked, text: QueryText, expected: int, limit: int = 10) -> list[str]:
-    """The plan of the statement that finds the inferences; nothing in it may be done for every inference by a walk."""
-    assert len(newest_numbers(asked.rows, parts_of(read_query(text, COUNT), "sqlite"), None, limit)) == expected
-    searches = [each for each in asked.repeated if each.startswith(("SEARCH", "SCAN"))]
+def plan(recorder: PlanRecorder, text: QueryText, expected: int, limit: int = 10) -> list[str]:
+    """Return the plan of a query; assert that it finds `expected` inferences and repeats no index scan."""
+    assert len(newest_numbers(recorder.rows, parts_of(read_query(text, COUNT), "sqlite"), None, limit)) == expected
+    searches = [step for step in recorder.repeated if step.startswith(("SEARCH", "SCAN"))]
     assert searches
-    # A ring's edges are a table too, of a few rows.
-    usual = ("PRIMARY KEY", "(key=? AND tv=? AND number=?)", "edges", "CONSTANT ROWS")
-    assert all(any(part in each for part in usual) for each in searches), asked.plan
-    return asked.plan
+    # The edges of a polygon are also a table, with a few rows.
+    allowed = ("PRIMARY KEY", "(key=? AND tv=? AND number=?)", "edges", "CONSTANT ROWS")
+    assert all(any(pattern in step for pattern in allowed) for step in searches), recorder.plan
+    return recorder.plan
 
 
 TWO_FILTERS = [
@@ -101,29 +101,29 @@ TWO_FILTERS = [
 
 
 @pytest.mark.parametrize(("text", "expected"), TWO_FILTERS)
-def test_two_filters_walk_nothing_twice(asked: Asked, text: QueryText, expected: int) -> None:
-    plan(asked, text, expected)
+def test_two_filters_scan_no_index_for_each_inference(recorder: PlanRecorder, text: QueryText, expected: int) -> None:
+    plan(recorder, text, expected)
 
 
-def test_the_rare_filter_leads(asked: Asked) -> None:
-    first = plan(asked, QueryText(where=['camera = "north"', 'run = "run-7"']), 5)[0]
+def test_rare_filter_comes_first(recorder: PlanRecorder) -> None:
+    first = plan(recorder, QueryText(where=['camera = "north"', 'run = "run-7"']), 5)[0]
     assert "inference_metadata_tv (key=? AND tv=?" in first
-    assert "inferences_model" in plan(asked, QueryText(model="rare", where=["altitude < 100"]), 1)[0]
+    assert "inferences_model" in plan(recorder, QueryText(model="rare", where=["altitude < 100"]), 1)[0]
 
 
-def test_a_frequent_equality_is_walked_in_the_order_of_numbers(asked: Asked) -> None:
-    steps = plan(asked, QueryText(where=['camera = "north"', "altitude >= 0"]), 10)
+def test_frequent_equality_is_scanned_in_order_without_sorting(recorder: PlanRecorder) -> None:
+    steps = plan(recorder, QueryText(where=['camera = "north"', "altitude >= 0"]), 10)
     assert "inference_metadata_tv (key=? AND tv=? AND number>? AND number<?)" in steps[0]
-    assert not any("TEMP B-TREE" in each for each in steps)
+    assert not any("TEMP B-TREE" in step for step in steps)
 
 
-def test_frequent_ranges_are_walked_from_the_newest_on(asked: Asked) -> None:
-    steps = plan(asked, QueryText(where=["altitude >= 1", "latitude >= 1.0"]), 10)
+def test_frequent_ranges_are_scanned_by_primary_key(recorder: PlanRecorder) -> None:
+    steps = plan(recorder, QueryText(where=["altitude >= 1", "latitude >= 1.0"]), 10)
     assert "INTEGER PRIMARY KEY (rowid>? AND rowid<?)" in steps[0]
-    assert not any("TEMP B-TREE" in each for each in steps)
+    assert not any("TEMP B-TREE" in step for step in steps)
 
 
-def test_nothing_more_is_asked_when_a_filter_has_no_match(asked: Asked) -> None:
+def test_filter_without_match_needs_no_subquery(recorder: PlanRecorder) -> None:
     query = read_query(QueryText(where=['camera = "nowhere"', "altitude > 0"]))
-    assert newest_numbers(asked.rows, parts_of(query, "sqlite"), None, 10) == []
-    assert not any("CORRELATED" in each for each in asked.plan)
+    assert newest_numbers(recorder.rows, parts_of(query, "sqlite"), None, 10) == []
+    assert not any("CORRELATED" in step for step in recorder.plan)

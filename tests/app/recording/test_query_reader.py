@@ -1,4 +1,4 @@
-"""Reading a store, SQLite's and PostgreSQL's alike: pages, batches, pictures, and what goes wrong."""
+"""Reading of SQLite and PostgreSQL stores: pages, batches, images and errors."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ from tests.support.kept import DIGEST, EVERYTHING, NAMES, SECOND, entry, found, 
 
 @pytest.fixture
 def reader(store: Store, url: str) -> Iterator[Reader]:
-    """Reads a store of everything."""
+    """Return a reader of a store with every kind of inference."""
     store.write(EVERYTHING)
     reader = Reader(read_address(url))
     yield reader
     reader.close()
 
 
-def test_pages_follow_one_another_newest_first(reader: Reader, store: Store) -> None:
+def test_pages_are_sorted_newest_first_and_do_not_shift(reader: Reader, store: Store) -> None:
     seen: list[str] = []
     after = None
     while True:
@@ -35,21 +35,23 @@ def test_pages_follow_one_another_newest_first(reader: Reader, store: Store) -> 
         if page.next is None:
             break
         after = page.next
-        # What is recorded meanwhile is before the first page, and moves nothing.
+        # New inferences sort before the first page, so later pages do not shift.
         store.write([rows(f"new {after}")])
     assert seen == NAMES[::-1]
 
 
-def test_everything_comes_in_batches(reader: Reader, store: Store) -> None:
+def test_batches_contain_all_matches_newest_first(reader: Reader, store: Store) -> None:
     store.write([rows(f"many {number}", {"many": number}) for number in range(1201)])
     batches = list(reader.batches(read_query(QueryText(where=["many >= 0"]))))
-    assert [len(each) for each in batches] == [500, 500, 201]
-    assert [each.id for batch in batches for each in batch] == [f"many {number}" for number in reversed(range(1201))]
+    assert [len(batch) for batch in batches] == [500, 500, 201]
+    assert [inference.id for batch in batches for inference in batch] == [
+        f"many {number}" for number in reversed(range(1201))
+    ]
     (few,) = reader.batches(read_query(QueryText(where=["many >= 0"])), 7)
     assert names(few) == [f"many {number}" for number in range(1200, 1193, -1)]
 
 
-def test_an_inference_comes_back_whole(reader: Reader, store: Store) -> None:
+def test_inference_is_read_back_completely(reader: Reader, store: Store) -> None:
     entries = [entry("i", 2**70), entry("f", 3.0), entry("s", "ß\0" * 900), entry("d", {"a": [1, {"b": None}]})]
     records = [{"label": "car", "score": 0.5, "xmin": 1.0}]
     store.write([rows("whole", entries, records, image_digest=DIGEST, image_width=4, image_height=3, image_size=9)])
@@ -70,7 +72,7 @@ def test_an_inference_comes_back_whole(reader: Reader, store: Store) -> None:
     assert reader.one("whole\0") is None
 
 
-def test_very_many_points_and_conditions(reader: Reader) -> None:
+def test_query_with_many_points_and_conditions_is_answered(reader: Reader) -> None:
     ring = " ".join(f"{(number % 2) * 80 - 40},{number * 0.17 - 170}" for number in range(1999)) + " -60,0"
     assert found(reader, QueryText(polygon=ring)) == set()
     many = " and ".join(["frame > 0"] * 31) + ' and camera = "north"'
@@ -81,24 +83,24 @@ def test_very_many_points_and_conditions(reader: Reader) -> None:
     assert found(reader, QueryText(where=[f"{deep} = 1"])) == set()
 
 
-def test_long_texts_are_found_by_what_is_indexed_of_them(reader: Reader, store: Store) -> None:
+def test_long_text_is_found_by_its_indexed_prefix(reader: Reader, store: Store) -> None:
     store.write([rows("long", {"k" * 500: "v" * 5000})])
     assert found(reader, QueryText(where=[f'{"k" * 500} = "{"v" * 5000}"'])) == {"long"}
 
 
-def test_a_member_that_cannot_be_named_is_refused(reader: Reader) -> None:
+def test_member_name_with_quotes_is_rejected(reader: Reader) -> None:
     with pytest.raises(InferenceError, match="Expected a member's name without quotes and backslashes"):
         found(reader, QueryText(where=[r'pose."a\"b" = 1']))
 
 
-def test_nothing_is_found_in_an_empty_store(store: Store, url: str) -> None:
+def test_empty_store_has_no_matches(store: Store, url: str) -> None:
     reader = Reader(read_address(url))
     assert reader.page(read_query(QueryText(label="car", since="1h")), 10).inferences == []
     assert list(reader.batches(read_query(QueryText()))) == []
     reader.close()
 
 
-def test_pictures(tmp_path: Path, store: Store, url: str) -> None:
+def test_image_is_returned_only_when_it_was_stored(tmp_path: Path, store: Store, url: str) -> None:
     folder = ImageFolder(tmp_path / "images", durable=False)
     folder.open()
     folder.write([ImageFile(DIGEST, b"picture")])
@@ -111,14 +113,16 @@ def test_pictures(tmp_path: Path, store: Store, url: str) -> None:
         ]
     )
     reader = Reader(read_address(url), tmp_path / "images")
-    pictures = {
-        name: reader.picture(each) for name in ("kept", "gone", "not kept", "none") if (each := reader.one(name))
+    images = {
+        name: reader.picture(inference)
+        for name in ("kept", "gone", "not kept", "none")
+        if (inference := reader.one(name))
     }
     reader.close()
-    assert pictures == {"kept": b"picture", "gone": None, "not kept": None, "none": None}
+    assert images == {"kept": b"picture", "gone": None, "not kept": None, "none": None}
 
 
-def test_a_digest_that_is_a_way_out_of_the_folder_is_none(tmp_path: Path, store: Store, url: str) -> None:
+def test_digest_that_leaves_the_folder_returns_no_image(tmp_path: Path, store: Store, url: str) -> None:
     (tmp_path / "images").mkdir()
     (tmp_path / "secret").write_bytes(b"secret")
     store.write(
@@ -131,21 +135,21 @@ def test_a_digest_that_is_a_way_out_of_the_folder_is_none(tmp_path: Path, store:
     reader.close()
 
 
-def test_a_file_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
+def test_replaced_file_is_reopened(tmp_path: Path) -> None:
     file = tmp_path / "store.db"
-    written = SqliteStore(file)
-    written.write([rows("old")])
+    store = SqliteStore(file)
+    store.write([rows("old")])
     reader = Reader(read_address(str(file)))
     assert reader.one("old") is not None
-    for part in tmp_path.iterdir():
-        part.unlink()
-    written.write([rows("new")])
+    for path in tmp_path.iterdir():
+        path.unlink()
+    store.write([rows("new")])
     assert names(reader.page(read_query(QueryText()), 10).inferences) == ["new"]
     reader.close()
-    written.close()
+    store.close()
 
 
-def test_a_query_that_takes_too_long_is_given_up(store: Store, url: str) -> None:
+def test_slow_query_exceeds_its_deadline(store: Store, url: str) -> None:
     store.write([rows(f"{number}", {"latitude": 10.0, "longitude": 1.0}) for number in range(1000)])
     ring = " ".join(f"{(number % 2) * 80 - 40},{number * 0.17 - 170}" for number in range(1999)) + " -60,0"
     reader = Reader(read_address(url), seconds=0.01)
@@ -157,7 +161,7 @@ def test_a_query_that_takes_too_long_is_given_up(store: Store, url: str) -> None
     assert "took more than 0.01 seconds" in raised.value.message
 
 
-def test_nothing_is_written(reader: Reader, url: str) -> None:
+def test_reader_cannot_write(reader: Reader, url: str) -> None:
     from sqlalchemy import delete
 
     from app.recording.tables import inferences
@@ -167,21 +171,21 @@ def test_nothing_is_written(reader: Reader, url: str) -> None:
     assert found(reader, QueryText()) == set(NAMES)
 
 
-def test_what_is_no_store_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_file_that_is_not_a_store_is_reported(tmp_path: Path) -> None:
     missing, text, empty = tmp_path / "missing.db", tmp_path / "text.db", tmp_path / "empty.db"
     text.write_text("no database " * 1000)
     sqlite3.connect(empty).execute("CREATE TABLE other (x)").connection.close()
-    for file, said in (
+    for file, message in (
         (missing, "there is no such file"),
         (text, "file is not a database"),
         (empty, "no such table: inference_schema"),
     ):
-        with pytest.raises(InferenceError, match=said):
+        with pytest.raises(InferenceError, match=message):
             Reader(read_address(str(file))).page(read_query(QueryText()), 1)
     assert not missing.exists()
 
 
-def test_a_store_of_a_later_version_is_not_read(tmp_path: Path) -> None:
+def test_store_of_later_version_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "store.db"
     store = SqliteStore(file)
     store.open()
@@ -196,7 +200,7 @@ def test_a_store_of_a_later_version_is_not_read(tmp_path: Path) -> None:
     reader.close()
 
 
-def test_a_database_that_does_not_answer_is_told_without_its_password() -> None:
+def test_unreachable_database_error_hides_the_password() -> None:
     reader = Reader(read_address("postgresql://me:secret@127.0.0.1:1/none"))
     with pytest.raises(InferenceError) as raised:
         reader.page(read_query(QueryText()), 1)

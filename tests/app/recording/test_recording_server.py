@@ -1,4 +1,4 @@
-"""A real server that records what it answers, over every protocol."""
+"""Recording by a real server, over every protocol."""
 
 import base64
 import itertools
@@ -38,7 +38,7 @@ TENSOR = {
 
 
 class Client:
-    """Asks a server under names of its own, so that each request can be found again."""
+    """Send requests with chosen ids, so that tests find their recordings."""
 
     def __init__(self, server: ServerProcess) -> None:
         self._http = httpx.Client(base_url=server.address, timeout=60)
@@ -50,26 +50,26 @@ class Client:
     def post(self, request_id: str, path: str, body: object, base: str = "", **headers: str) -> int:
         url = f"{base or self._server.address}{path}"
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        told = {"content-type": "application/json", "x-request-id": request_id, **headers}
-        return self._http.post(url, content=content, headers=told).status_code
+        all_headers = {"content-type": "application/json", "x-request-id": request_id, **headers}
+        return self._http.post(url, content=content, headers=all_headers).status_code
 
     def call(self, request_id: str, method: str, message: Any) -> bytes:
         with channel_to(self._server) as channel:
-            sent = (("x-request-id", request_id),)
+            metadata = (("x-request-id", request_id),)
             stub = channel.unary_unary(method)
-            return stub(message.SerializeToString(), metadata=sent, timeout=60)
+            return stub(message.SerializeToString(), metadata=metadata, timeout=60)
 
     def stream(self, request_id: str, method: str, message: Any) -> int:
         with channel_to(self._server) as channel:
-            sent = (("x-request-id", request_id),)
+            metadata = (("x-request-id", request_id),)
             stub = channel.unary_stream(method)
-            return len(list(stub(message.SerializeToString(), metadata=sent, timeout=60)))
+            return len(list(stub(message.SerializeToString(), metadata=metadata, timeout=60)))
 
     @property
     def tensorflow_serving(self) -> str:
-        found = re.search(r"TensorFlow Serving +(http://\S+)", "".join(self._server.log))
-        assert found
-        return found[1]
+        match = re.search(r"TensorFlow Serving +(http://\S+)", "".join(self._server.log))
+        assert match
+        return match[1]
 
 
 def channel_to(server: ServerProcess) -> Any:
@@ -83,21 +83,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def recorded(folder: Path) -> Iterator[dict[str, list[Row]]]:
-    """What was recorded of one request of every kind, by the requests' ids."""
+    """Return the rows of one request of each kind, by request id."""
     store, images = folder / "store.db", folder / "images"
     with serving("--record", str(store), "--record-images", str(images)) as server:
         with closing(Client(server)) as client:
-            ask(client)
+            send_requests(client)
         assert server.stop() == 0
-    found: dict[str, list[Row]] = {}
-    for each in contents(str(store)):
-        found.setdefault(each["request_id"], []).append(each)
-    yield found
+    rows_by_id: dict[str, list[Row]] = {}
+    for row in contents(str(store)):
+        rows_by_id.setdefault(row["request_id"], []).append(row)
+    yield rows_by_id
     shutil.rmtree(folder)
 
 
-def ask(client: Client) -> None:
-    """One request of every kind."""
+def send_requests(client: Client) -> None:
+    """Send one request of each kind."""
     detector = "/v2/models/detector/infer"
     v1 = {"instances": [{"image": {"b64": base64_text(PHOTOGRAPH)}}]}
     base = {"chariot-inference-base-id": "base"}
@@ -111,8 +111,8 @@ def ask(client: Client) -> None:
     assert client.post("tfs", serving_path, halves, base=client.tensorflow_serving) == 200
     grps = {"content-type": "application/octet-stream"}
     assert client.post("grps", "/grps/v1/infer/predict?model=detector", PHOTOGRAPH, **grps) == 200
-    said = {"text_input": "What is this?", "image": base64_text(PHOTOGRAPH), "parameters": {"max_new_tokens": 4}}
-    assert client.post("streamed", "/v2/models/vlm/generate_stream", said) == 200
+    question = {"text_input": "What is this?", "image": base64_text(PHOTOGRAPH), "parameters": {"max_new_tokens": 4}}
+    assert client.post("streamed", "/v2/models/vlm/generate_stream", question) == 200
     assert client.post("missing", "/v2/models/nobody/infer", {"inputs": [TENSOR]}) == 404
     assert client.post("broken", detector, b"{") == 400
     tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [PHOTOGRAPH]}}
@@ -141,84 +141,84 @@ EXPECTED = {
 
 @pytest.mark.parametrize("request_id", EXPECTED)
 def test_every_request_is_recorded_once(recorded: dict[str, list[Row]], request_id: str) -> None:
-    found = recorded[request_id]
-    assert len(found) == (2 if request_id == "chariot" else 1)
-    told = {(each["protocol"], each["model"], each["task_type"], each["error"]) for each in found}
-    assert {(protocol.removesuffix("-grpc"), *rest) for protocol, *rest in told} == {EXPECTED[request_id]}
+    rows = recorded[request_id]
+    assert len(rows) == (2 if request_id == "chariot" else 1)
+    summaries = {(row["protocol"], row["model"], row["task_type"], row["error"]) for row in rows}
+    assert {(protocol.removesuffix("-grpc"), *rest) for protocol, *rest in summaries} == {EXPECTED[request_id]}
 
 
 def test_nothing_else_is_recorded(recorded: dict[str, list[Row]]) -> None:
     assert set(recorded) == set(EXPECTED)
 
 
-def test_every_protocol_finds_and_records_the_same(recorded: dict[str, list[Row]]) -> None:
+def test_all_protocols_record_the_same_detections(recorded: dict[str, list[Row]]) -> None:
     answers = [
-        each for name in ("chariot", "v2", "v1", "grps", "grpc", "grps-grpc", "grps-stream") for each in recorded[name]
+        row for name in ("chariot", "v2", "v1", "grps", "grpc", "grps-grpc", "grps-stream") for row in recorded[name]
     ]
-    records = {each["records"] for each in answers}
+    records = {row["records"] for row in answers}
     assert len(records) == 1
     assert {"label", "score", "xmin", "ymin", "xmax", "ymax"} == set(json.loads(records.pop())[0])
-    assert len({each["image_digest"] for each in answers}) == 1
+    assert len({row["image_digest"] for row in answers}) == 1
 
 
-def test_ids_metadata_and_kind_of_request_are_told_apart(recorded: dict[str, list[Row]]) -> None:
+def test_ids_metadata_and_request_kind_are_recorded(recorded: dict[str, list[Row]]) -> None:
     first, second = recorded["chariot"]
     assert (first["base_id"], first["input"], second["input"]) == ("base", 0, 1)
     assert json.loads(first["metadata"]) == [{"key": "camera", "type": "str", "value": "north"}]
     assert [bool(recorded[name][0]["explanation"]) for name in ("v1", "explained")] == [False, True]
-    (said,) = json.loads(recorded["streamed"][0]["records"])
-    assert said["prompt"] == "What is this?"
-    assert said["answer"]
+    (answer,) = json.loads(recorded["streamed"][0]["records"])
+    assert answer["prompt"] == "What is this?"
+    assert answer["answer"]
     assert "nobody" in recorded["missing"][0]["message"]
 
 
-def test_the_image_lies_beside_its_records(recorded: dict[str, list[Row]], folder: Path) -> None:
+def test_image_is_stored_under_its_digest(recorded: dict[str, list[Row]], folder: Path) -> None:
     row = recorded["v2"][0]
     assert row["image_size"] == len(PHOTOGRAPH)
     assert image_path(folder / "images", row["image_digest"]).read_bytes() == PHOTOGRAPH
 
 
-def test_a_server_that_is_killed_under_load_has_recorded_what_it_answered(tmp_path: Path) -> None:
+def test_server_killed_under_load_has_recorded_every_answer(tmp_path: Path) -> None:
     store = tmp_path / "store.db"
-    answered: list[str] = []
+    answered_ids: list[str] = []
     for kill in range(3):
         with serving("--model", "fixtures/models/classifier", "--record", str(store)) as server:
             threads = [
-                threading.Thread(target=ask_on_and_on, args=(server.address, f"{kill}-{worker}", answered))
+                threading.Thread(target=send_until_failure, args=(server.address, f"{kill}-{worker}", answered_ids))
                 for worker in range(4)
             ]
             for thread in threads:
                 thread.start()
-            wait_until(lambda enough=40 * (kill + 1): len(answered) > enough)
+            wait_until(lambda enough=40 * (kill + 1): len(answered_ids) > enough)
             os.kill(server.process.pid, signal.SIGKILL)
             for thread in threads:
                 thread.join()
-    found = [each["request_id"] for each in contents(str(store))]
-    assert set(answered) <= set(found)
-    assert len(found) == len(set(found))
+    recorded_ids = [row["request_id"] for row in contents(str(store))]
+    assert set(answered_ids) <= set(recorded_ids)
+    assert len(recorded_ids) == len(set(recorded_ids))
 
 
-def ask_on_and_on(address: str, name: str, answered: list[str]) -> None:
-    """Ask until nobody answers any more."""
+def send_until_failure(address: str, name: str, answered_ids: list[str]) -> None:
+    """Send requests until the server stops answering."""
     path = "/v2/models/classifier/infer"
     with httpx.Client(base_url=address, timeout=60) as client, suppress(httpx.HTTPError):
-        for place in itertools.count():
-            headers = {"x-request-id": f"{name}-{place}"}
+        for index in itertools.count():
+            headers = {"x-request-id": f"{name}-{index}"}
             if client.post(path, json={"inputs": [TENSOR]}, headers=headers).status_code == 200:
-                answered.append(headers["x-request-id"])
+                answered_ids.append(headers["x-request-id"])
 
 
-def test_a_store_that_is_not_to_be_had_ends_the_server_with_a_sentence(tmp_path: Path) -> None:
+def test_unusable_store_stops_the_server_with_a_message(tmp_path: Path) -> None:
     file = tmp_path / "no.db"
     file.write_bytes(base64.b64encode(os.urandom(9000)))
     with serving("--record", str(file)) as server:
         assert server.wait() == 1
-        said = "".join(server.log)
-        assert f"charioteer: The store of recordings cannot be used: {file}: file is not a database" in said
-        assert "Traceback" not in said
+        log = "".join(server.log)
+        assert f"charioteer: The store of recordings cannot be used: {file}: file is not a database" in log
+        assert "Traceback" not in log
 
 
-def test_a_password_is_never_shown(tmp_path: Path) -> None:
+def test_password_is_never_shown(tmp_path: Path) -> None:
     address = "postgresql://me:hush-hush@127.0.0.1:1/store"
     with serving("--record", address) as server:
         assert server.wait() == 1

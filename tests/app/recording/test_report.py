@@ -1,4 +1,4 @@
-"""What operators are told."""
+"""Metrics and log lines of recording."""
 
 import logging
 
@@ -9,14 +9,14 @@ from app.recording.report import BEHIND, STOPPING, UNWRITABLE, Report
 from app.recording.store import StoreFault
 
 
-def test_a_store_is_up_until_it_fails() -> None:
+def test_store_is_up_at_start() -> None:
     metrics = CollectorRegistry()
     Report(metrics, "a store")
     assert metrics.get_sample_value("charioteer_recording_up") == 1
 
 
 @pytest.mark.parametrize("reason", [BEHIND, STOPPING, UNWRITABLE, *StoreFault])
-def test_every_reason_is_counted_from_nought_so_that_the_first_loss_is_an_increase(reason: str) -> None:
+def test_drop_counter_of_each_reason_starts_at_zero(reason: str) -> None:
     metrics = CollectorRegistry()
     report = Report(metrics, "a store")
     assert metrics.get_sample_value("charioteer_recording_dropped_total", {"reason": reason}) == 0
@@ -24,7 +24,7 @@ def test_every_reason_is_counted_from_nought_so_that_the_first_loss_is_an_increa
     assert metrics.get_sample_value("charioteer_recording_dropped_total", {"reason": reason}) == 3
 
 
-def test_a_store_that_is_behind_is_told_once_however_often_it_commits(caplog: pytest.LogCaptureFixture) -> None:
+def test_store_that_is_behind_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
     report = Report(CollectorRegistry(), "a store", lambda: now)
     with caplog.at_level(logging.WARNING):
@@ -36,4 +36,4 @@ def test_a_store_that_is_behind_is_told_once_however_often_it_commits(caplog: py
         now += 10
         report.committed(0.01)
         report.committed(0.01)
-    assert [each.message for each in caplog.records][1:] == ["the store of recordings keeps up again"]
+    assert [record.message for record in caplog.records][1:] == ["the store of recordings keeps up again"]

@@ -1,4 +1,4 @@
-"""What has had its time."""
+"""Deletion of records and images after their retention time."""
 
 import hashlib
 import os
@@ -24,7 +24,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_records_go_a_little_at_a_time_until_none_is_too_old(clock: Clock) -> None:
+def test_old_records_are_deleted_in_batches(clock: Clock) -> None:
     store = MemoryStore()
     store.rows = rows(1200, started=int((clock.now - 101) * 1e6)) + rows(3, started=int((clock.now - 99) * 1e6))
     retention = Retention(store, None, 100, None, clock, clock)
@@ -36,7 +36,7 @@ def test_records_go_a_little_at_a_time_until_none_is_too_old(clock: Clock) -> No
     assert due == 60
 
 
-def test_nothing_is_done_before_it_is_due(clock: Clock) -> None:
+def test_step_does_nothing_before_it_is_due(clock: Clock) -> None:
     store = MemoryStore()
     retention = Retention(store, None, 100, None, clock, clock)
     retention.step()
@@ -45,7 +45,7 @@ def test_nothing_is_done_before_it_is_due(clock: Clock) -> None:
     assert store.deleted == [0]
 
 
-def test_a_clock_that_is_set_back_does_not_keep_what_is_too_old(clock: Clock) -> None:
+def test_clock_set_back_does_not_stop_deletion(clock: Clock) -> None:
     store = MemoryStore()
     retention = Retention(store, None, 100, None, clock, clock)
     retention.step()
@@ -55,33 +55,31 @@ def test_a_clock_that_is_set_back_does_not_keep_what_is_too_old(clock: Clock) ->
     assert len(store.deleted) == 2
 
 
-def test_a_clock_that_leaps_ahead_deletes_nothing_before_it_has_been_steady(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_clock_set_ahead_pauses_deletion_until_it_is_steady(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     steady, store = Clock(), MemoryStore()
     store.rows = rows(3, started=int(clock.now * 1e6))
     retention = Retention(store, None, 100, None, clock, steady)
 
-    def pass_by(seconds: float) -> None:
+    def advance(seconds: float) -> None:
         clock.now += seconds
         steady.now += seconds
         retention.step()
 
-    pass_by(50)
+    advance(50)
     clock.now += 3 * 365 * 24 * 3600
     for _ in range(59):
-        pass_by(60)
+        advance(60)
     assert store.deleted == [0]
     assert len(store.rows) == 3
-    assert [each.getMessage() for each in caplog.records] == [
+    assert [record.getMessage() for record in caplog.records] == [
         "the clock was set; nothing is deleted until it has been steady"
     ]
     for _ in range(3):
-        pass_by(60)
-    assert store.deleted == [0, 3, 0], "who leaves it so for an hour means it"
+        advance(60)
+    assert store.deleted == [0, 3, 0], "a clock that is steady for an hour is trusted"
 
 
-def test_a_clock_that_is_set_right_again_has_lost_nothing(clock: Clock) -> None:
+def test_clock_set_ahead_and_corrected_deletes_nothing(clock: Clock) -> None:
     steady, store = Clock(), MemoryStore()
     store.rows = rows(3, started=int(clock.now * 1e6))
     retention = Retention(store, None, 1000, None, clock, steady)
@@ -96,24 +94,24 @@ def test_a_clock_that_is_set_right_again_has_lost_nothing(clock: Clock) -> None:
     assert len(store.rows) == 3
 
 
-def test_what_is_kept_for_ever_is_never_due(clock: Clock) -> None:
+def test_unlimited_retention_is_never_due(clock: Clock) -> None:
     assert Retention(MemoryStore(), None, None, None, clock).due is None
 
 
-def test_an_image_goes_when_no_inference_of_its_time_has_it(clock: Clock, tmp_path: Path) -> None:
-    pictures = [ImageFile(hashlib.sha256(each).hexdigest(), each) for each in (b"unused", b"used", b"new")]
+def test_old_unused_image_is_deleted(clock: Clock, tmp_path: Path) -> None:
+    images = [ImageFile(hashlib.sha256(content).hexdigest(), content) for content in (b"unused", b"used", b"new")]
     folder = ImageFolder(tmp_path, durable=False)
     folder.open()
-    folder.write(pictures)
-    paths = [image_path(tmp_path, each.digest) for each in pictures]
+    folder.write(images)
+    paths = [image_path(tmp_path, image.digest) for image in images]
     for path in paths[:2]:
         os.utime(path, (clock.now - 101, clock.now - 101))
     store = MemoryStore()
-    store.in_use = {pictures[1].digest}
+    store.in_use = {images[1].digest}
     retention = Retention(store, folder, None, 100, clock, clock)
     for _ in range(256):
         clock.now += retention.due or 0
         retention.step()
         os.utime(paths[2], (clock.now, clock.now))
-    assert [each.exists() for each in paths] == [False, True, True]
-    assert store.forgotten == [pictures[0].digest]
+    assert [path.exists() for path in paths] == [False, True, True]
+    assert store.forgotten == [images[0].digest]

@@ -1,4 +1,4 @@
-"""What both kinds of store do."""
+"""Behaviour that the SQLite and PostgreSQL stores share."""
 
 import json
 from collections.abc import Sequence
@@ -21,122 +21,125 @@ METADATA = [
 ]
 
 
-def rows(count: int = 1, *, started: int = 1_000_000, picture: bytes = b"jpeg") -> list[Rows]:
+def rows(count: int = 1, *, started: int = 1_000_000, image: bytes = b"jpeg") -> list[Rows]:
     convert = Conversion(Redaction(()), keep_images=True)
-    events = [detected(metadata=METADATA, started=1000 * (started + place), picture=picture) for place in range(count)]
-    return [each for event in events for each in convert(event).rows]
+    events = [detected(metadata=METADATA, started=1000 * (started + index), picture=image) for index in range(count)]
+    return [row for event in events for row in convert(event).rows]
 
 
-def test_what_is_written_is_there(store: Store, url: str) -> None:
+def test_written_rows_are_read_back(store: Store, url: str) -> None:
     (written,) = rows()
     store.write([written])
     (row,) = contents(url)
     assert row.pop("number") == 1
     assert row == written.inference._asdict()
     entries = [
-        {**each, "jv": json.loads(each["jv"]) if each["jv"] else None} for each in contents(url, "inference_metadata")
+        {**entry, "jv": json.loads(entry["jv"]) if entry["jv"] else None}
+        for entry in contents(url, "inference_metadata")
     ]
-    assert [(each["key"], each["iv"], each["fv"], each["tv"], each["jv"]) for each in entries] == [
+    assert [(entry["key"], entry["iv"], entry["fv"], entry["tv"], entry["jv"]) for entry in entries] == [
         ("camera", None, None, "north", None),
         ("altitude", 120, None, None, None),
         ("yaw", None, 0.25, None, None),
         ("pose", None, None, None, {"pitch": [1, 2]}),
     ]
-    found = {each["label"]: (round(each["score"], 3), each["count"]) for each in contents(url, "inference_labels")}
-    assert found == {"ship": (0.9, 2), "quay": (0.8, 1), "crane": (0.7, 1), "buoy": (0.6, 1)}
+    labels = {label["label"]: (round(label["score"], 3), label["count"]) for label in contents(url, "inference_labels")}
+    assert labels == {"ship": (0.9, 2), "quay": (0.8, 1), "crane": (0.7, 1), "buoy": (0.6, 1)}
 
 
-def test_numbers_grow_in_the_order_of_writing(store: Store, url: str) -> None:
+def test_numbers_increase_in_order_of_writing(store: Store, url: str) -> None:
     written = rows(5)
     store.write(written[:2])
     store.write(written[2:])
-    found = contents(url)
-    assert [each["id"] for each in found] == [each.inference.id for each in written]
-    assert len({each["number"] for each in found}) == 5
+    stored = contents(url)
+    assert [row["id"] for row in stored] == [row.inference.id for row in written]
+    assert len({row["number"] for row in stored}) == 5
 
 
-def test_odd_text_is_no_reason_to_refuse(store: Store, url: str) -> None:
-    odd = "\0 \N{PILE OF POO} ' \" ; DROP TABLE inferences; -- \\u0000"
-    value = json.dumps({odd: [odd, 1e300, {"deep": None}]})
+def test_unusual_text_is_stored(store: Store, url: str) -> None:
+    text = "\0 \N{PILE OF POO} ' \" ; DROP TABLE inferences; -- \\u0000"
+    value = json.dumps({text: [text, 1e300, {"deep": None}]})
     metadata = [
-        {"key": odd, "type": "str", "value": odd * 1000},
+        {"key": text, "type": "str", "value": text * 1000},
         {"key": "d", "type": "dict", "value": value},
         {"key": "i", "type": "int", "value": str(2**80)},
     ]
     convert = Conversion(Redaction(()), keep_images=False)
-    event = detected(metadata=metadata, parameters={odd: odd}, labels=(odd, "b"), model_name=odd * 100, base_id=odd)
+    event = detected(
+        metadata=metadata, parameters={text: text}, labels=(text, "b"), model_name=text * 100, base_id=text
+    )
     store.write([*convert(event).rows, *convert(refused()).rows])
     first, second = contents(url)
-    assert json.loads(first["metadata"])[0]["value"] == odd * 1000
-    assert json.loads(first["parameters"]) == {odd: odd}
+    assert json.loads(first["metadata"])[0]["value"] == text * 1000
+    assert json.loads(first["parameters"]) == {text: text}
     assert second["error"] == "model_not_found"
 
 
-def test_what_was_deleted_is_gone_from_all_tables(store: Store, url: str) -> None:
+def test_deleted_rows_are_removed_from_all_tables(store: Store, url: str) -> None:
     written = rows(10)
     store.write(written)
     assert store.delete_before(1_000_004, most=3) == 3
     assert store.delete_before(1_000_004, most=3) == 1
     assert store.delete_before(1_000_004, most=3) == 0
-    left = {each["number"] for each in contents(url)}
-    assert len(left) == 6
+    remaining = {row["number"] for row in contents(url)}
+    assert len(remaining) == 6
     for table in ("inference_metadata", "inference_labels"):
-        assert {each["number"] for each in contents(url, table)} == left
+        assert {row["number"] for row in contents(url, table)} == remaining
 
 
-def test_an_image_is_in_use_while_an_inference_of_the_time_has_it(store: Store, url: str) -> None:
-    old, new = rows(started=1000, picture=b"old"), rows(started=5000, picture=b"new")
+def test_image_is_in_use_while_a_recent_inference_refers_to_it(store: Store, url: str) -> None:
+    old, new = rows(started=1000, image=b"old"), rows(started=5000, image=b"new")
     store.write([*old, *new])
-    digests = [each.inference.image_digest or "" for each in (*old, *new)]
+    digests = [row.inference.image_digest or "" for row in (*old, *new)]
     assert store.images_since([*digests, "00"], 1000) == set(digests)
     assert store.images_since(digests, 1001) == {digests[1]}
     store.forget_images(digests[:1])
-    assert [bool(each["image_kept"]) for each in contents(url)] == [False, True]
+    assert [bool(row["image_kept"]) for row in contents(url)] == [False, True]
     assert store.images_since(digests, 0) == {digests[1]}
 
 
-def test_a_row_that_cannot_be_is_refused_with_all_that_came_with_it(store: Store, url: str) -> None:
+def test_invalid_row_rejects_its_whole_batch(store: Store, url: str) -> None:
     good, bad = rows(2)
-    impossible = Rows(inference=bad.inference._replace(duration=2**70), metadata=(), labels=())
-    with pytest.raises(StoreError) as refused:
-        store.write([good, impossible])
-    assert refused.value.fault is StoreFault.REJECTED
+    invalid = Rows(inference=bad.inference._replace(duration=2**70), metadata=(), labels=())
+    with pytest.raises(StoreError) as raised:
+        store.write([good, invalid])
+    assert raised.value.fault is StoreFault.REJECTED
     assert contents(url) == []
     store.write([good])
     assert len(contents(url)) == 1
 
 
-def test_what_may_have_been_written_already_is_not_doubled(store: Store, url: str) -> None:
+def test_batch_written_again_is_not_duplicated(store: Store, url: str) -> None:
     written = rows(3)
     store.write(written)
     with pytest.raises(StoreError):
-        store.write([*written, *impossible_rows()])
+        store.write([*written, *invalid_rows()])
     store.write(written)
-    assert [each["id"] for each in contents(url)] == [each.inference.id for each in written]
+    assert [row["id"] for row in contents(url)] == [row.inference.id for row in written]
     for table in ("inference_metadata", "inference_labels"):
-        assert {each["number"] for each in contents(url, table)} == {each["number"] for each in contents(url)}
+        assert {row["number"] for row in contents(url, table)} == {row["number"] for row in contents(url)}
 
 
-def test_a_store_is_opened_again_with_what_is_in_it(store: Store, url: str) -> None:
+def test_reopened_store_keeps_its_rows(store: Store, url: str) -> None:
     store.write(rows())
-    again = open_store(url)
-    again.open()
-    again.write(rows())
-    again.close()
+    reopened = open_store(url)
+    reopened.open()
+    reopened.write(rows())
+    reopened.close()
     assert len(contents(url)) == 2
 
 
-def test_two_write_to_one_store_in_turns(store: Store, url: str) -> None:
+def test_two_writers_take_turns(store: Store, url: str) -> None:
     other = open_store(url)
     other.open()
     for _ in range(5):
         store.write(rows(2))
         other.write(rows(2))
     other.close()
-    found = contents(url)
-    assert len({each["number"] for each in found}) == len({each["id"] for each in found}) == 20
+    stored = contents(url)
+    assert len({row["number"] for row in stored}) == len({row["id"] for row in stored}) == 20
 
 
-def impossible_rows() -> Sequence[Rows]:
+def invalid_rows() -> Sequence[Rows]:
     (bad,) = rows()
     return [Rows(inference=bad.inference._replace(duration=2**70), metadata=(), labels=())]
