@@ -1,4 +1,4 @@
-"""Classification: figures worked out by hand, and valor-lite's traps."""
+"""Classification metrics: hand-computed values, and pitfalls of valor-lite."""
 
 import numpy as np
 import pytest
@@ -17,10 +17,10 @@ FOUR = (
 
 
 def values(measures: Measures) -> dict[str, float | None]:
-    return {each.name: each.value for each in measures.figures}
+    return {figure.name: figure.value for figure in measures.figures}
 
 
-def test_by_hand() -> None:
+def test_metrics_match_hand_computed_values() -> None:
     measures = measure_classes(FOUR)
     assert values(measures) == {
         "accuracy": 0.75,
@@ -37,7 +37,7 @@ def test_by_hand() -> None:
     assert mistake.why == "cat (0.40) was taken for dog (0.60)"
 
 
-def test_the_area_under_the_curve_is_the_share_of_pairs_in_order() -> None:
+def test_roc_auc_is_share_of_correctly_ordered_pairs() -> None:
     rng = np.random.default_rng(0)
     answered: list[Answered] = []
     scores: list[float] = []
@@ -53,24 +53,24 @@ def test_the_area_under_the_curve_is_the_share_of_pairs_in_order() -> None:
     assert values(measure_classes(answered))["roc_auc"] == pytest.approx(pairs, abs=1e-6)
 
 
-def test_an_image_without_a_class_counts_as_wrong() -> None:
+def test_image_without_prediction_counts_as_wrong() -> None:
     measures = measure_classes([*FOUR, classified("cat", {}, "5.jpg")])
     assert values(measures)["accuracy"] == 0.6
     assert any("1 images were given no class" in note for note in measures.notes)
     assert measures.mistakes[0].answered.item.id == "5.jpg"
 
 
-def test_the_first_of_equals_is_taken_everywhere() -> None:
+def test_first_of_equal_scores_is_the_prediction() -> None:
     answered = [classified("cat", {"dog": 0.5, "cat": 0.5}, "1.jpg"), classified("dog", {"dog": 0.4}, "2.jpg")]
     measures = measure_classes(answered)
     assert values(measures)["accuracy"] == 0.5
-    assert [each.answered.item.id for each in measures.mistakes] == ["1.jpg"]
+    assert [mistake.answered.item.id for mistake in measures.mistakes] == ["1.jpg"]
     assert measures.confusion is not None
     assert measures.confusion.counts == ((0, 1), (0, 1))
     assert measures.confusion.examples == {"cat -> dog": ("1.jpg",)}
 
 
-def test_a_score_of_nothing_is_no_class() -> None:
+def test_score_of_zero_is_no_prediction() -> None:
     measures = measure_classes([classified("cat", {"cat": 0.0, "dog": 0.0}, "1.jpg")])
     assert (values(measures)["accuracy"], values(measures)["top5_accuracy"]) == (0, 0)
     assert measures.mistakes[0].why == "cat, nothing was found"
@@ -78,31 +78,31 @@ def test_a_score_of_nothing_is_no_class() -> None:
     assert sum(map(sum, measures.confusion.counts)) == 1
 
 
-def test_one_class_and_one_label_each() -> None:
+def test_roc_auc_of_single_class_is_undefined() -> None:
     measures = measure_classes([classified("cat", {"cat": 1.0}, "1.jpg"), classified("cat", {"dog": 1.0}, "2.jpg")])
     assert values(measures)["accuracy"] == 0.5
     assert values(measures)["roc_auc"] is None
     assert any("undefined" in note for note in measures.notes)
 
 
-def test_nothing() -> None:
+def test_metrics_of_no_images_are_none() -> None:
     assert set(values(measure_classes([])).values()) == {None}
 
 
-def test_a_label_of_the_model_only_is_no_class_of_the_mean() -> None:
+def test_label_unknown_to_dataset_is_not_in_mean() -> None:
     measures = measure_classes([classified("cat", {"cat": 0.9, "yak": 0.1}, "1.jpg")])
     assert values(measures)["recall"] == 1.0
     assert [row[0] for row in measures.tables[0].rows] == ["cat"]
 
 
-def test_slices_divide_by_their_own_images() -> None:
-    # valor-lite itself divides the right ones of a filtered evaluation by the images of the whole.
+def test_slice_accuracy_divides_by_images_of_slice() -> None:
+    # valor-lite divides the correct images of a filtered evaluation by all images.
     rows = {row[0]: row for row in measure_classes(FOUR, ["camera"]).tables[-1].rows}
     assert rows["camera = a"][1:3] == (1, 1.0)
     assert rows["camera = b"][1:3] == (3, pytest.approx(2 / 3))
 
 
-def test_the_best_five() -> None:
+def test_top5_accuracy_counts_the_best_five_classes() -> None:
     scores = {f"c{index}": 0.9 - index / 10 for index in range(7)}
     answered = [classified("c4", scores, "1.jpg"), classified("c5", scores, "2.jpg")]
     assert values(measure_classes(answered))["top5_accuracy"] == 0.5

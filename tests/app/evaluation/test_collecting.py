@@ -1,4 +1,4 @@
-"""Asking, writing down, and going on where it was stopped."""
+"""Collection of answers, with a checkpoint from which a run resumes."""
 
 import resource
 import threading
@@ -20,8 +20,8 @@ from tests.support.evaluations import write_picture
 HEADER = Header(charioteer="1", dataset="d", source={"model": "m", "parameters": {"top_k": 3}})
 
 
-class Asked:
-    """Answers with the item's name, and remembers who asked."""
+class FakeAsker:
+    """Answer with the item's name, and keep the requested ids."""
 
     def __init__(self, failing: Sequence[str] = (), *, interrupt_at: int = 10**9) -> None:
         self.ids: list[str] = []
@@ -44,54 +44,54 @@ def items(folder: Path, count: int) -> list[Item]:
     return [Item(id=f"{i}.png", image=write_picture(folder / f"{i}.png", 8, 8, (i, 0, 0))) for i in range(count)]
 
 
-def run(path: Path, some: Sequence[Item], ask: Any, header: Header = HEADER, **options: Any) -> Any:
-    with journal(path, header, fresh=options.pop("fresh", False)) as book:
-        return collect(some, ask, book, **options)
+def run(path: Path, all_items: Sequence[Item], asker: Any, header: Header = HEADER, **options: Any) -> Any:
+    with journal(path, header, fresh=options.pop("fresh", False)) as checkpoint:
+        return collect(all_items, asker, checkpoint, **options)
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
-def test_every_item_is_asked_once(tmp_path: Path, concurrency: int) -> None:
-    some, seen = items(tmp_path, 25), list[int]()
-    ask = Asked(["3.png"])
-    done = run(tmp_path / "p.jsonl", some, ask, concurrency=concurrency, progress=seen.append)
-    assert sorted(ask.ids) == sorted(each.id for each in some)
-    assert done.failures == {"3.png": "no 3.png"}
-    assert done.records["7.png"] == [{"label": "7.png", "score": 1.0}]
+def test_every_item_is_requested_once(tmp_path: Path, concurrency: int) -> None:
+    all_items, seen = items(tmp_path, 25), list[int]()
+    asker = FakeAsker(["3.png"])
+    collected = run(tmp_path / "p.jsonl", all_items, asker, concurrency=concurrency, progress=seen.append)
+    assert sorted(asker.ids) == sorted(item.id for item in all_items)
+    assert collected.failures == {"3.png": "no 3.png"}
+    assert collected.records["7.png"] == [{"label": "7.png", "score": 1.0}]
     assert seen[-1] == 25
 
 
-def test_a_second_run_asks_what_is_missing_or_changed(tmp_path: Path) -> None:
-    some, path = items(tmp_path, 5), tmp_path / "out" / "p.jsonl"
-    run(path, some, Asked(["1.png"]))
-    write_picture(some[3].image, 8, 8, (200, 0, 0))
-    again = Asked()
-    done = run(path, some, again)
-    assert again.ids == ["1.png", "3.png"]
-    assert len(done.records) == 5
-    assert done.failures == {}
-    third = Asked()
-    run(path, some, third)
+def test_second_run_requests_missing_or_changed_items(tmp_path: Path) -> None:
+    all_items, path = items(tmp_path, 5), tmp_path / "out" / "p.jsonl"
+    run(path, all_items, FakeAsker(["1.png"]))
+    write_picture(all_items[3].image, 8, 8, (200, 0, 0))
+    second = FakeAsker()
+    collected = run(path, all_items, second)
+    assert second.ids == ["1.png", "3.png"]
+    assert len(collected.records) == 5
+    assert collected.failures == {}
+    third = FakeAsker()
+    run(path, all_items, third)
     assert third.ids == []
-    run(path, some, third, fresh=True)
+    run(path, all_items, third, fresh=True)
     assert len(third.ids) == 5
 
 
-def test_an_interrupted_run_leaves_a_file_to_go_on_from(tmp_path: Path) -> None:
-    some, path = items(tmp_path, 12), tmp_path / "p.jsonl"
+def test_interrupted_run_is_resumed(tmp_path: Path) -> None:
+    all_items, path = items(tmp_path, 12), tmp_path / "p.jsonl"
     with pytest.raises(KeyboardInterrupt):
-        run(path, some, Asked(interrupt_at=6), concurrency=2)
-    again = Asked()
-    assert len(run(path, some, again).records) == 12
-    assert 0 < len(again.ids) < 12
+        run(path, all_items, FakeAsker(interrupt_at=6), concurrency=2)
+    second = FakeAsker()
+    assert len(run(path, all_items, second).records) == 12
+    assert 0 < len(second.ids) < 12
 
 
 @pytest.mark.slow
-def test_a_server_that_does_not_answer_keeps_nobody_from_ending(tmp_path: Path) -> None:
-    some, path, answered = items(tmp_path, 4), tmp_path / "p.jsonl", threading.Event()
+def test_hanging_server_does_not_block_an_interrupt(tmp_path: Path) -> None:
+    all_items, path, released = items(tmp_path, 4), tmp_path / "p.jsonl", threading.Event()
 
-    def ask(item: Item, _: bytes) -> Records:
+    def asker(item: Item, _: bytes) -> Records:
         if item.id != "0.png":
-            answered.wait(60)
+            released.wait(60)
         return [{"label": item.id, "score": 1.0}]
 
     def interrupt(_: int) -> None:
@@ -99,41 +99,41 @@ def test_a_server_that_does_not_answer_keeps_nobody_from_ending(tmp_path: Path) 
 
     try:
         with pytest.raises(KeyboardInterrupt):
-            run(path, some, ask, concurrency=2, progress=interrupt)
-        assert not answered.is_set()
+            run(path, all_items, asker, concurrency=2, progress=interrupt)
+        assert not released.is_set()
     finally:
-        answered.set()
+        released.set()
     assert len(path.read_bytes().splitlines()) == 2
 
 
-def test_what_does_not_fit_on_a_disk_spoils_no_line(tmp_path: Path) -> None:
-    some, path = items(tmp_path, 12), tmp_path / "p.jsonl"
+def test_full_disk_damages_no_line(tmp_path: Path) -> None:
+    all_items, path = items(tmp_path, 12), tmp_path / "p.jsonl"
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
         with pytest.raises(OSError, match="File too large"):
-            run(path, some, Asked())
+            run(path, all_items, FakeAsker())
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.read_bytes().endswith(b"\n")
-    again = Asked()
-    assert len(run(path, some, again).records) == 12
-    assert 0 < len(again.ids) < 12
+    second = FakeAsker()
+    assert len(run(path, all_items, second).records) == 12
+    assert 0 < len(second.ids) < 12
 
 
-def test_a_line_that_broke_off_is_asked_again(tmp_path: Path) -> None:
-    some, path = items(tmp_path, 3), tmp_path / "p.jsonl"
-    run(path, some, Asked())
+def test_item_of_truncated_line_is_requested_again(tmp_path: Path) -> None:
+    all_items, path = items(tmp_path, 3), tmp_path / "p.jsonl"
+    run(path, all_items, FakeAsker())
     path.write_bytes(path.read_bytes()[:-20])
-    again = Asked()
-    done = run(path, some, again)
-    assert again.ids == ["2.png"]
-    assert len(done.records) == 3
+    second = FakeAsker()
+    collected = run(path, all_items, second)
+    assert second.ids == ["2.png"]
+    assert len(collected.records) == 3
     assert len(path.read_bytes().splitlines()) == 4
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"dataset": "e"}, "answers about another dataset"),
         ({"source": {"model": "n", "parameters": {"top_k": 3}}}, "answers with another model"),
@@ -142,73 +142,73 @@ def test_a_line_that_broke_off_is_asked_again(tmp_path: Path) -> None:
         ({"source": {"parameters": {"top_k": 3}, "model": "m"}}, None),
     ],
 )
-def test_answers_of_something_else_are_not_mixed_in(
-    tmp_path: Path, changes: Mapping[str, Any], said: str | None
+def test_answers_of_other_dataset_or_model_are_rejected(
+    tmp_path: Path, changes: Mapping[str, Any], message: str | None
 ) -> None:
-    some, path = items(tmp_path, 2), tmp_path / "p.jsonl"
-    run(path, some, Asked())
+    all_items, path = items(tmp_path, 2), tmp_path / "p.jsonl"
+    run(path, all_items, FakeAsker())
     header = msgspec.structs.replace(HEADER, **changes)
-    if said is None:
-        run(path, some, Asked(), header)
+    if message is None:
+        assert len(run(path, all_items, FakeAsker(), header).records) == 2
         return
-    with pytest.raises(EvaluationError, match=f"{said}.*--fresh"):
-        run(path, some, Asked(), header)
-    run(path, some, Asked(), header, fresh=True)
+    with pytest.raises(EvaluationError, match=f"{message}.*--fresh"):
+        run(path, all_items, FakeAsker(), header)
+    run(path, all_items, FakeAsker(), header, fresh=True)
 
 
 @pytest.mark.parametrize("content", ["hello\n", "{}\n", "\n", '{"charioteer":1}\n', "\x00\n"])
-def test_a_file_of_something_else_is_left_alone(tmp_path: Path, content: str) -> None:
+def test_foreign_file_is_left_unchanged(tmp_path: Path, content: str) -> None:
     path = tmp_path / "p.jsonl"
     path.write_text(content)
     with pytest.raises(EvaluationError, match="Expected answers of an evaluation"):
-        run(path, items(tmp_path, 1), Asked())
+        run(path, items(tmp_path, 1), FakeAsker())
     assert path.read_text() == content
 
 
-def test_a_bad_line_is_named(tmp_path: Path) -> None:
-    some, path = items(tmp_path, 2), tmp_path / "p.jsonl"
-    run(path, some, Asked())
+def test_invalid_line_is_rejected(tmp_path: Path) -> None:
+    all_items, path = items(tmp_path, 2), tmp_path / "p.jsonl"
+    run(path, all_items, FakeAsker())
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0], "{}", lines[2], ""]))
     with pytest.raises(EvaluationError, match=r"p\.jsonl:2: Expected an answer"):
-        run(path, some, Asked())
+        run(path, all_items, FakeAsker())
 
 
-def test_when_nothing_is_answered_it_ends_early(tmp_path: Path) -> None:
-    some = items(tmp_path, 40)
-    ask = Asked([each.id for each in some])
+def test_run_stops_early_when_all_requests_fail(tmp_path: Path) -> None:
+    all_items = items(tmp_path, 40)
+    asker = FakeAsker([item.id for item in all_items])
     with pytest.raises(EvaluationError, match=r"The first 10 images all failed; the last one: no \d+\.png"):
-        run(tmp_path / "p.jsonl", some, ask)
-    assert len(ask.ids) < 15
+        run(tmp_path / "p.jsonl", all_items, asker)
+    assert len(asker.ids) < 15
     with pytest.raises(EvaluationError, match=r"Not one of 2 images was answered; 0\.png: no 0\.png"):
-        run(tmp_path / "q.jsonl", some[:2], ask)
+        run(tmp_path / "q.jsonl", all_items[:2], asker)
 
 
-def test_a_picture_that_went_away_is_one_failure(tmp_path: Path) -> None:
-    some = items(tmp_path, 2)
-    some[0].image.unlink()
-    done = run(tmp_path / "p.jsonl", some, Asked())
-    assert list(done.records) == ["1.png"]
-    assert "cannot be read: No such file" in done.failures["0.png"]
+def test_deleted_image_is_one_failure(tmp_path: Path) -> None:
+    all_items = items(tmp_path, 2)
+    all_items[0].image.unlink()
+    collected = run(tmp_path / "p.jsonl", all_items, FakeAsker())
+    assert list(collected.records) == ["1.png"]
+    assert "cannot be read: No such file" in collected.failures["0.png"]
 
 
-def test_answers_of_another_task_end_it_at_once(tmp_path: Path) -> None:
-    some = items(tmp_path, 30)
-    dataset = Dataset(path=tmp_path, format="coco", tasks=(TaskType.OBJECT_DETECTION,), items=tuple(some))
-    ask = Asked()
+def test_answers_of_another_task_stop_the_run(tmp_path: Path) -> None:
+    all_items = items(tmp_path, 30)
+    dataset = Dataset(path=tmp_path, format="coco", tasks=(TaskType.OBJECT_DETECTION,), items=tuple(all_items))
+    asker = FakeAsker()
     with pytest.raises(EvaluationError, match="labels of OBJECT_DETECTION; the answers are of IMAGE_CLASSIFICATION"):
-        run(tmp_path / "p.jsonl", some, checked(dataset, ask))
-    assert len(ask.ids) < 5
+        run(tmp_path / "p.jsonl", all_items, checked(dataset, asker))
+    assert len(asker.ids) < 5
 
 
-def test_the_fingerprint_is_of_images_and_questions(tmp_path: Path) -> None:
-    some = items(tmp_path, 2)
-    dataset = Dataset(path=tmp_path, format="coco", tasks=(TaskType.OBJECT_DETECTION,), items=tuple(some))
-    relabelled = [msgspec.structs.replace(each, label="x") for each in some]
-    asked = [msgspec.structs.replace(each, question="What?") for each in some]
+def test_fingerprint_covers_images_and_questions_but_not_labels(tmp_path: Path) -> None:
+    all_items = items(tmp_path, 2)
+    dataset = Dataset(path=tmp_path, format="coco", tasks=(TaskType.OBJECT_DETECTION,), items=tuple(all_items))
+    relabelled = [msgspec.structs.replace(item, label="x") for item in all_items]
+    with_questions = [msgspec.structs.replace(item, question="What?") for item in all_items]
 
-    def of(changed: Sequence[Item]) -> str:
+    def fingerprint_of(changed: Sequence[Item]) -> str:
         return fingerprint(msgspec.structs.replace(dataset, items=tuple(changed)))
 
-    assert of(relabelled) == of(some)
-    assert len({of(some), of(asked), of(some[:1])}) == 3
+    assert fingerprint_of(relabelled) == fingerprint_of(all_items)
+    assert len({fingerprint_of(all_items), fingerprint_of(with_questions), fingerprint_of(all_items[:1])}) == 3

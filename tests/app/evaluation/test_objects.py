@@ -1,4 +1,4 @@
-"""What valor-lite is given and what is made of it: every trap that its users fall into."""
+"""Object detection metrics, and pitfalls of valor-lite."""
 
 import math
 from collections.abc import Sequence
@@ -22,49 +22,53 @@ FAR = (200.0, 200.0, 240.0, 240.0)
 
 
 def value(measures: Measures, name: str) -> float | None:
-    return next(each.value for each in measures.figures if each.name == name)
+    return next(figure.value for figure in measures.figures if figure.name == name)
 
 
 def measured(*answered: Answered, slices: Sequence[str] = ()) -> Measures:
     return measure_objects(answered, TaskType.OBJECT_DETECTION, 0.5, slices)
 
 
-def test_what_is_found_exactly_is_right() -> None:
+def test_exact_findings_have_perfect_metrics() -> None:
     measures = measured(boxes([("cat", SQUARE), ("dog", FAR)], [("cat", 0.9, SQUARE), ("dog", 0.8, FAR)]))
-    assert {each.name: each.value for each in measures.figures} == dict.fromkeys(
+    assert {figure.name: figure.value for figure in measures.figures} == dict.fromkeys(
         ("map", "ap50", "ap75", "map_coco", "ar", "precision", "recall", "f1"), 1.0
     )
     assert measures.mistakes == ()
 
 
-def test_nothing_at_all_is_no_crash() -> None:
+def test_metrics_without_objects_and_findings_are_none() -> None:
     measures = measured(boxes([], []), boxes([], []))
-    assert {each.value for each in measures.figures} == {None}
+    assert {figure.value for figure in measures.figures} == {None}
     assert "nothing to measure" in measures.notes[0]
     assert value(measured(), "map") is None
 
 
-def test_no_findings_are_zeros() -> None:
+def test_metrics_without_findings_are_zero() -> None:
     measures = measured(boxes([("cat", SQUARE)], []))
     assert [value(measures, name) for name in ("map", "ar", "recall", "f1", "precision")] == [0, 0, 0, 0, None]
     assert measures.confusion is not None
     assert measures.confusion.missed == (1,)
 
 
-def test_no_objects_are_zeros_and_no_recall() -> None:
+def test_metrics_without_objects_are_zero_and_recall_is_none() -> None:
     measures = measured(boxes([], [("cat", 0.9, SQUARE)]))
     assert [value(measures, name) for name in ("map", "precision", "f1", "recall", "map_coco")] == [0, 0, 0, None, None]
 
 
-def test_a_label_that_is_only_found_counts_as_zero_except_in_cocos_mean() -> None:
+def test_label_only_in_findings_counts_as_zero_except_in_coco_mean() -> None:
     measures = measured(boxes([("cat", SQUARE)], [("cat", 0.9, SQUARE), ("yak", 0.8, FAR)]))
     assert (value(measures, "map"), value(measures, "map_coco")) == (0.5, 1.0)
     assert any("nowhere true" in note for note in measures.notes)
 
 
-def test_more_than_a_hundred_objects_are_all_counted() -> None:
-    places = [(20.0 * (i % 20), 20.0 * (i // 20), 20.0 * (i % 20) + 15, 20.0 * (i // 20) + 15) for i in range(150)]
-    measures = measured(boxes([("cat", p) for p in places], [("cat", 0.9 - i / 1000, p) for i, p in enumerate(places)]))
+def test_more_than_100_objects_are_counted() -> None:
+    object_boxes = [
+        (20.0 * (i % 20), 20.0 * (i // 20), 20.0 * (i % 20) + 15, 20.0 * (i // 20) + 15) for i in range(150)
+    ]
+    measures = measured(
+        boxes([("cat", p) for p in object_boxes], [("cat", 0.9 - i / 1000, p) for i, p in enumerate(object_boxes)])
+    )
     assert value(measures, "map") == pytest.approx(1.0)
 
 
@@ -73,7 +77,7 @@ def test_low_scores_count_in_average_precision_only() -> None:
     assert (value(measures, "map"), value(measures, "recall")) == (1.0, 0.0)
 
 
-def test_confusion_names_examples() -> None:
+def test_confusion_matrix_names_example_images() -> None:
     measures = measured(
         boxes([("cat", SQUARE)], [("dog", 0.9, SQUARE)], "mixed.jpg"),
         boxes([("cat", SQUARE)], [("cat", 0.9, FAR)], "missed.jpg"),
@@ -90,7 +94,7 @@ def test_confusion_names_examples() -> None:
     }
 
 
-def test_the_worst_image_comes_first_with_what_is_wrong() -> None:
+def test_mistakes_are_sorted_worst_image_first() -> None:
     good = boxes([("cat", SQUARE)], [("cat", 0.9, SQUARE)], "good.jpg")
     bad = boxes([("cat", SQUARE)], [("cat", 0.9, SQUARE), ("cat", 0.8, FAR)], "bad.jpg")
     worse = boxes([("cat", SQUARE), ("dog", FAR)], [("yak", 0.9, (300, 300, 350, 350))], "worse.jpg")
@@ -99,35 +103,35 @@ def test_the_worst_image_comes_first_with_what_is_wrong() -> None:
     assert (second.answered.item.id, second.missed, second.wrong, second.right) == ("bad.jpg", (), (1,), (0,))
 
 
-def test_a_slice_is_as_an_evaluation_of_its_images_alone() -> None:
+def test_slice_metrics_equal_evaluation_of_slice_alone() -> None:
     day = [boxes([("cat", SQUARE)], [("cat", 0.9, SQUARE)], "1.jpg", {"light": "day", "iou": "x"})]
     night = [
         boxes([("dog", SQUARE)], [("cat", 0.9, SQUARE), ("dog", 0.3, SQUARE)], "2.jpg", {"light": "night"}),
         boxes([("dog", FAR)], [("dog", 0.9, FAR)], "3.jpg", {"light": "night"}),
     ]
-    # A key may be called as one of valor-lite's own columns.
+    # A metadata key may have the name of a column of valor-lite.
     measures = measured(*day, *night, slices=("light", "iou"))
     rows = {row[0]: row[1:] for row in measures.tables[-1].rows}
     assert list(rows) == ["light = day", "light = night", "iou = (none)", "iou = x"]
-    for name, part in (("light = day", day), ("light = night", night), ("iou = x", day), ("iou = (none)", night)):
-        alone = measured(*part)
-        halves = [row[3] for row in alone.tables[0].rows if row[1] and isinstance(row[3], float)]
+    for name, subset in (("light = day", day), ("light = night", night), ("iou = x", day), ("iou = (none)", night)):
+        alone = measured(*subset)
+        ap50_values = [row[3] for row in alone.tables[0].rows if row[1] and isinstance(row[3], float)]
         assert rows[name] == (
-            len(part),
+            len(subset),
             value(alone, "map_coco"),
-            pytest.approx(sum(halves) / len(halves)),
-            *(value(alone, each) for each in ("ar", "precision", "recall", "f1")),
+            pytest.approx(sum(ap50_values) / len(ap50_values)),
+            *(value(alone, figure) for figure in ("ar", "precision", "recall", "f1")),
         )
 
 
 @pytest.mark.parametrize(("score", "recall"), [(0.9, 1.0), (0.1, 0.0)])
-def test_findings_in_ignored_objects_are_neither_right_nor_wrong(score: float, recall: float) -> None:
+def test_findings_in_ignored_objects_are_not_counted(score: float, recall: float) -> None:
     crowd = LabelledObject(label="cat", box=(100, 100, 400, 400), ignored=True)
-    one = LabelledObject(label="cat", box=SQUARE)
+    obj = LabelledObject(label="cat", box=SQUARE)
     inside = Found(label="cat", score=0.95, box=(150, 150, 200, 200))
     other = Found(label="dog", score=0.95, box=(150, 150, 200, 200))
     found = Found(label="cat", score=score, box=SQUARE)
-    answered = Answered(item=item(objects=[one, crowd]), found=(inside, found))
+    answered = Answered(item=item(objects=[obj, crowd]), found=(inside, found))
     measures = measured(answered)
     assert (value(measures, "map"), value(measures, "recall")) == (1.0, recall)
     assert "1 findings inside ignored objects" in measures.notes[0]
@@ -135,11 +139,11 @@ def test_findings_in_ignored_objects_are_neither_right_nor_wrong(score: float, r
     assert value(wrong, "map") == 0.5
 
 
-def test_a_finding_on_an_object_inside_a_crowd_counts() -> None:
+def test_finding_on_object_inside_crowd_is_counted() -> None:
     crowd = LabelledObject(label="cat", box=(0, 0, 400, 400), ignored=True)
-    one = LabelledObject(label="cat", box=SQUARE)
+    obj = LabelledObject(label="cat", box=SQUARE)
     found = Found(label="cat", score=0.9, box=SQUARE)
-    assert value(measured(Answered(item=item(objects=[crowd, one]), found=(found,))), "recall") == 1.0
+    assert value(measured(Answered(item=item(objects=[crowd, obj]), found=(found,))), "recall") == 1.0
 
 
 def oriented(cx: float, cy: float, w: float, h: float, r: float, width: int = 1000, height: int = 500) -> Found:
@@ -156,8 +160,8 @@ def oriented(cx: float, cy: float, w: float, h: float, r: float, width: int = 10
     return answered.found[0]
 
 
-def test_turned_boxes_are_scaled_before_they_are_turned() -> None:
-    # 200 x 40 at 90 degrees in a wide image: the other way round its IoU with the truth would be a third.
+def test_oriented_boxes_are_scaled_before_rotation() -> None:
+    # 200 x 40 at 90 degrees in a wide image: rotation before scaling would give an IoU of one third.
     upright = shapely.box(480, 150, 520, 350)
     assert found_area(oriented(500, 250, 200, 40, math.pi / 2)).intersection(upright).area == pytest.approx(8000)
     truth = LabelledObject(label="ship", corners=((480, 150), (520, 150), (520, 350), (480, 350)))
@@ -166,16 +170,16 @@ def test_turned_boxes_are_scaled_before_they_are_turned() -> None:
 
 
 @given(r=st.floats(-7, 7), w=st.floats(1, 300), h=st.floats(1, 300))
-def test_half_a_turn_changes_nothing(r: float, w: float, h: float) -> None:
+def test_rotation_by_180_degrees_changes_nothing(r: float, w: float, h: float) -> None:
     one, other = found_area(oriented(500, 250, w, h, r)), found_area(oriented(500, 250, w, h, r - math.pi))
     assert one.symmetric_difference(other).area == pytest.approx(0, abs=1e-6 * w * h)
     assert one.area == pytest.approx(w * h, rel=1e-6)
 
 
-def test_clockwise_is_as_seen_with_y_down() -> None:
+def test_rotation_is_clockwise_with_y_down() -> None:
     corners = oriented(500, 250, 100, 2, math.pi / 4).corners
     assert corners is not None
-    # The left end of a bar that was turned a little clockwise is the upper one.
+    # A small clockwise rotation moves the left end of a bar up.
     assert corners[0][0] < 500
     assert corners[0][1] < 250
 
@@ -184,7 +188,7 @@ def ring(left: float, top: float, right: float, bottom: float) -> tuple[tuple[fl
     return ((left, top), (right, top), (right, bottom), (left, bottom))
 
 
-def test_a_ring_in_a_ring_is_a_hole_by_the_even_odd_rule_only() -> None:
+def test_inner_ring_is_a_hole_only_by_even_odd_rule() -> None:
     rings = [ring(0, 0, 90, 90), ring(10, 10, 40, 40)]
     assert (even_odd(rings).area, union(rings).area) == (7200, 8100)
 
@@ -202,7 +206,7 @@ def test_a_ring_in_a_ring_is_a_hole_by_the_even_odd_rule_only() -> None:
     ],
     ids=["none", "point", "line", "bow tie", "flat", "two parts", "twice"],
 )
-def test_outlines_that_valor_refuses_are_measured(rings: list[tuple[tuple[float, float], ...]], area: float) -> None:
+def test_outlines_rejected_by_valor_are_measured(rings: list[tuple[tuple[float, float], ...]], area: float) -> None:
     found = Found(label="cat", score=0.9, rings=tuple(rings))
     assert found_area(found).area == pytest.approx(area)
     truth = LabelledObject(label="cat", rings=(ring(0, 0, 10, 10), ring(20, 0, 30, 10)))

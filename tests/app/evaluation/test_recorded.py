@@ -1,4 +1,4 @@
-"""Recordings put to the images that they were about."""
+"""Matching of recordings to the images of a dataset."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -28,8 +28,8 @@ def dataset(folder: Path) -> Dataset:
     return Dataset(path=folder, format="image-folder", tasks=(TaskType.IMAGE_CLASSIFICATION,), items=tuple(items))
 
 
-def recorded(records: Any, *, of: Path | None = None, name: str | None = None, **changes: Any) -> RecordedInference:
-    digest = hashlib.sha256(of.read_bytes()).hexdigest() if of else "0" * 64
+def recorded(records: Any, *, image: Path | None = None, name: str | None = None, **changes: Any) -> RecordedInference:
+    digest = hashlib.sha256(image.read_bytes()).hexdigest() if image else "0" * 64
     values: dict[str, Any] = {
         "id": "1",
         "protocol": "kserve-v2",
@@ -44,50 +44,51 @@ def recorded(records: Any, *, of: Path | None = None, name: str | None = None, *
     return RecordedInference(**{**values, **changes})
 
 
-def test_by_digest_and_by_name(tmp_path: Path) -> None:
+def test_recordings_match_by_digest_and_by_name(tmp_path: Path) -> None:
     data = dataset(tmp_path)
     found = match_recorded(
-        data, [recorded(CAT, of=data.items[0].image), recorded(DOG, name="frames/2.png"), recorded(DOG, name="9.png")]
+        data,
+        [recorded(CAT, image=data.items[0].image), recorded(DOG, name="frames/2.png"), recorded(DOG, name="9.png")],
     )
     assert found.collected.records == {"0.png": CAT, "2.png": DOG}
     assert found.collected.failures == {"1.png": "was not recorded"}
     assert (found.model, found.repeated) == ("classifier:1", 0)
 
 
-def test_a_name_that_several_images_have_names_none_of_them(tmp_path: Path) -> None:
-    items = [Item(id=each, image=write_picture(tmp_path / each, 8, 8)) for each in ("a/1.png", "b/1.png")]
+def test_name_of_several_images_matches_none(tmp_path: Path) -> None:
+    items = [Item(id=name, image=write_picture(tmp_path / name, 8, 8)) for name in ("a/1.png", "b/1.png")]
     data = msgspec.structs.replace(dataset(tmp_path), items=tuple(items))
     found = match_recorded(data, [recorded(CAT, name="1.png"), recorded(DOG, name="b/1.png")])
     assert found.collected.records == {"b/1.png": DOG}
 
 
 @pytest.mark.parametrize("later_first", [False, True])
-def test_the_latest_counts(tmp_path: Path, later_first: bool) -> None:
+def test_latest_recording_is_used(tmp_path: Path, later_first: bool) -> None:
     data = dataset(tmp_path)
-    both = [recorded(CAT, name="0.png", started=5), recorded(DOG, name="0.png", started=9)]
-    found = match_recorded(data, both[::-1] if later_first else both)
+    recordings = [recorded(CAT, name="0.png", started=5), recorded(DOG, name="0.png", started=9)]
+    found = match_recorded(data, recordings[::-1] if later_first else recordings)
     assert (found.collected.records["0.png"], found.repeated) == (DOG, 1)
 
 
-def test_refusals_and_explanations_are_passed_over(tmp_path: Path) -> None:
+def test_errors_and_explanations_are_ignored(tmp_path: Path) -> None:
     data = dataset(tmp_path)
-    only = [recorded(None, name="0.png"), recorded(CAT, name="0.png", explanation=True)]
+    recordings = [recorded(None, name="0.png"), recorded(CAT, name="0.png", explanation=True)]
     with pytest.raises(EvaluationError, match="None of the 3 images was recorded"):
-        match_recorded(data, only)
+        match_recorded(data, recordings)
 
 
-def test_one_model_is_measured(tmp_path: Path) -> None:
+def test_recordings_of_several_models_need_a_choice(tmp_path: Path) -> None:
     data = dataset(tmp_path)
-    several = [recorded(CAT, name="0.png"), recorded(DOG, name="1.png", model="other")]
+    recordings = [recorded(CAT, name="0.png"), recorded(DOG, name="1.png", model="other")]
     with pytest.raises(EvaluationError, match="got classifier:1, other:1; choose with --name"):
-        match_recorded(data, several)
-    assert match_recorded(data, several, "other").collected.records == {"1.png": DOG}
+        match_recorded(data, recordings)
+    assert match_recorded(data, recordings, "other").collected.records == {"1.png": DOG}
 
 
-def test_questions_are_told_apart(tmp_path: Path) -> None:
+def test_recordings_match_by_question(tmp_path: Path) -> None:
     image = write_picture(tmp_path / "a.png")
     items = tuple(Item(id=f"a#{q}", image=image, question=q, answers=("x",)) for q in ("What?", "How many?"))
     data = Dataset(path=tmp_path, format="vqa", tasks=(TaskType.IMAGE_TEXT_TO_TEXT,), items=items)
     answers = [{"prompt": "How many?", "answer": "two"}, {"prompt": "Who?", "answer": "me"}]
-    found = match_recorded(data, [recorded(answers, of=image)])
+    found = match_recorded(data, [recorded(answers, image=image)])
     assert found.collected.records == {"a#How many?": [{"prompt": "How many?", "answer": "two"}]}

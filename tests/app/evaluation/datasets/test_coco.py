@@ -1,4 +1,4 @@
-"""COCO's JSON: what it means, and what is said of what is wrong with it."""
+"""Datasets in COCO's JSON, and the errors of invalid files."""
 
 import contextlib
 from pathlib import Path
@@ -18,7 +18,7 @@ from tasks.task import TaskType
 from tests.support.datasets import annotation, coco
 
 
-def test_boxes(tmp_path: Path) -> None:
+def test_boxes_and_metadata_are_read(tmp_path: Path) -> None:
     coco(tmp_path, [annotation(), annotation(2, category_id=2, image_id=2)])
     dataset = read_dataset(tmp_path)
     assert (dataset.format, dataset.labels) == ("coco", ("cat", "dog"))
@@ -31,28 +31,28 @@ def test_boxes(tmp_path: Path) -> None:
     assert first.objects[0].place.endswith("instances.json: annotations[0]")
 
 
-def test_polygons_are_parts_and_crowds_are_ignored(tmp_path: Path) -> None:
-    parts = [[0, 0, 10, 0, 10, 10, 0, 10], [5, 5, 15, 5, 15, 15, 5, 15]]
+def test_polygons_are_joined_and_crowds_are_ignored(tmp_path: Path) -> None:
+    polygons = [[0, 0, 10, 0, 10, 10, 0, 10], [5, 5, 15, 5, 15, 15, 5, 15]]
     runs = {"size": [48, 64], "counts": [48 * 10, 48 * 4, 48 * 50]}
-    coco(tmp_path, [annotation(segmentation=parts), annotation(2, segmentation=runs, iscrowd=1)])
+    coco(tmp_path, [annotation(segmentation=polygons), annotation(2, segmentation=runs, iscrowd=1)])
     dataset = read_dataset(tmp_path)
     assert dataset.tasks == (TaskType.IMAGE_SEGMENTATION, TaskType.OBJECT_DETECTION)
     outlined, crowd = dataset.items[0].objects
     assert area(outlined, TaskType.IMAGE_SEGMENTATION).area == 175
     assert area(outlined, TaskType.OBJECT_DETECTION).area == 320
     assert (outlined.ignored, crowd.ignored) == (False, True)
-    # From pixel centre to pixel centre: 4 columns are 3 wide.
+    # Outlines run between pixel centres: 4 columns are 3 wide.
     assert area(crowd, TaskType.IMAGE_SEGMENTATION).area == 3 * 47
     assert any("1 crowds" in note for note in dataset.notes)
 
 
-def test_an_outline_without_a_box_has_the_box_around_it(tmp_path: Path) -> None:
+def test_missing_box_is_computed_from_outline(tmp_path: Path) -> None:
     coco(tmp_path, [annotation(bbox=None, segmentation=[[2, 3, 10, 3, 10, 9]])])
     assert read_dataset(tmp_path).items[0].objects[0].box == (2, 3, 10, 9)
 
 
 @given(data=st.data())
-def test_run_lengths_are_those_of_pycocotools(data: st.DataObject) -> None:
+def test_run_lengths_decode_as_in_pycocotools(data: st.DataObject) -> None:
     height, width = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 12))
     bits = data.draw(st.lists(st.booleans(), min_size=height * width, max_size=height * width))
     mask = np.asfortranarray(np.array(bits, np.uint8).reshape(height, width))
@@ -60,7 +60,7 @@ def test_run_lengths_are_those_of_pycocotools(data: st.DataObject) -> None:
     np.testing.assert_array_equal(mask_of_run_lengths(encoded["counts"].decode(), height, width), mask)
 
 
-def test_long_runs_are_those_of_pycocotools() -> None:
+def test_long_run_lengths_decode_as_in_pycocotools() -> None:
     mask = np.zeros((700, 900), np.uint8, order="F")
     mask[100:650, 30:880] = 1
     mask[200:300, 400:500] = 0
@@ -69,7 +69,7 @@ def test_long_runs_are_those_of_pycocotools() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"bbox": [1, 2, 3]}, r"annotations\[0\]: bbox: Expected left, top, width and height, got \[1, 2, 3\]"),
         ({"bbox": [1, 2, float("nan"), 4]}, "Expected JSON"),
@@ -96,14 +96,14 @@ def test_long_runs_are_those_of_pycocotools() -> None:
         ({"segmentation": {"size": [48, 64], "counts": 7}}, "Expected a list of lengths"),
     ],
 )
-def test_bad_annotations_are_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+def test_invalid_annotation_is_rejected(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     coco(tmp_path, [annotation(**changes)])
-    with pytest.raises(EvaluationError, match=said):
+    with pytest.raises(EvaluationError, match=message):
         read_dataset(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"images": [{"id": 1, "file_name": "a.jpg"}] * 2}, r"images\[1\]: Expected each id and file_name once"),
         ({"images": [{"id": 1, "file_name": "c.jpg"}]}, "c.jpg: there is no such file"),
@@ -125,37 +125,37 @@ def test_bad_annotations_are_named(tmp_path: Path, changes: dict[str, Any], said
         ({"categories": [{"id": "1", "name": "a"}]}, r"categories\[0\]: Expected an id, a whole number"),
     ],
 )
-def test_bad_files_are_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+def test_invalid_images_or_categories_are_rejected(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     coco(tmp_path, [], **changes)
-    with pytest.raises(EvaluationError, match=said):
+    with pytest.raises(EvaluationError, match=message):
         read_dataset(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "line"),
+    ("replaced", "line"),
     [('"a.jpg"', 3), ('"b.jpg"', 7), ("]", 8)],
     ids=["in an element", "in another", "cut off"],
 )
-def test_json_that_is_none_is_named_by_its_line(tmp_path: Path, spoilt: str, line: int) -> None:
+def test_malformed_json_error_names_the_line(tmp_path: Path, replaced: str, line: int) -> None:
     path = coco(tmp_path, [])
     lines = ['{"images": [', "{", '"file_name": "a.jpg",', '"id": 1', "}, {", "", '"file_name": "b.jpg"', "}]"]
     text = "\n".join(lines)
-    path.write_text(text[: text.rindex(spoilt)] if spoilt == "]" else text.replace(spoilt, "NaN"))
+    path.write_text(text[: text.rindex(replaced)] if replaced == "]" else text.replace(replaced, "NaN"))
     with pytest.raises(EvaluationError, match=rf"instances\.json:{line}: Expected JSON"):
         read_dataset(path)
 
 
-def test_repeated_annotations_are_named(tmp_path: Path) -> None:
+def test_repeated_annotation_id_is_rejected(tmp_path: Path) -> None:
     coco(tmp_path, [annotation(), annotation()])
     with pytest.raises(EvaluationError, match=r"annotations\[1\]: id: Expected each id once, got 1 again"):
         read_dataset(tmp_path)
 
 
-def test_all_that_is_wrong_is_told_at_once_or_left_out(tmp_path: Path) -> None:
+def test_all_errors_are_reported_together_or_skipped(tmp_path: Path) -> None:
     path = coco(tmp_path, [annotation(), *(annotation(number, bbox=[1]) for number in range(2, 20))])
-    with pytest.raises(EvaluationError) as caught:
+    with pytest.raises(EvaluationError) as raised:
         read_dataset(path)
-    lines = str(caught.value).splitlines()
+    lines = str(raised.value).splitlines()
     assert lines[0] == "18 labels or images cannot be used:"
     assert lines[-2:] == ["  and 8 more", "--skip-bad leaves them out"]
     dataset = read_dataset(path, DatasetOptions(skip_bad=True))
@@ -163,14 +163,14 @@ def test_all_that_is_wrong_is_told_at_once_or_left_out(tmp_path: Path) -> None:
     assert len(dataset.notes) == 11
 
 
-def test_objects_without_area_are_left_out_and_told(tmp_path: Path) -> None:
+def test_objects_without_area_are_skipped_with_a_note(tmp_path: Path) -> None:
     coco(tmp_path, [annotation(bbox=[1, 2, 0, 4]), annotation(2, bbox=[], segmentation=[[1, 1, 2, 2, 3, 3]])])
     dataset = read_dataset(tmp_path)
     assert dataset.items[0].objects == ()
     assert "2 objects without area were left out" in dataset.notes[0]
 
 
-def test_images_are_looked_for_where_coco_puts_them(tmp_path: Path) -> None:
+def test_images_are_found_in_the_coco_folder_layout(tmp_path: Path) -> None:
     path = coco(tmp_path, [annotation()])
     (tmp_path / "images").rename(tmp_path / "val2017")
     moved = path.rename(path.with_name("instances_val2017.json"))
@@ -193,16 +193,16 @@ RECORD = st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=6)
     annotations=st.lists(RECORD, max_size=3),
     images=st.lists(RECORD, max_size=2),
     categories=st.lists(RECORD, max_size=2),
-    odd=RECORD,
+    record=RECORD,
 )
-def test_whatever_stands_there_is_a_sentence_or_a_dataset(
-    tmp_path: Path, annotations: Any, images: Any, categories: Any, odd: Any
+def test_arbitrary_json_is_read_or_rejected(
+    tmp_path: Path, annotations: Any, images: Any, categories: Any, record: Any
 ) -> None:
-    good = [{"id": 1, "file_name": "a.jpg"}]
+    valid_images = [{"id": 1, "file_name": "a.jpg"}]
     path = coco(
         tmp_path,
-        [*annotations, annotation(99, **{key: value for key, value in odd.items() if key != "name"})],
-        images=[*good, *images],
+        [*annotations, annotation(99, **{key: value for key, value in record.items() if key != "name"})],
+        images=[*valid_images, *images],
         categories=[{"id": 1, "name": "cat"}, *categories],
     )
     with contextlib.suppress(EvaluationError):

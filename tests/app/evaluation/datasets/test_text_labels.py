@@ -1,4 +1,4 @@
-"""YOLO's and DOTA's lines, folders of images, and questions."""
+"""Datasets in YOLO and DOTA format, image folders, and question files."""
 
 import os
 import warnings
@@ -14,38 +14,38 @@ from tasks.task import TaskType
 from tests.support.datasets import coco, dota, image_folder, questions, yolo
 from tests.support.evaluations import write_picture
 
-TURNED = "0 0.25 0.25 0.5 0.25 0.5 0.5 0.25 0.5"
+ORIENTED = "0 0.25 0.25 0.5 0.25 0.5 0.5 0.25 0.5"
 CORNERS = "10 10 30 10 30 20 10 20 ship 0"
 
 
-def test_yolo_boxes_are_pixels(tmp_path: Path) -> None:
+def test_yolo_boxes_are_converted_to_pixels(tmp_path: Path) -> None:
     yolo(tmp_path, {"a": "0 0.5 0.5 0.25 0.5\n1 0.25 0.25 0.5 0.5\n", "b": ""})
     dataset = read_dataset(tmp_path)
     assert (dataset.tasks, dataset.labels) == ((TaskType.OBJECT_DETECTION,), ("cat", "dog"))
     first, second = dataset.items
-    assert [(each.label, each.box) for each in first.objects] == [("cat", (24, 12, 40, 36)), ("dog", (0, 0, 32, 24))]
+    assert [(obj.label, obj.box) for obj in first.objects] == [("cat", (24, 12, 40, 36)), ("dog", (0, 0, 32, 24))]
     assert first.objects[1].place == f"{tmp_path / 'labels' / 'val' / 'a.txt'}:2"
     assert (first.id, second.objects) == ("images/val/a.jpg", ())
 
 
-def test_four_corners_are_turned_boxes_unless_told_otherwise(tmp_path: Path) -> None:
-    yolo(tmp_path, {"a": TURNED})
+def test_four_corners_are_oriented_boxes_by_default(tmp_path: Path) -> None:
+    yolo(tmp_path, {"a": ORIENTED})
     dataset = read_dataset(tmp_path)
     assert dataset.tasks == (TaskType.ORIENTED_OBJECT_DETECTION,)
     assert dataset.items[0].objects[0].corners == ((16, 12), (32, 12), (32, 24), (16, 24))
-    told = read_dataset(tmp_path, DatasetOptions(task=TaskType.IMAGE_SEGMENTATION))
-    assert told.items[0].objects[0].rings == (((16, 12), (32, 12), (32, 24), (16, 24)),)
+    segmentation = read_dataset(tmp_path, DatasetOptions(task=TaskType.IMAGE_SEGMENTATION))
+    assert segmentation.items[0].objects[0].rings == (((16, 12), (32, 12), (32, 24), (16, 24)),)
 
 
-def test_polygons(tmp_path: Path) -> None:
-    yolo(tmp_path, {"a": TURNED + "\n1 0 0 0.5 0 0.5 0.5"})
+def test_yolo_polygons_are_read_with_boxes(tmp_path: Path) -> None:
+    yolo(tmp_path, {"a": ORIENTED + "\n1 0 0 0.5 0 0.5 0.5"})
     dataset = read_dataset(tmp_path)
     assert dataset.tasks == (TaskType.IMAGE_SEGMENTATION, TaskType.OBJECT_DETECTION)
     assert dataset.items[0].objects[1].box == (0, 0, 32, 24)
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         ("0 0.5 0.5 0.25", r"a\.txt:1: Expected a class and 4 numbers of a box.*got 3 numbers"),
         ("0 0.5 0.5 0.2 0.2 0.1", "got 5 numbers"),
@@ -54,18 +54,18 @@ def test_polygons(tmp_path: Path) -> None:
         (f"{'9' * 5000} 0.5 0.5 0.2 0.2", "Expected a class from 0 to 1, got '999"),
         ("0 0.5 nan 0.2 0.2", r"a\.txt:1: Expected a finite number, got 'nan'"),
         ("0 0.5 0.5 200 200", "Expected fractions of the image"),
-        ("0 0.5 0.5 0.2 0.2\n" + TURNED, "Expected every line to be of IMAGE_SEGMENTATION, got a box"),
+        ("0 0.5 0.5 0.2 0.2\n" + ORIENTED, "Expected every line to be of IMAGE_SEGMENTATION, got a box"),
         ("0 0.5 0.5 1e999 0.2", "Expected a finite number"),
     ],
 )
-def test_bad_yolo_lines_are_named(tmp_path: Path, lines: str, said: str) -> None:
+def test_invalid_yolo_line_is_rejected(tmp_path: Path, lines: str, message: str) -> None:
     yolo(tmp_path, {"a": lines})
-    with pytest.raises(EvaluationError, match=said):
+    with pytest.raises(EvaluationError, match=message):
         read_dataset(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("described", "said"),
+    ("description", "message"),
     [
         ("val: images/val\nnames: {0: cat, 2: dog}", "names: Expected a list"),
         ("val: images/val\nnames: [cat, cat]", "Expected each name once"),
@@ -77,26 +77,26 @@ def test_bad_yolo_lines_are_named(tmp_path: Path, lines: str, said: str) -> None
         ("date: 2026-99-99", "Expected YAML: month must be in 1..12"),
     ],
 )
-def test_bad_yolo_descriptions_are_named(tmp_path: Path, described: str, said: str) -> None:
-    yolo(tmp_path, {"a": ""}, described)
-    with pytest.raises(EvaluationError, match=said):
+def test_invalid_yolo_description_is_rejected(tmp_path: Path, description: str, message: str) -> None:
+    yolo(tmp_path, {"a": ""}, description)
+    with pytest.raises(EvaluationError, match=message):
         read_dataset(tmp_path)
 
 
-def test_splits_of_yolo(tmp_path: Path) -> None:
+def test_yolo_split_is_selected(tmp_path: Path) -> None:
     yolo(tmp_path, {"a": ""}, "train: images/train\nval: list.txt\nnames: [cat]")
     write_picture(tmp_path / "images" / "train" / "t.jpg")
     (tmp_path / "list.txt").write_text("images/val/a.jpg\n")
-    assert [each.id for each in read_dataset(tmp_path).items] == ["images/val/a.jpg"]
-    assert [each.id for each in read_dataset(tmp_path, DatasetOptions(split="train")).items] == ["images/train/t.jpg"]
+    assert [item.id for item in read_dataset(tmp_path).items] == ["images/val/a.jpg"]
+    assert [item.id for item in read_dataset(tmp_path, DatasetOptions(split="train")).items] == ["images/train/t.jpg"]
 
 
-def test_a_folder_that_roboflow_counts_from_another_one(tmp_path: Path) -> None:
+def test_yolo_path_relative_to_parent_folder_is_resolved(tmp_path: Path) -> None:
     yolo(tmp_path / "data", {"a": ""}, "val: ../images/val\nnames: [cat]")
-    assert [each.id for each in read_dataset(tmp_path / "data").items] == ["images/val/a.jpg"]
+    assert [item.id for item in read_dataset(tmp_path / "data").items] == ["images/val/a.jpg"]
 
 
-def test_labels_without_an_image_are_named(tmp_path: Path) -> None:
+def test_labels_without_image_are_rejected(tmp_path: Path) -> None:
     path = yolo(tmp_path, {"a": "", "b": ""})
     (tmp_path / "labels" / "val" / "classes.txt").write_text("cat\ndog\n")
     assert len(read_dataset(path).items) == 2
@@ -105,7 +105,7 @@ def test_labels_without_an_image_are_named(tmp_path: Path) -> None:
         read_dataset(path)
 
 
-def test_dota(tmp_path: Path) -> None:
+def test_dota_labels_are_read(tmp_path: Path) -> None:
     dota(tmp_path, {"a": f"imagesource:GoogleEarth\ngsd:0.5\n{CORNERS}\n1 1 5 1 5 5 1 5 harbor 1\n", "b": ""})
     dataset = read_dataset(tmp_path)
     assert (dataset.tasks, dataset.labels) == ((TaskType.ORIENTED_OBJECT_DETECTION,), ("harbor", "ship"))
@@ -116,57 +116,57 @@ def test_dota(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         ("1 2 3 4 ship 0", r"a\.txt:1: Expected 8 coordinates, a category and 0 or 1 for difficult, got 6 words"),
         ("gsd:1\n10 10 30 10 30 20 10 nan ship 0", r"a\.txt:2: Expected a finite number, got 'nan'"),
         ("10 10 30 10 30 20 10 20 ship hard", "Expected 0 or 1 for difficult, got 'hard'"),
     ],
 )
-def test_bad_dota_lines_are_named(tmp_path: Path, lines: str, said: str) -> None:
+def test_invalid_dota_line_is_rejected(tmp_path: Path, lines: str, message: str) -> None:
     dota(tmp_path, {"a": lines})
-    with pytest.raises(EvaluationError, match=said):
+    with pytest.raises(EvaluationError, match=message):
         read_dataset(tmp_path)
 
 
-def test_images_and_labels_of_dota_go_in_pairs(tmp_path: Path) -> None:
+def test_unpaired_dota_images_and_labels_are_rejected(tmp_path: Path) -> None:
     dota(tmp_path, {"a": CORNERS})
     (tmp_path / "labelTxt" / "orphan.txt").write_text(CORNERS)
     write_picture(tmp_path / "images" / "bare.png")
     write_picture(tmp_path / "images" / "more" / "a.png")
-    with pytest.raises(EvaluationError) as caught:
+    with pytest.raises(EvaluationError) as raised:
         read_dataset(tmp_path)
-    assert "orphan.txt: there is no image of that name" in str(caught.value)
-    assert "bare.png: there are no labels" in str(caught.value)
-    assert f"more/a.png: there is {tmp_path / 'images' / 'a.png'} of the same name" in str(caught.value)
+    assert "orphan.txt: there is no image of that name" in str(raised.value)
+    assert "bare.png: there are no labels" in str(raised.value)
+    assert f"more/a.png: there is {tmp_path / 'images' / 'a.png'} of the same name" in str(raised.value)
 
 
-def test_folders_are_classes(tmp_path: Path) -> None:
+def test_folder_names_are_class_labels(tmp_path: Path) -> None:
     image_folder(tmp_path, {"cat": 2, "dog": 1, "none": 0})
-    (tmp_path / "cat" / "notes.txt").write_text("not a picture")
+    (tmp_path / "cat" / "notes.txt").write_text("not an image")
     (tmp_path / "metadata.csv").write_text("file_name,camera,hour\ncat/0.jpg,north,7\n1.jpg,south,\n")
     dataset = read_dataset(tmp_path)
     assert (dataset.format, dataset.labels) == ("image-folder", ("cat", "dog"))
-    assert [(each.id, each.label) for each in dataset.items] == [
+    assert [(item.id, item.label) for item in dataset.items] == [
         ("cat/0.jpg", "cat"),
         ("cat/1.jpg", "cat"),
         ("dog/0.jpg", "dog"),
     ]
-    assert [dict(each.metadata) for each in dataset.items] == [
+    assert [dict(item.metadata) for item in dataset.items] == [
         {"camera": "north", "hour": "7"},
         {"camera": "south"},
         {},
     ]
 
 
-def test_a_name_in_several_folders_is_nobodys_metadata(tmp_path: Path) -> None:
+def test_metadata_for_ambiguous_file_name_is_ignored(tmp_path: Path) -> None:
     image_folder(tmp_path, {"cat": 1, "dog": 1})
     (tmp_path / "metadata.csv").write_text("file_name,camera\n0.jpg,south\ndog/0.jpg,north\n")
-    assert [dict(each.metadata) for each in read_dataset(tmp_path).items] == [{}, {"camera": "north"}]
+    assert [dict(item.metadata) for item in read_dataset(tmp_path).items] == [{}, {"camera": "north"}]
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("metadata.csv", "file_name,a\n0.jpg,1,2\n", r"metadata\.csv:2: Expected as many values"),
         ("metadata.csv", "a,b\n1,2\n", r"metadata\.csv:2: Expected the image's name"),
@@ -181,14 +181,14 @@ def test_a_name_in_several_folders_is_nobodys_metadata(tmp_path: Path) -> None:
         ("metadata.csv", f"file_name,a\n0.jpg,{'1' * 200_000}\n", "Expected CSV: field larger than field limit"),
     ],
 )
-def test_bad_metadata_is_named(tmp_path: Path, name: str, content: str | bytes, said: str) -> None:
+def test_invalid_metadata_is_rejected(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:
     image_folder(tmp_path, {"cat": 1})
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(EvaluationError, match=said):
+    with pytest.raises(EvaluationError, match=message):
         read_dataset(tmp_path)
 
 
-def test_pictures_that_are_none_are_named(tmp_path: Path) -> None:
+def test_unreadable_images_are_rejected_or_skipped(tmp_path: Path) -> None:
     image_folder(tmp_path, {"cat": 1})
     (tmp_path / "cat" / "broken.jpg").write_bytes(b"no picture")
     (tmp_path / "cat" / "empty.png").write_bytes(b"")
@@ -197,32 +197,32 @@ def test_pictures_that_are_none_are_named(tmp_path: Path) -> None:
     assert len(read_dataset(tmp_path, DatasetOptions(skip_bad=True)).items) == 1
 
 
-def test_a_name_that_no_report_could_hold_is_named(tmp_path: Path) -> None:
+def test_file_name_that_is_not_utf8_is_rejected(tmp_path: Path) -> None:
     image_folder(tmp_path, {"cat": 1})
     (tmp_path / "cat" / "0.jpg").rename(tmp_path / "cat" / os.fsdecode(b"cat\xe9.jpg"))
     with pytest.raises(EvaluationError, match=r"cat.udce9\.jpg: Expected a name in UTF-8"):
         read_dataset(tmp_path, DatasetOptions(format="image-folder"))
 
 
-def test_a_large_picture_is_no_warning(tmp_path: Path) -> None:
+def test_large_image_causes_no_warning(tmp_path: Path) -> None:
     (tmp_path / "cat").mkdir()
     Image.new("1", (12_000, 10_000)).save(tmp_path / "cat" / "0.png")
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as emitted:
         warnings.simplefilter("always")
-        (found,) = read_dataset(tmp_path).items
-    assert (found.width, found.height, told) == (12_000, 10_000, [])
+        (item,) = read_dataset(tmp_path).items
+    assert (item.width, item.height, emitted) == (12_000, 10_000, [])
 
 
-def test_sizes_are_of_the_upright_picture(tmp_path: Path) -> None:
+def test_image_size_follows_exif_orientation(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     (tmp_path / "cat").mkdir()
     Image.new("RGB", (60, 40)).save(tmp_path / "cat" / "0.jpg", exif=exif)
-    (found,) = read_dataset(tmp_path).items
-    assert (found.width, found.height) == (40, 60)
+    (item,) = read_dataset(tmp_path).items
+    assert (item.width, item.height) == (40, 60)
 
 
-def test_questions(tmp_path: Path) -> None:
+def test_questions_are_read(tmp_path: Path) -> None:
     questions(
         tmp_path,
         [
@@ -233,7 +233,7 @@ def test_questions(tmp_path: Path) -> None:
     )
     dataset = read_dataset(tmp_path)
     assert (dataset.format, dataset.tasks) == ("vqa", (TaskType.IMAGE_TEXT_TO_TEXT,))
-    assert [(each.id, each.question, each.answers) for each in dataset.items] == [
+    assert [(item.id, item.question, item.answers) for item in dataset.items] == [
         ("a.jpg#1", "What?", ("star", "a star")),
         ("7", "How many?", ("one",)),
     ]
@@ -241,7 +241,7 @@ def test_questions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ({"question": "What?", "answer": "x"}, r"questions\.jsonl:1: image: Expected a file name, got None"),
         ({"image": "a.jpg", "answer": "x"}, "question: Expected a text"),
@@ -254,25 +254,25 @@ def test_questions(tmp_path: Path) -> None:
         ("[]", r"questions\.jsonl:1: Expected a JSON object"),
     ],
 )
-def test_bad_questions_are_named(tmp_path: Path, line: Any, said: str) -> None:
-    with pytest.raises(EvaluationError, match=said):
+def test_invalid_question_is_rejected(tmp_path: Path, line: Any, message: str) -> None:
+    with pytest.raises(EvaluationError, match=message):
         read_dataset(questions(tmp_path, [line]))
 
 
-def test_a_separator_of_lines_in_a_text_ends_no_line(tmp_path: Path) -> None:
+def test_unicode_line_separator_does_not_end_a_line(tmp_path: Path) -> None:
     line = '{"image": "a.jpg", "question": "What\u2028is\x85it?", "answer": "x"}'
-    found = read_dataset(questions(tmp_path, [line, line]))
-    assert [each.id for each in found.items] == ["a.jpg#1", "a.jpg#2"]
-    assert found.items[0].question == "What\u2028is\x85it?"
+    dataset = read_dataset(questions(tmp_path, [line, line]))
+    assert [item.id for item in dataset.items] == ["a.jpg#1", "a.jpg#2"]
+    assert dataset.items[0].question == "What\u2028is\x85it?"
 
 
-def test_repeated_questions_are_named(tmp_path: Path) -> None:
+def test_repeated_question_id_is_rejected(tmp_path: Path) -> None:
     line = {"id": 1, "image": "a.jpg", "question": "What?", "answer": "x"}
     with pytest.raises(EvaluationError, match=r"questions\.jsonl:2: id: Expected each id once, got '1' again"):
         read_dataset(questions(tmp_path, [line, line]))
 
 
-def test_what_is_no_dataset(tmp_path: Path) -> None:
+def test_path_that_is_not_a_dataset_is_rejected(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "README.md"):
         if path.suffix:
             path.write_text("hello")
@@ -286,7 +286,7 @@ def test_what_is_no_dataset(tmp_path: Path) -> None:
         read_dataset(tmp_path / "README.md", DatasetOptions(format="dota"))
 
 
-def test_several_files_of_labels_are_a_question(tmp_path: Path) -> None:
+def test_several_label_files_are_rejected(tmp_path: Path) -> None:
     path = coco(tmp_path, [])
     path.with_name("other.json").write_bytes(path.read_bytes())
     with pytest.raises(
@@ -295,7 +295,7 @@ def test_several_files_of_labels_are_a_question(tmp_path: Path) -> None:
         read_dataset(tmp_path)
 
 
-def test_a_task_that_the_labels_are_not_of(tmp_path: Path) -> None:
+def test_task_without_matching_labels_is_rejected(tmp_path: Path) -> None:
     image_folder(tmp_path, {"cat": 1})
     with pytest.raises(EvaluationError, match="Expected labels of OBJECT_DETECTION, got image-folder labels"):
         read_dataset(tmp_path, DatasetOptions(task=TaskType.OBJECT_DETECTION))

@@ -1,4 +1,4 @@
-"""Reports: as JSON, on a terminal and as a page, and what becomes of hostile words in them."""
+"""Reports as JSON, as a table and as a page, and their escaping of hostile text."""
 
 import io
 import json
@@ -24,7 +24,7 @@ HOSTILE = "<script>alert(1)</script> [bold]&\"'"
 
 
 def report(folder: Path, label: str = HOSTILE, **options: Any) -> Report:
-    """Two pictures with one object each: one is found, the other is missed, and something else is found."""
+    """Report on three images with one object each: a miss with a wrong finding, a hit, and a failed request."""
     truth = LabelledObject(label=label, box=(5, 5, 30, 30))
     items = [
         Item(id=name, image=write_picture(folder / f"{index}.png"), width=64, height=48, objects=(truth,))
@@ -44,12 +44,12 @@ def report(folder: Path, label: str = HOSTILE, **options: Any) -> Report:
     return evaluated(data, records, {"c.png": HOSTILE}, HOSTILE, notes=[HOSTILE], **options)
 
 
-def test_json(tmp_path: Path) -> None:
-    told = json.loads(json_report(report(tmp_path)))
-    assert (told["task"], told["images"], told["measured"]) == ("OBJECT_DETECTION", 3, 2)
-    assert told["figures"]["recall"] == 0.5
-    assert told["failures"] == {"c.png": HOSTILE}
-    assert told["mistakes"] == [
+def test_json_report_has_figures_failures_and_mistakes(tmp_path: Path) -> None:
+    parsed = json.loads(json_report(report(tmp_path)))
+    assert (parsed["task"], parsed["images"], parsed["measured"]) == ("OBJECT_DETECTION", 3, 2)
+    assert parsed["figures"]["recall"] == 0.5
+    assert parsed["failures"] == {"c.png": HOSTILE}
+    assert parsed["mistakes"] == [
         {
             "id": HOSTILE,
             "why": "1 missed, 1 wrong, 0 right",
@@ -57,10 +57,10 @@ def test_json(tmp_path: Path) -> None:
             "wrong": [{"label": HOSTILE, "score": 0.9}],
         }
     ]
-    assert any("1 of 3 were not answered" in note for note in told["notes"])
+    assert any("1 of 3 were not answered" in note for note in parsed["notes"])
 
 
-def test_page_runs_nothing_and_asks_for_nothing(tmp_path: Path) -> None:
+def test_page_has_no_scripts_and_no_external_resources(tmp_path: Path) -> None:
     page = html_report(report(tmp_path)).decode()
     assert "<script" not in page
     assert "&lt;script&gt;" in page
@@ -76,68 +76,68 @@ def test_page_without_worst_images(tmp_path: Path) -> None:
     assert "data:image" not in page.partition("</head>")[2]
 
 
-def test_page_of_a_picture_that_went_away(tmp_path: Path) -> None:
-    made = report(tmp_path)
+def test_page_is_written_without_a_deleted_image(tmp_path: Path) -> None:
+    result = report(tmp_path)
     (tmp_path / "0.png").unlink()
-    assert "1 missed, 1 wrong" in html_report(made).decode()
+    assert "1 missed, 1 wrong" in html_report(result).decode()
 
 
-def test_terminal(tmp_path: Path) -> None:
+def test_table_shows_figures_and_failures(tmp_path: Path) -> None:
     written = io.StringIO()
     print_report(report(tmp_path), Console(file=written, width=200))
-    told = written.getvalue()
-    assert HOSTILE in told
-    assert "2 of 3 images measured" in told
-    assert "not answered c.png" in told
+    text = written.getvalue()
+    assert HOSTILE in text
+    assert "2 of 3 images measured" in text
+    assert "not answered c.png" in text
 
 
-def test_many_classes_are_listed_rather_than_drawn(tmp_path: Path) -> None:
+def test_many_classes_are_listed_without_confusion_matrix(tmp_path: Path) -> None:
     labels = [f"c{index}" for index in range(60)]
     items = tuple(Item(id=f"{label}.png", image=tmp_path / "x.png", label=label) for label in labels)
     data = Dataset(
         path=tmp_path, format="image-folder", tasks=(TaskType.IMAGE_CLASSIFICATION,), labels=tuple(labels), items=items
     )
     records = {f"{label}.png": [{"label": "c0", "score": 1.0}] for label in labels}
-    made = evaluated(data, records, {}, "m")
-    page = html_report(made).decode()
+    result = evaluated(data, records, {}, "m")
+    page = html_report(result).decode()
     assert 'class="matrix"' not in page
     assert "What was taken for what" in page
     written = io.StringIO()
-    print_report(made, Console(file=written, width=160))
+    print_report(result, Console(file=written, width=160))
     assert "and 20 more rows" in written.getvalue()
 
 
-def test_labels_of_nobody_are_told(tmp_path: Path) -> None:
+def test_labels_unknown_to_the_dataset_are_noted(tmp_path: Path) -> None:
     notes = report(tmp_path, names={HOSTILE: "elsewhere"}).notes
     assert any(note.startswith("NOT ONE label") for note in notes)
     assert any("elsewhere (2)" in note for note in notes)
 
 
-def test_answers_that_cannot_be_read_are_failures(tmp_path: Path) -> None:
+def test_unreadable_answer_is_a_failure(tmp_path: Path) -> None:
     items = tuple(Item(id=name, image=tmp_path / name, label="a") for name in ("1", "2"))
     data = Dataset(
         path=tmp_path, format="image-folder", tasks=(TaskType.IMAGE_CLASSIFICATION,), labels=("a",), items=items
     )
-    made = evaluated(data, {"1": [{"label": "a", "score": 9}], "2": [{"label": "a", "score": 1}]}, {}, "m")
-    assert made.measured == 1
-    assert made.failures == {"1": "The answer cannot be read: score: Expected a number within 0..1, got 9.0"}
+    result = evaluated(data, {"1": [{"label": "a", "score": 9}], "2": [{"label": "a", "score": 1}]}, {}, "m")
+    assert result.measured == 1
+    assert result.failures == {"1": "The answer cannot be read: score: Expected a number within 0..1, got 9.0"}
 
 
 @pytest.mark.parametrize(
-    ("records", "said"),
+    ("records", "message"),
     [
         ([{"label": "a", "score": 1}], "labels of OBJECT_DETECTION; the answers are of IMAGE_CLASSIFICATION"),
         ([{"answer": "a"}], "the answers are of IMAGE_TEXT_TO_TEXT"),
     ],
 )
-def test_answers_of_another_task(tmp_path: Path, records: Any, said: str) -> None:
+def test_answers_of_another_task_are_rejected(tmp_path: Path, records: Any, message: str) -> None:
     items = (Item(id="1", image=tmp_path / "1"),)
     data = Dataset(path=tmp_path, format="coco", tasks=(TaskType.OBJECT_DETECTION,), items=items)
-    with pytest.raises(EvaluationError, match=said):
+    with pytest.raises(EvaluationError, match=message):
         evaluated(data, {"1": records}, {}, "m")
 
 
-def test_answers_of_several_tasks_and_slices_of_nothing(tmp_path: Path) -> None:
+def test_mixed_tasks_and_unknown_slices_are_rejected(tmp_path: Path) -> None:
     items = tuple(Item(id=name, image=tmp_path / name, metadata={"camera": "a"}) for name in ("1", "2"))
     data = Dataset(path=tmp_path, format="coco", tasks=(TaskType.OBJECT_DETECTION,), items=items)
     mixed = {"1": [{"xmin": 1}], "2": [{"answer": "a"}]}
@@ -149,13 +149,13 @@ def test_answers_of_several_tasks_and_slices_of_nothing(tmp_path: Path) -> None:
         evaluated(data, {}, {}, "m", slices=["hour"])
 
 
-def test_slices_of_everything_are_refused(tmp_path: Path) -> None:
+def test_slices_with_too_many_values_are_rejected(tmp_path: Path) -> None:
     items = tuple(Item(id=str(n), image=tmp_path / "x.png", metadata={"frame": str(n)}) for n in range(300))
     data = Dataset(path=tmp_path, format="coco", tasks=(TaskType.OBJECT_DETECTION,), items=items)
     with pytest.raises(EvaluationError, match="Expected at most 200 values of 'frame', got 300"):
         evaluated(data, {}, {}, "m", slices=["frame"])
 
 
-def test_a_missing_extra_is_a_sentence() -> None:
+def test_missing_extra_is_named() -> None:
     with pytest.raises(EvaluationError, match=r"needs the extra evaluate, .*nothing_like_it"):
         needed("nothing_like_it")
