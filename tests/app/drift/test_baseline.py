@@ -1,4 +1,4 @@
-"""The file of a baseline."""
+"""Baseline files."""
 
 import json
 import zipfile
@@ -13,38 +13,38 @@ from app.drift.sample import DriftError
 from tests.support.drift_samples import sample
 
 
-def written(folder: Path) -> Path:
-    """A good one."""
+def write_valid(folder: Path) -> Path:
+    """Write a valid baseline, and return its path."""
     path = folder / "b.npz"
     write_baseline(path, Baseline(sample=sample(40, judged=True), embedder="e.onnx", embedder_digest="d", model="m"))
     return path
 
 
-def changed(path: Path, **arrays: Any) -> Path:
-    """Some of its arrays replaced; of the header, its fields."""
+def change_file(path: Path, **arrays: Any) -> Path:
+    """Replace arrays of a baseline file; `header` replaces fields of the header."""
     with np.load(path) as archive:
-        kept = {name: archive[name] for name in archive.files}
-    header = json.loads(kept["header"].tobytes()) | arrays.pop("header", {})
-    kept["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    np.savez(path, **{name: array for name, array in (kept | arrays).items() if array is not None})
+        contents = {name: archive[name] for name in archive.files}
+    header = json.loads(contents["header"].tobytes()) | arrays.pop("header", {})
+    contents["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    np.savez(path, **{name: array for name, array in (contents | arrays).items() if array is not None})
     return path
 
 
-def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
-    back = read_baseline(written(tmp_path))
-    before = sample(40, judged=True)
-    assert (back.embedder, back.embedder_digest, back.model) == ("e.onnx", "d", "m")
-    assert (back.sample.ids, back.sample.labels, back.sample.metadata) == (
-        before.ids, before.labels, before.metadata,
+def test_baseline_round_trips(tmp_path: Path) -> None:
+    read = read_baseline(write_valid(tmp_path))
+    original = sample(40, judged=True)
+    assert (read.embedder, read.embedder_digest, read.model) == ("e.onnx", "d", "m")
+    assert (read.sample.ids, read.sample.labels, read.sample.metadata) == (
+        original.ids, original.labels, original.metadata,
     )  # fmt: skip
-    assert tuple(back.sample.features) == before.features
+    assert tuple(read.sample.features) == original.features
     for name in ("numbers", "embeddings", "counts"):
-        assert (getattr(back.sample, name) == getattr(before, name)).all()
-    assert [each.name for each in tmp_path.iterdir()] == ["b.npz"]
+        assert (getattr(read.sample, name) == getattr(original, name)).all()
+    assert [path.name for path in tmp_path.iterdir()] == ["b.npz"]
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"header": {"format": 2}}, "format 2, and this program reads format 1"),
         ({"header": {"ids": ["x"]}}, "its parts are not of the same 1 images"),
@@ -56,27 +56,27 @@ def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
         ({"numbers": np.array([[{}]], object)}, "Object arrays cannot be loaded"),
     ],
 )
-def test_what_does_not_fit_is_a_sentence(tmp_path: Path, change: dict[str, Any], said: str) -> None:
-    with pytest.raises(DriftError, match=said):
-        read_baseline(changed(written(tmp_path), **change))
+def test_inconsistent_baseline_is_rejected(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(DriftError, match=message):
+        read_baseline(change_file(write_valid(tmp_path), **change))
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"no archive", b"\x93NUMPY"])
-def test_what_is_none_is_a_sentence(tmp_path: Path, content: bytes) -> None:
+def test_file_that_is_not_a_baseline_is_rejected(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "b.npz"
     path.write_bytes(content)
     with pytest.raises(DriftError, match="is not a baseline"):
         read_baseline(path)
 
 
-def test_a_cut_one_is_a_sentence(tmp_path: Path) -> None:
-    path = written(tmp_path)
+def test_truncated_baseline_is_rejected(tmp_path: Path) -> None:
+    path = write_valid(tmp_path)
     path.write_bytes(path.read_bytes()[:-300])
     with pytest.raises(DriftError, match="is not a baseline"):
         read_baseline(path)
 
 
-def test_a_bomb_is_not_unfolded(tmp_path: Path) -> None:
+def test_decompression_bomb_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "b.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("numbers.npy", b"x")
@@ -85,6 +85,6 @@ def test_a_bomb_is_not_unfolded(tmp_path: Path) -> None:
         read_baseline(path)
 
 
-def test_a_missing_one_is_a_sentence(tmp_path: Path) -> None:
+def test_missing_baseline_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(DriftError, match="cannot be read: No such file"):
         read_baseline(tmp_path / "none.npz")

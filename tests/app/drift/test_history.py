@@ -1,4 +1,4 @@
-"""The windows that are remembered."""
+"""History of the judged windows."""
 
 import math
 
@@ -26,7 +26,7 @@ def window(model: str, ended: float, *, p: float = 0.5, similarity: float = 0.4)
     return Window(model=model, started=0.0, ended=ended, comparison=comparison, changed=False)
 
 
-def test_a_window_is_remembered_with_its_verdict() -> None:
+def test_window_is_stored_with_its_verdict() -> None:
     history = History()
     history.add(window("detector", 10.0, p=0.001))
     (judged,) = history.windows()["detector"]
@@ -35,19 +35,19 @@ def test_a_window_is_remembered_with_its_verdict() -> None:
     assert judged.tests == {"tails": 0.001}
 
 
-def test_only_the_last_ones_of_each_model_are_kept() -> None:
+def test_only_latest_windows_of_each_model_are_kept() -> None:
     history = History(most=2)
     for ended in (1.0, 2.0, 3.0):
         history.add(window("detector", ended))
     history.add(window("another", 9.0))
-    assert {name: [each.ended for each in found] for name, found in history.windows().items()} == {
+    assert {name: [judged.ended for judged in windows] for name, windows in history.windows().items()} == {
         "another": [9.0],
         "detector": [2.0, 3.0],
     }
     assert list(history.windows()) == ["another", "detector"]
 
 
-def test_what_is_not_known_is_nothing() -> None:
+def test_unknown_similarity_is_none() -> None:
     history = History()
     history.add(window("detector", 1.0, similarity=math.nan))
     assert history.windows()["detector"][0].similarity is None

@@ -1,4 +1,4 @@
-"""What is measured of a picture and of an answer."""
+"""Features measured from an image and from an answer."""
 
 import importlib
 from typing import Any
@@ -20,16 +20,16 @@ MAKING: Any = importlib.import_module("fixtures.drift_embedder")
 
 
 def measured(pixels: Any) -> dict[str, float]:
-    """By their names."""
+    """Return the features of an image by name."""
     return dict(zip(IMAGE_FEATURES, image_features(Image(np.asarray(pixels, np.uint8))).tolist(), strict=True))
 
 
 def photograph() -> Any:
-    """A real one."""
+    """Return the pixels of a real photograph."""
     return cv2.imread(str(ROOT / "fixtures" / "images" / "photo.jpg"), cv2.IMREAD_COLOR_RGB)
 
 
-def test_each_number_answers_to_what_it_is_called_after() -> None:
+def test_each_feature_measures_its_property() -> None:
     pixels = photograph()
     plain = measured(pixels)
     assert measured(pixels * 0.85)["brightness"] == pytest.approx(plain["brightness"] * 0.85, rel=0.02)
@@ -43,34 +43,34 @@ def test_each_number_answers_to_what_it_is_called_after() -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5000), (5000, 1), (3, 2)])
-def test_every_shape_has_finite_numbers_and_an_embedding(shape: tuple[int, int]) -> None:
+def test_every_image_shape_has_finite_features_and_embedding(shape: tuple[int, int]) -> None:
     image = Image(np.random.default_rng(0).integers(0, 256, (*shape, 3), np.uint8))
     assert np.isfinite(image_features(image)).all()
     assert np.isfinite(embedder_at(BUNDLED)([image])).all()
 
 
-def test_scores_of_nothing_are_zero() -> None:
+def test_features_without_findings_are_zero() -> None:
     assert finding_features([]).tolist() == [0, 0, 0]
     assert finding_features([{"score": 0.5}, {"score": 1.0}]).tolist() == [2, 1, 0.75]
 
 
-def test_of_a_classification_only_the_best_class_counts() -> None:
+def test_only_best_class_of_classification_is_counted() -> None:
     records = [{"label": "cat", "score": 0.75}, {"label": "dog", "score": 0.25}]
     seen = Seen(id="a", image=None, records=records)
     (best,) = observed([seen], "IMAGE_CLASSIFICATION", None)
     assert best.labels == {"cat": 1}
-    (every,) = observed([seen], "OBJECT_DETECTION", None)
-    assert every.labels == {"cat": 1, "dog": 1}
+    (all_classes,) = observed([seen], "OBJECT_DETECTION", None)
+    assert all_classes.labels == {"cat": 1, "dog": 1}
     (answer,) = observed([seen], "IMAGE_TEXT_TO_TEXT", None)
     assert answer.findings is None
 
 
-def test_the_bundled_graph_is_what_its_script_writes_and_small() -> None:
+def test_bundled_embedder_equals_output_of_its_script_and_is_small() -> None:
     assert BUNDLED.read_bytes() == MAKING.embedder().SerializeToString(deterministic=True)
     assert len(BUNDLED.read_bytes()) < 200_000
 
 
-def test_an_image_has_the_same_embedding_in_any_batch() -> None:
+def test_embedding_does_not_depend_on_the_batch() -> None:
     embedder = embedder_at(BUNDLED)
     pixels = photograph()
     images = [Image(pixels), Image(pixels[::-1]), Image(pixels[:100, :50])]
@@ -80,7 +80,7 @@ def test_an_image_has_the_same_embedding_in_any_batch() -> None:
         assert np.allclose(embedder([image])[0], row, atol=1e-5)
 
 
-def test_other_graphs_give_embeddings_too() -> None:
+def test_classifier_graph_gives_embeddings() -> None:
     classes = embedder_at(ROOT / "fixtures" / "models" / "classifier" / "model.onnx")
     assert classes([Image(photograph())] * 2).shape == (2, 20)
 
@@ -88,12 +88,12 @@ def test_other_graphs_give_embeddings_too() -> None:
 @pytest.mark.parametrize(
     ("shape", "datatype"), [((-1, 10), Datatype.FP32), ((1, 1, 8, 8), Datatype.FP32), ((1, 3, 8, 8), Datatype.UINT8)]
 )
-def test_a_graph_that_takes_no_images_is_refused(shape: tuple[int, ...], datatype: Datatype) -> None:
+def test_graph_without_image_input_is_rejected(shape: tuple[int, ...], datatype: Datatype) -> None:
     spec = TensorSpec(name="x", datatype=datatype, shape=shape)
     with pytest.raises(DriftError, match="to make embeddings with"):
-        Embedder(BUNDLED, [spec], [spec], lambda _given, _wanted, batch: batch)
+        Embedder(BUNDLED, [spec], [spec], lambda _input, _output, batch: batch)
 
 
-def test_a_file_that_is_no_graph_is_refused() -> None:
+def test_file_that_is_not_onnx_is_rejected() -> None:
     with pytest.raises(DriftError, match="not an ONNX file"):
         embedder_at(ROOT / "README.md")

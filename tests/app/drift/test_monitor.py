@@ -1,4 +1,4 @@
-"""Windows of a server's images."""
+"""Windows of monitored images."""
 
 import numpy as np
 import pytest
@@ -8,13 +8,13 @@ from app.drift.monitor import Monitor, Watched
 from tests.support.drift_samples import observations, sample
 
 
-def watched() -> Watched:
-    """A model with a baseline of made-up numbers."""
+def monitored_model() -> Watched:
+    """Return a model with a baseline of synthetic numbers."""
     return Watched("m", Baseline(sample=sample(100, embedded=False)), None)
 
 
 class Clock:
-    """Shows what it is set to."""
+    """Return the time that it is set to."""
 
     now = 1000.0
 
@@ -22,9 +22,9 @@ class Clock:
         return self.now
 
 
-def test_a_window_is_judged_when_it_is_full_and_told_once() -> None:
+def test_full_window_is_judged_and_a_change_is_reported_once() -> None:
     clock = Clock()
-    monitor = Monitor(watched(), size=60, clock=clock)
+    monitor = Monitor(monitored_model(), size=60, clock=clock)
     assert monitor.add(observations(59, 1, embedded=False), "") is None
     clock.now = 1060.0
     window = monitor.add(observations(1, 2, embedded=False, prefix="last"), "")
@@ -40,9 +40,9 @@ def test_a_window_is_judged_when_it_is_full_and_told_once() -> None:
     assert verdicts == [(True, True), (True, False), (False, True), (False, False)]
 
 
-def test_time_ends_a_window_of_images_enough() -> None:
+def test_time_limit_ends_a_window_with_enough_images() -> None:
     clock, steady = Clock(), Clock()
-    monitor = Monitor(watched(), size=1000, seconds=60, clock=clock, steady=steady)
+    monitor = Monitor(monitored_model(), size=1000, seconds=60, clock=clock, steady=steady)
     assert monitor.add(observations(10, 1, embedded=False), "") is None
     clock.now -= 1_000_000
     steady.now += 61
@@ -52,21 +52,21 @@ def test_time_ends_a_window_of_images_enough() -> None:
     assert window.comparison.production == 30
 
 
-def test_similarity_is_told_of_what_was_measured_alone() -> None:
-    model = watched()
+def test_similarity_is_none_without_measurements() -> None:
+    model = monitored_model()
     near, far = observations(1, 5, embedded=False), observations(1, 5, shift=10, embedded=False)
-    (alike,), (strange,) = model.similarities(near), model.similarities(far)
-    assert alike is not None
-    assert strange is not None
-    assert 0 <= strange < 0.05 < alike < 1
-    blind = [type(near[0])(id="x")]
-    assert model.similarities(blind) == [None]
-    assert np.isfinite(alike)
+    (near_similarity,), (far_similarity,) = model.similarities(near), model.similarities(far)
+    assert near_similarity is not None
+    assert far_similarity is not None
+    assert 0 <= far_similarity < 0.05 < near_similarity < 1
+    unmeasured = [type(near[0])(id="x")]
+    assert model.similarities(unmeasured) == [None]
+    assert np.isfinite(near_similarity)
 
 
 @pytest.mark.parametrize("judged", [False, True])
-def test_a_baseline_without_a_model_ignores_answers(judged: bool) -> None:
-    monitor = Monitor(watched(), size=40)
+def test_baseline_without_model_ignores_answers(judged: bool) -> None:
+    monitor = Monitor(monitored_model(), size=40)
     window = monitor.add(observations(40, 1, embedded=False, judged=judged), "OBJECT_DETECTION")
     assert window is not None
-    assert [each.name for each in window.comparison.tests].count("chi-square") == 0
+    assert [test.name for test in window.comparison.tests].count("chi-square") == 0

@@ -1,4 +1,4 @@
-"""Drift of real images, on the small deployment that `make bench-drift` draws its figures from."""
+"""Drift of real images, on the small deployment that `make bench-drift` measures."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,9 @@ import pytest
 from app.drift.comparison import compared
 from tests.benchmarks.drift_power import CHANGES, NOTHING, Change, World
 
-SURE = [change for change in CHANGES if change.wanted == 0.95 and change.share == 1.0 and change.camera is None]
+RELIABLY_DETECTED = [
+    change for change in CHANGES if change.wanted == 0.95 and change.share == 1.0 and change.camera is None
+]
 
 pytestmark = pytest.mark.slow
 
@@ -25,6 +27,6 @@ def test_images_without_a_change_are_not_drifted(world: World) -> None:
     assert not is_drifted(world, NOTHING)
 
 
-@pytest.mark.parametrize("change", SURE, ids=[change.name for change in SURE])
+@pytest.mark.parametrize("change", RELIABLY_DETECTED, ids=[change.name for change in RELIABLY_DETECTED])
 def test_changed_images_are_drifted(world: World, change: Change) -> None:
     assert is_drifted(world, change)

@@ -1,4 +1,4 @@
-"""Alerts, to a server that does not always take them."""
+"""Alerts to a webhook that sometimes fails."""
 
 import json
 import logging
@@ -19,69 +19,69 @@ ALERT = Alert(
 
 @contextmanager
 def answering(statuses: Sequence[int]) -> Generator[tuple[str, list[Any]]]:
-    """A server that answers with `statuses`, one after the other, and what it was sent."""
-    taken: list[Any] = []
+    """Run a server that answers with `statuses` in order; yield its URL and the alerts that it received."""
+    received: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            taken.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-            self.send_response(statuses[len(taken) - 1])
+            received.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            self.send_response(statuses[len(received) - 1])
             self.end_headers()
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            """Nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/alerts?key=secret", taken
+        yield f"http://127.0.0.1:{server.server_port}/alerts?key=secret", received
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
 
 
-def ended(url: str, count: int, backoff: Sequence[float]) -> list[str]:
-    """How so many alerts end."""
-    told: queue.Queue[str] = queue.Queue()
-    webhook = Webhook(url, told.put, backoff)
+def outcomes(url: str, count: int, backoff: Sequence[float]) -> list[str]:
+    """Send `count` alerts, and return their outcomes."""
+    reported: queue.Queue[str] = queue.Queue()
+    webhook = Webhook(url, reported.put, backoff)
     for _ in range(count):
         webhook.send(ALERT)
-    found = [told.get(timeout=30) for _ in range(count)]
+    results = [reported.get(timeout=30) for _ in range(count)]
     webhook.close()
-    return found
+    return results
 
 
-def test_an_alert_is_sent_again_until_it_is_taken() -> None:
-    with answering([500, 404, 200, 204]) as (url, taken):
-        assert ended(url, 2, [0, 0, 0]) == ["sent", "sent"]
-    assert len(taken) == 4
-    assert taken[0]["model"] == "m"
-    assert taken[0]["drifted"] is True
+def test_alert_is_retried_until_accepted() -> None:
+    with answering([500, 404, 200, 204]) as (url, received):
+        assert outcomes(url, 2, [0, 0, 0]) == ["sent", "sent"]
+    assert len(received) == 4
+    assert received[0]["model"] == "m"
+    assert received[0]["drifted"] is True
 
 
-def test_who_never_takes_it_is_given_up_and_not_named(caplog: Any) -> None:
-    caplog.set_level(logging.INFO)  # as a server's
+def test_failing_webhook_is_given_up_without_logging_its_key(caplog: Any) -> None:
+    caplog.set_level(logging.INFO)  # the level of a server
     with answering([503, 503]) as (url, _):
-        assert ended(url, 1, [0]) == ["failed"]
+        assert outcomes(url, 1, [0]) == ["failed"]
     assert "status 503" in caplog.text
     assert "secret" not in caplog.text
 
 
-def test_an_address_that_means_nothing_fails_and_the_next_alert_is_tried_all_the_same() -> None:
-    assert ended("http://\ud800/x", 2, [0]) == ["failed", "failed"]
+def test_invalid_url_fails_each_alert() -> None:
+    assert outcomes("http://\ud800/x", 2, [0]) == ["failed", "failed"]
 
 
-def test_nobody_there_is_given_up() -> None:
-    assert ended("http://127.0.0.1:9/x", 1, [0]) == ["failed"]
+def test_unreachable_webhook_is_given_up() -> None:
+    assert outcomes("http://127.0.0.1:9/x", 1, [0]) == ["failed"]
 
 
-def test_more_than_can_wait_are_dropped_and_closing_waits_for_no_backoff() -> None:
-    told: list[str] = []
-    webhook = Webhook("http://127.0.0.1:9/x", told.append, [3600])
+def test_alerts_above_queue_limit_are_dropped_and_close_skips_backoff() -> None:
+    reported: list[str] = []
+    webhook = Webhook("http://127.0.0.1:9/x", reported.append, [3600])
     for _ in range(70):
         webhook.send(ALERT)
     webhook.close()
-    assert told.count("dropped") >= 5
-    assert not [each for each in threading.enumerate() if each.name == "drift-webhook"]
+    assert reported.count("dropped") >= 5
+    assert not [thread for thread in threading.enumerate() if thread.name == "drift-webhook"]

@@ -1,4 +1,4 @@
-"""Drift in a server: what it needs, and what it says."""
+"""Drift detection in a server: its settings and its results."""
 
 import base64
 import importlib
@@ -28,7 +28,7 @@ WORLD: Any = importlib.import_module("fixtures.drift_world")
 
 
 def repository(folder: Path, baseline: Baseline | None) -> Path:
-    """The detector of the fixtures, and its baseline."""
+    """Make a model repository of the fixture detector, with `baseline` if there is one."""
     (folder / "detector").mkdir()
     shutil.copy(ROOT / "fixtures" / "models" / "detector" / "model.onnx", folder / "detector")
     if baseline is not None:
@@ -37,26 +37,26 @@ def repository(folder: Path, baseline: Baseline | None) -> Path:
 
 
 def sources(folder: Path) -> Sequence[ModelSource]:
-    """What is served of it."""
+    """Return the model of the repository."""
     return [ModelSource(name="detector", version="1", folder=folder / "detector")]
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         (ServerSettings(drift=True), "--drift needs a drift-baseline.npz in the folder of a model"),
         (ServerSettings(drift_similarity=True), "--drift-similarity needs --drift"),
         (ServerSettings(drift_webhook="http://x"), "--drift-webhook needs --drift"),
     ],
 )
-def test_settings_that_need_more_are_a_sentence(tmp_path: Path, settings: ServerSettings, said: str) -> None:
+def test_incomplete_drift_settings_are_rejected(tmp_path: Path, settings: ServerSettings, message: str) -> None:
     folder = repository(tmp_path, None)
-    with pytest.raises(SettingsError, match=said):
+    with pytest.raises(SettingsError, match=message):
         Service(settings, lambda: sources(folder))
 
 
 @pytest.mark.parametrize(
-    ("baseline", "webhook", "said"),
+    ("baseline", "webhook", "message"),
     [
         (Baseline(sample=sample(40)), "http://[x", "Expected a URL that begins with http:// or https://"),
         (Baseline(sample=sample(40)), "http://x:99999/", "Expected a URL that begins with http:// or https://"),
@@ -64,15 +64,15 @@ def test_settings_that_need_more_are_a_sentence(tmp_path: Path, settings: Server
         (Baseline(sample=sample(40), embedder="mine.onnx", embedder_digest="0"), None, "put mine.onnx beside it"),
     ],
 )
-def test_a_baseline_that_cannot_be_used_is_a_sentence(
-    tmp_path: Path, baseline: Baseline, webhook: str | None, said: str
+def test_unusable_baseline_or_webhook_is_rejected(
+    tmp_path: Path, baseline: Baseline, webhook: str | None, message: str
 ) -> None:
     folder = repository(tmp_path, baseline)
-    with pytest.raises(SettingsError, match=said):
+    with pytest.raises(SettingsError, match=message):
         Service(ServerSettings(drift=True, drift_webhook=webhook), lambda: sources(folder))
 
 
-def test_a_baseline_is_held_to_the_list_of_its_models_files(tmp_path: Path) -> None:
+def test_baseline_must_match_the_manifest_of_its_model(tmp_path: Path) -> None:
     folder = repository(tmp_path, Baseline(sample=sample(40)))
     write_manifest(folder / "detector")
     Service(ServerSettings(drift=True), lambda: sources(folder))
@@ -81,7 +81,7 @@ def test_a_baseline_is_held_to_the_list_of_its_models_files(tmp_path: Path) -> N
         Service(ServerSettings(drift=True), lambda: sources(folder))
 
 
-def test_a_baseline_that_lies_elsewhere_is_not_read(tmp_path: Path) -> None:
+def test_baseline_outside_the_model_folder_is_rejected(tmp_path: Path) -> None:
     folder = repository(tmp_path, Baseline(sample=sample(40)))
     (folder / "detector" / "drift-baseline.npz").rename(folder / "elsewhere.npz")
     (folder / "detector" / "drift-baseline.npz").symlink_to("../elsewhere.npz")
@@ -90,17 +90,19 @@ def test_a_baseline_that_lies_elsewhere_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_says_how_similar_images_are_and_sees_drift(tmp_path: Path) -> None:
+def test_server_reports_similarity_and_drift(tmp_path: Path) -> None:
     embedder = embedder_at(BUNDLED)
-    seen = [Seen(id=str(place), image=Image(each.pixels)) for place, each in enumerate(WORLD.shots(1, 80))]
-    made = sample_of(observed(seen, "", embedder))
-    folder = repository(tmp_path, Baseline(sample=made, embedder=embedder.name, embedder_digest=embedder.digest))
+    seen = [Seen(id=str(index), image=Image(photo.pixels)) for index, photo in enumerate(WORLD.shots(1, 80))]
+    baseline_sample = sample_of(observed(seen, "", embedder))
+    folder = repository(
+        tmp_path, Baseline(sample=baseline_sample, embedder=embedder.name, embedder_digest=embedder.digest)
+    )
     options = ("--model-repository", str(folder), "--drift", "--drift-similarity", "--drift-window", "30")
     with serving(*options) as server, httpx.Client(base_url=server.address, timeout=60) as client:
-        for place, shot in enumerate(WORLD.shots(2, 30)):
-            data = base64.b64encode(cv2.imencode(".png", WORLD.blurred(shot.pixels)[..., ::-1])[1].tobytes()).decode()
+        for index, photo in enumerate(WORLD.shots(2, 30)):
+            data = base64.b64encode(cv2.imencode(".png", WORLD.blurred(photo.pixels)[..., ::-1])[1].tobytes()).decode()
             tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [data]}
-            path = "/v2/models/m-detector/infer" if place % 2 else "/v2/models/detector/infer"
+            path = "/v2/models/m-detector/infer" if index % 2 else "/v2/models/detector/infer"
             response = client.post(path, json={"inputs": [tensor]})
             (output,) = response.json()["outputs"]
             assert 0 <= output["parameters"]["similarity"] <= 1
