@@ -1,4 +1,4 @@
-"""Drift, watched beside requests."""
+"""Drift detection during inference."""
 
 import queue
 from typing import Any, cast
@@ -22,65 +22,65 @@ from tasks.vision.image import Image
 from tasks.vision.selection import SelectionParameters
 from tests.app.observers.test_tracing import event
 
-ANSWER = Classification(labels=["red"], scores=np.array([0.5], np.float32))
+PREDICTION = Classification(labels=["red"], scores=np.array([0.5], np.float32))
 
 
 def image(seed: int, light: int = 100) -> Image:
-    """Noise around a brightness."""
+    """Return noise around a brightness."""
     return Image(np.random.default_rng(seed).integers(light - 20, light + 20, (16, 16, 3)).astype(np.uint8))
 
 
-def watched() -> Watched:
-    """A model whose images are of one brightness."""
+def monitored_model() -> Watched:
+    """Return a model whose baseline images have one brightness."""
     seen = [Seen(id=str(seed), image=image(seed)) for seed in range(60)]
     return Watched("m", Baseline(sample=sample_of(observed(seen, "", None))), None)
 
 
-def answered(*images: Image) -> InferenceResult:
-    """One output for each."""
+def result_of(*images: Image) -> InferenceResult:
+    """Return a result with one output for each image."""
     data = [
-        Datum(input=place, index=0, item=ClassificationInput(each, SelectionParameters()), prediction=ANSWER)
-        for place, each in enumerate(images)
+        Datum(input=index, index=0, item=ClassificationInput(photo, SelectionParameters()), prediction=PREDICTION)
+        for index, photo in enumerate(images)
     ]
-    outputs = [InferenceOutput(name="o", predictions=[ANSWER]) for _ in images]
+    outputs = [InferenceOutput(name="o", predictions=[PREDICTION]) for _ in images]
     return InferenceResult(outputs=outputs, batch_size=len(images), timings=Timings(), data=data)
 
 
-def told(answer: InferenceResult, seed: int, **more: Any) -> InferenceEvent:
-    """An inference of it."""
+def event_of(result: InferenceResult, seed: int, **changes: Any) -> InferenceEvent:
+    """Return the event of an inference with this result."""
     return msgspec.structs.replace(
-        event(), answered=answer, task_type="IMAGE_CLASSIFICATION", id=f"event{seed}", **more
+        event(), answered=result, task_type="IMAGE_CLASSIFICATION", id=f"event{seed}", **changes
     )  # fmt: skip
 
 
-class Watching:
-    """A watch whose windows can be waited for."""
+class RunningWatch:
+    """A drift watch whose windows tests can wait for."""
 
     def __init__(self, per_second: float = 1e6, size: int = 40) -> None:
         self.windows: queue.Queue[Window] = queue.Queue()
         self.registry = CollectorRegistry()
-        self.model = watched()
+        self.model = monitored_model()
         self.watch = DriftWatch(
             {"m": Monitor(self.model, size)}, DriftMetrics(self.registry), per_second, self.windows.put
         )  # fmt: skip
 
     @property
-    def shown(self) -> str:
-        """What Prometheus reads."""
+    def metrics(self) -> str:
+        """Return the exported metrics."""
         return generate_latest(self.registry).decode()
 
 
-def test_a_drifted_window_is_told_and_measured() -> None:
-    watching = Watching()
+def test_drifted_window_is_reported_in_metrics() -> None:
+    running = RunningWatch()
     images = [image(seed, light=180) for seed in range(40)]
-    watching.watch.observe(told(answered(*images), 1))
-    window = watching.windows.get(timeout=30)
-    watching.watch.close()
+    running.watch.observe(event_of(result_of(*images), 1))
+    window = running.windows.get(timeout=30)
+    running.watch.close()
     assert window.comparison.drifted
-    assert 'charioteer_drift_detected{model="m"} 1.0' in watching.shown
-    assert 'charioteer_drift_images_total{model="m",outcome="measured"} 40.0' in watching.shown
-    assert 'charioteer_drift_windows_total{model="m"} 1.0' in watching.shown
-    assert 'charioteer_drift_p{model="m",test="Kolmogorov-Smirnov"}' in watching.shown
+    assert 'charioteer_drift_detected{model="m"} 1.0' in running.metrics
+    assert 'charioteer_drift_images_total{model="m",outcome="measured"} 40.0' in running.metrics
+    assert 'charioteer_drift_windows_total{model="m"} 1.0' in running.metrics
+    assert 'charioteer_drift_p{model="m",test="Kolmogorov-Smirnov"}' in running.metrics
 
 
 @pytest.mark.parametrize(
@@ -92,98 +92,102 @@ def test_a_drifted_window_is_told_and_measured() -> None:
         {"caller": RequestInfo(protocol="p", request_id="r", returned={HEADER: "0.5"})},
     ],
 )
-def test_other_inferences_are_passed_over(other: dict[str, Any]) -> None:
-    watching = Watching()
-    watching.watch.observe(msgspec.structs.replace(told(answered(image(1)), 1), **other))
-    watching.watch.close()
-    assert "charioteer_drift_images_total{" not in watching.shown
+def test_inferences_of_other_kinds_are_ignored(other: dict[str, Any]) -> None:
+    running = RunningWatch()
+    running.watch.observe(msgspec.structs.replace(event_of(result_of(image(1)), 1), **other))
+    running.watch.close()
+    assert "charioteer_drift_images_total{" not in running.metrics
 
 
-def test_more_images_than_may_be_measured_are_skipped_and_counted() -> None:
-    watching = Watching(per_second=2)
+def test_images_above_rate_limit_are_skipped_and_counted() -> None:
+    running = RunningWatch(per_second=2)
     for seed in range(10):
-        watching.watch.observe(told(answered(image(seed)), seed))
-    watching.watch.close()
-    skipped = next(line for line in watching.shown.splitlines() if 'outcome="skipped"' in line)
+        running.watch.observe(event_of(result_of(image(seed)), seed))
+    running.watch.close()
+    skipped = next(line for line in running.metrics.splitlines() if 'outcome="skipped"' in line)
     assert 5 <= float(skipped.split()[-1]) <= 8
 
 
-def test_a_rush_is_dropped_and_counted_rather_than_kept_in_memory() -> None:
-    watching = Watching(size=10_000)
+def test_images_above_memory_limit_are_dropped_and_counted() -> None:
+    running = RunningWatch(size=10_000)
     large = Image(np.zeros((8000, 8000, 3), np.uint8))
     for seed in range(20):
-        watching.watch.observe(told(answered(large), seed))
-    watching.watch.close()
-    dropped = next(line for line in watching.shown.splitlines() if 'outcome="dropped"' in line)
+        running.watch.observe(event_of(result_of(large), seed))
+    running.watch.close()
+    dropped = next(line for line in running.metrics.splitlines() if 'outcome="dropped"' in line)
     assert float(dropped.split()[-1]) >= 10
 
 
-def test_similarity_is_a_parameter_and_a_header_and_measured_once() -> None:
-    watching = Watching()
-    addition = Similarity({"m": watching.model}, watching.watch)
-    caller = RequestInfo(protocol="p", request_id="r")
-    answer = answered(image(1000), image(1001, light=200))
-    near, far = addition(caller, answer, "m")
+def test_similarity_is_output_parameter_and_response_header() -> None:
+    running = RunningWatch()
+    annotator = Similarity({"m": running.model}, running.watch)
+    info = RequestInfo(protocol="p", request_id="r")
+    result = result_of(image(1000), image(1001, light=200))
+    near, far = annotator(info, result, "m")
     assert isinstance(near["similarity"], float)
     assert isinstance(far["similarity"], float)
     assert near["similarity"] > 0.1 > far["similarity"]
-    assert caller.returned[HEADER] == f"{near['similarity']:g},{far['similarity']:g}"
-    watching.watch.observe(told(answer, 1, caller=caller))
-    assert addition(caller, answer, "nobody") == ()
-    assert addition(caller, answered(), "m") == ()
-    watching.watch.observe(told(answered(*[image(seed) for seed in range(38)]), 2))
-    watching.watch.close()
+    assert info.returned[HEADER] == f"{near['similarity']:g},{far['similarity']:g}"
+    running.watch.observe(event_of(result, 1, caller=info))
+    assert annotator(info, result, "nobody") == ()
+    assert annotator(info, result_of(), "m") == ()
+    running.watch.observe(event_of(result_of(*[image(seed) for seed in range(38)]), 2))
+    running.watch.close()
 
 
-def test_an_output_of_several_images_has_a_list() -> None:
-    watching = Watching()
-    addition = Similarity({"m": watching.model}, watching.watch)
-    both = answered(image(1), image(2))
-    both = msgspec.structs.replace(both, outputs=[InferenceOutput(name="o", predictions=[ANSWER, ANSWER])])
-    (said,) = addition(RequestInfo(protocol="p", request_id="r"), both, "m")
-    watching.watch.close()
-    first, second = cast("list[float]", said["similarity"])
+def test_output_of_several_images_has_list_of_similarities() -> None:
+    running = RunningWatch()
+    annotator = Similarity({"m": running.model}, running.watch)
+    result = result_of(image(1), image(2))
+    result = msgspec.structs.replace(result, outputs=[InferenceOutput(name="o", predictions=[PREDICTION, PREDICTION])])
+    (parameters,) = annotator(RequestInfo(protocol="p", request_id="r"), result, "m")
+    running.watch.close()
+    first, second = cast("list[float]", parameters["similarity"])
     assert 0 < first < 1
     assert 0 < second < 1
 
 
-def test_an_image_that_cannot_be_measured_costs_no_window() -> None:
-    watching = Watching()
+def test_unmeasurable_image_does_not_lose_the_window() -> None:
+    running = RunningWatch()
     nan = Classification(labels=["red"], scores=np.array([np.nan], np.float32))
-    bad = answered(image(1))
-    bad = msgspec.structs.replace(bad, data=[msgspec.structs.replace(each, prediction=nan) for each in bad.data])
+    unmeasurable = result_of(image(1))
+    unmeasurable = msgspec.structs.replace(
+        unmeasurable, data=[msgspec.structs.replace(datum, prediction=nan) for datum in unmeasurable.data]
+    )
     seen = [Seen(id=str(seed), image=image(seed), records=[{"label": "red", "score": 0.5}]) for seed in range(60)]
     judged = Baseline(sample=sample_of(observed(seen, "IMAGE_CLASSIFICATION", None), "IMAGE_CLASSIFICATION"))
     watch = DriftWatch(
         {"m": Monitor(Watched("m", judged, None), 40)}, DriftMetrics(registry := CollectorRegistry()), 1e6,
-        watching.windows.put,
+        running.windows.put,
     )  # fmt: skip
-    watch.observe(told(bad, 0))
-    watch.observe(told(answered(*[image(seed, light=180) for seed in range(40)]), 1))
-    assert watching.windows.get(timeout=30).comparison.production == 40
+    watch.observe(event_of(unmeasurable, 0))
+    watch.observe(event_of(result_of(*[image(seed, light=180) for seed in range(40)]), 1))
+    assert running.windows.get(timeout=30).comparison.production == 40
     watch.close()
-    watching.watch.close()
+    running.watch.close()
     assert 'charioteer_drift_images_total{model="m",outcome="failed"} 1.0' in generate_latest(registry).decode()
 
 
-def test_another_baseline_takes_over_and_one_that_is_gone_is_forgotten() -> None:
+def test_changed_baseline_is_used_and_removed_baseline_is_dropped() -> None:
     windows: queue.Queue[Window] = queue.Queue()
     changes: queue.Queue[dict[str, Monitor | None]] = queue.Queue()
     registry = CollectorRegistry()
 
-    def look() -> dict[str, Monitor | None]:
+    def poll_changes() -> dict[str, Monitor | None]:
         return changes.get() if changes.qsize() else {}
 
     drifted = [image(seed, light=180) for seed in range(40)]
-    watch = DriftWatch({"m": Monitor(watched(), 40)}, DriftMetrics(registry), 1e6, windows.put, look, 0.01)
-    watch.observe(told(answered(*drifted), 1))
+    watch = DriftWatch(
+        {"m": Monitor(monitored_model(), 40)}, DriftMetrics(registry), 1e6, windows.put, poll_changes, 0.01
+    )
+    watch.observe(event_of(result_of(*drifted), 1))
     assert windows.get(timeout=30).comparison.drifted
     seen = [Seen(id=str(seed), image=image(seed, light=180)) for seed in range(100, 160)]
     other = Watched("m", Baseline(sample=sample_of(observed(seen, "", None))), None)
     changes.put({"m": Monitor(other, 40)})
     while changes.qsize() or "charioteer_drift_detected{" in generate_latest(registry).decode():
         pass
-    watch.observe(told(answered(*drifted), 2))
+    watch.observe(event_of(result_of(*drifted), 2))
     assert not windows.get(timeout=30).comparison.drifted
     changes.put({"m": None})
     while "charioteer_drift_detected{" in generate_latest(registry).decode():

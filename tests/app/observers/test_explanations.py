@@ -1,4 +1,4 @@
-"""Explanations are told apart from inferences, of which each takes the time of hundreds."""
+"""Observers separate explanations from inferences, because an explanation takes as long as hundreds of them."""
 
 from typing import Any
 
@@ -17,12 +17,12 @@ from tests.app.observers.test_tracing import event
 
 
 def explanation(outcome: ErrorKind | None = None) -> InferenceEvent:
-    """An explanation of 400 samples."""
+    """Return an explanation of 400 samples."""
     return msgspec.structs.replace(event(outcome), explanation=True, samples=400)
 
 
 @pytest.mark.parametrize(("outcome", "value"), [(None, "ok"), (ErrorKind.OVERLOADED, "overloaded")])
-def test_metrics_count_them_apart(outcome: ErrorKind | None, value: str) -> None:
+def test_metrics_count_explanations_separately(outcome: ErrorKind | None, value: str) -> None:
     registry = CollectorRegistry()
     metrics = Metrics(registry, lambda _: True)
     metrics.observe(event())
@@ -37,7 +37,7 @@ def test_metrics_count_them_apart(outcome: ErrorKind | None, value: str) -> None
     assert registry.get_sample_value("charioteer_queue_seconds_count", {"protocol": "kserve-v2"}) == 1
 
 
-def test_log_lines_and_spans_have_names_of_their_own_and_the_samples() -> None:
+def test_log_lines_and_spans_of_explanations_have_own_name_and_samples() -> None:
     lines: list[Any]
     with structlog.testing.capture_logs() as lines:
         RequestLog().observe(explanation())

@@ -1,4 +1,4 @@
-"""How often models' processes were started again."""
+"""The metric of restarted model processes."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from app.settings.model import ModelSource
 
 
 @pytest.mark.parametrize(
-    ("how", "cause"),
+    ("exit_reason", "cause"),
     [
         ("signal 11, SIGSEGV", "signal 11, SIGSEGV"),
         ("exit status 0", "exit status 0"),
@@ -19,10 +19,10 @@ from app.settings.model import ModelSource
         ("it did not end", "other"),
     ],
 )
-def test_ends_are_counted_by_their_cause(how: str, cause: str) -> None:
+def test_restarts_are_counted_by_cause(exit_reason: str, cause: str) -> None:
     registry = CollectorRegistry()
     lost = LostProcesses(registry).lost
     for _ in range(2):
-        lost(ModelSource(name="ships", version="3", folder=Path("ships")), how)
+        lost(ModelSource(name="ships", version="3", folder=Path("ships")), exit_reason)
     line = f'charioteer_model_restarts_total{{cause="{cause}",model="ships",version="3"}} 2.0'
     assert line in generate_latest(registry).decode()

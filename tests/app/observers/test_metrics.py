@@ -1,4 +1,4 @@
-"""Metrics: what senders make up takes no room in them."""
+"""Metrics of inferences; clients cannot add series."""
 
 import msgspec
 from prometheus_client import CollectorRegistry
@@ -9,22 +9,22 @@ from tests.app.observers.test_tracing import event
 from tests.support.chariot import Client
 
 
-def test_names_that_no_model_has_are_counted_as_one() -> None:
+def test_unknown_model_names_are_counted_together() -> None:
     registry = CollectorRegistry()
     metrics = Metrics(registry, {"m"}.__contains__)
     for index in range(50):
         metrics.observe(msgspec.structs.replace(event(ErrorKind.MODEL_NOT_FOUND), model_name=f"made up {index}"))
     metrics.observe(event())
-    found = {
+    counts = {
         (sample.labels["model"], sample.value)
         for family in registry.collect()
         for sample in family.samples
         if sample.name == "charioteer_inferences_total"
     }
-    assert found == {("", 50), ("m", 1)}
+    assert counts == {("", 50), ("m", 1)}
 
 
-def test_a_sender_adds_no_series(client: Client) -> None:
+def test_requests_to_unknown_models_add_no_series(client: Client) -> None:
     def series() -> int:
         return len(client.get("/metrics").text.splitlines())
 

@@ -16,7 +16,7 @@ PARENT = "00f067aa0ba902b7"
 
 
 def event(outcome: ErrorKind | None = None, trace: dict[str, str] | None = None) -> InferenceEvent:
-    """An inference of 10 ms."""
+    """Return an inference of 10 ms."""
     return InferenceEvent(
         caller=RequestInfo(protocol="kserve-v2", request_id="r", trace=trace or {}),
         model_name="m",
@@ -32,61 +32,61 @@ def event(outcome: ErrorKind | None = None, trace: dict[str, str] | None = None)
 
 
 def spans(*events: InferenceEvent) -> dict[str, ReadableSpan]:
-    """What was written for `events`, by name."""
+    """Return the exported spans of `events`, by name."""
     exporter = InMemorySpanExporter()
     tracing = Tracing(exporter)
-    for each in events:
-        tracing.observe(each)
+    for inference in events:
+        tracing.observe(inference)
     tracing.close()
     return {span.name: span for span in exporter.get_finished_spans()}
 
 
 def milliseconds(span: ReadableSpan) -> float:
-    """How long it took."""
+    """Return the duration of a span."""
     assert span.end_time is not None
     assert span.start_time is not None
     return (span.end_time - span.start_time) / 1e6
 
 
-def test_an_inference_is_a_span_with_its_steps_in_order() -> None:
+def test_inference_span_contains_its_steps_in_order() -> None:
     found = spans(event())
     assert {name: milliseconds(span) for name, span in found.items()} == {
         "queue": 1, "decode": 2, "model": 5, "refine": 1, "inference": 10,
     }  # fmt: skip
-    whole = found["inference"]
-    assert whole.context is not None
+    root = found["inference"]
+    assert root.context is not None
     for name in ("queue", "decode", "model", "refine"):
         parent = found[name].parent
         assert parent is not None
-        assert parent.span_id == whole.context.span_id
+        assert parent.span_id == root.context.span_id
     assert found["queue"].end_time == found["decode"].start_time
-    assert whole.attributes is not None
-    assert whole.attributes["request.id"] == "r"
-    assert whole.attributes["outcome"] == "ok"
+    assert root.attributes is not None
+    assert root.attributes["request.id"] == "r"
+    assert root.attributes["outcome"] == "ok"
 
 
-def test_the_span_stands_under_that_of_the_sender() -> None:
-    whole = spans(event(trace={"traceparent": f"00-{TRACE}-{PARENT}-01"}))["inference"]
-    assert whole.context is not None
-    assert whole.parent is not None
-    assert f"{whole.context.trace_id:032x}" == TRACE
-    assert f"{whole.parent.span_id:016x}" == PARENT
+def test_span_is_child_of_client_span() -> None:
+    root = spans(event(trace={"traceparent": f"00-{TRACE}-{PARENT}-01"}))["inference"]
+    assert root.context is not None
+    assert root.parent is not None
+    assert f"{root.context.trace_id:032x}" == TRACE
+    assert f"{root.parent.span_id:016x}" == PARENT
 
 
 @pytest.mark.parametrize("traceparent", ["", "nonsense", "00-0-0-00", "ff" * 40])
-def test_a_context_that_cannot_be_read_begins_a_trace(traceparent: str) -> None:
+def test_invalid_trace_context_starts_a_new_trace(traceparent: str) -> None:
     assert spans(event(trace={"traceparent": traceparent}))["inference"].parent is None
 
 
-def test_a_refusal_is_an_error() -> None:
-    whole = spans(event(ErrorKind.INVALID_REQUEST))["inference"]
-    assert whole.status.status_code is StatusCode.ERROR
-    assert whole.status.description == "no"
-    assert whole.attributes is not None
-    assert whole.attributes["outcome"] == "invalid_request"
+def test_span_of_rejected_request_has_error_status() -> None:
+    root = spans(event(ErrorKind.INVALID_REQUEST))["inference"]
+    assert root.status.status_code is StatusCode.ERROR
+    assert root.status.description == "no"
+    assert root.attributes is not None
+    assert root.attributes["outcome"] == "invalid_request"
 
 
-def test_spans_reach_a_collector() -> None:
+def test_spans_are_exported_to_a_collector() -> None:
     received: list[tuple[str, bytes]] = []
     with collector(received) as address:
         tracing = Tracing(otlp_exporter(f"{address}/"))

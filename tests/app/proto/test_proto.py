@@ -1,4 +1,4 @@
-"""The descriptors of the gRPC protocols, and the `.proto` files that lie beside them."""
+"""The descriptors of the gRPC protocols, and their `.proto` files."""
 
 import subprocess
 import sys

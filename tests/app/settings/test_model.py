@@ -1,4 +1,4 @@
-"""model-settings.json."""
+"""Parsing of model-settings.json."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ def settings(folder: Path, content: bytes) -> ModelSettings:
     return read_settings(folder)
 
 
-def test_a_folder_without_the_file_has_the_defaults(tmp_path: Path) -> None:
+def test_missing_file_gives_defaults(tmp_path: Path) -> None:
     assert read_settings(tmp_path) == ModelSettings()
 
 
@@ -27,7 +27,7 @@ def test_fields_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b'{"nam": "x"}', "unknown field `nam`"),
         (b'{"preprocessing": {"mena": 1}}', "mena"),
@@ -42,19 +42,19 @@ def test_fields_are_read(tmp_path: Path) -> None:
         (b"", "is not valid JSON"), (b"{", "is not valid JSON"), (b'{"name": "a",}', "is not valid JSON"),
     ],
 )  # fmt: skip
-def test_mistakes_name_the_file_and_the_field(tmp_path: Path, content: bytes, said: str) -> None:
-    with pytest.raises(ModelError, match=said) as caught:
+def test_error_names_the_file_and_the_field(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(ModelError, match=message) as raised:
         settings(tmp_path, content)
-    assert str(tmp_path / SETTINGS_FILE) in str(caught.value)
+    assert str(tmp_path / SETTINGS_FILE) in str(raised.value)
 
 
-def test_settings_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
+def test_settings_that_are_not_utf8_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "model-settings.json").write_bytes(b'{"name": "\xff"}')
     with pytest.raises(ModelError, match="not valid JSON"):
         read_settings(tmp_path)
 
 
-def test_a_deviation_of_zero_is_refused(tmp_path: Path) -> None:
+def test_standard_deviation_of_zero_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "model-settings.json").write_text('{"preprocessing": {"std": [1, 0, 1]}}')
     with pytest.raises(ModelError, match=r"preprocessing\.std\[1\]"):
         read_settings(tmp_path)
