@@ -1,4 +1,4 @@
-"""Engines to be held against protocols: ours, and ours with one thing broken on the way."""
+"""Engines to check against protocols: ours, and ours with one deliberate fault."""
 
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -31,21 +31,21 @@ from tests.support.served import application
 from tests.support.server_process import ROOT
 from tests.support.stand_ins import bright, detect_oriented
 
-KNOWN = {each.name: each for each in PROTOCOLS}
+PROTOCOLS_BY_NAME = {protocol.name: protocol for protocol in PROTOCOLS}
 BARS = "bars"
-"""A model that finds turned bars exactly."""
+"""A model that detects oriented bars exactly."""
 
-CHARIOT = ("chariot-v2-kserve", "chariot-v2")
+CHARIOT_PROTOCOLS = ("chariot-v2-kserve", "chariot-v2")
 
 Key = tuple[object, ...]
 
-_CHANGEABLE = ("/health/", "/Online", "/Offline", "/CheckReadiness")
-"""What is asked there depends on what was asked before."""
+_STATEFUL_PATHS = ("/health/", "/Online", "/Offline", "/CheckReadiness")
+"""Parts of the paths whose answers depend on earlier requests."""
 
 
 @dataclass(frozen=True, slots=True)
-class Headed:
-    """A body, as JSON or as bytes, with headers that go before the right ones; none takes one away."""
+class WithHeaders:
+    """A body, as JSON or bytes, with headers that replace the original ones; None removes a header."""
 
     body: Any
     headers: Mapping[str, str | None]
@@ -53,106 +53,111 @@ class Headed:
 
 @dataclass(slots=True)
 class Reply:
-    """The answer to a call: its status, the text beside it, its messages."""
+    """The reply to a gRPC call: its status, its error text and its messages."""
 
     status: int
     text: str
     messages: list[Any]
 
-    def become(self, status: int, *messages: Any, text: str = "no") -> None:
-        """Be another answer."""
+    def replace(self, status: int, *messages: Any, text: str = "no") -> None:
+        """Replace the status, the messages and the error text."""
         self.status, self.text, self.messages[:] = status, text if status else "", messages
 
 
-Spoil = Callable[[httpx.Request, int, Any], tuple[int, Any]]
-"""A request, and the status and JSON of the right answer; the status and JSON, or bytes, that are answered instead."""
+AnswerFault = Callable[[httpx.Request, int, Any], tuple[int, Any]]
+"""Take a request and the status and JSON of the correct answer; return what to answer instead, as JSON or bytes."""
 
-Rewrite = Callable[[httpx.Request], httpx.Request]
-"""The request that a broken engine takes another one for."""
+RequestFault = Callable[[httpx.Request], httpx.Request]
+"""Take a request; return the request that the broken engine handles instead."""
 
-SpoilCall = Callable[[str, Any, Reply], None]
-"""A method, its request, and the right answer, to be changed."""
+CallFault = Callable[[str, Any, Reply], None]
+"""Take a method, its request and the correct reply, and change the reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Something that is broken.
+    """A deliberate fault.
 
     Args:
-        protocol: over which it shows.
-        model: a fixture, or `BARS`, that it is broken with.
-        clause: that has to name it.
-        spoil: how, in answers over HTTP.
-        rewrite: how, in requests over HTTP.
-        call: how, over gRPC.
-        also: clauses that rightly name it, too.
-        raw: whether `spoil` wants answers that are not JSON, as bytes.
+        protocol: the protocol that it breaks.
+        model: the model that shows it, a fixture or `BARS`.
+        check: the id of the check that must fail.
+        change_answer: the change of HTTP answers.
+        change_request: the change of HTTP requests.
+        change_call: the change of gRPC replies.
+        also_fails: the ids of other checks that must fail.
+        raw: whether `change_answer` also receives answers that are not JSON, as bytes.
     """
 
     protocol: str
     model: str
-    clause: str
-    spoil: Spoil = lambda _, status, answer: (status, answer)
-    rewrite: Rewrite = lambda request: request
-    call: SpoilCall = lambda _method, _request, _reply: None
-    also: Sequence[str] = ()
+    check: str
+    change_answer: AnswerFault = lambda _, status, answer: (status, answer)
+    change_request: RequestFault = lambda request: request
+    change_call: CallFault = lambda _method, _request, _reply: None
+    also_fails: Sequence[str] = ()
     raw: bool = False
 
 
-def pictures() -> Sequence[Picture]:
-    """Scenes that the fixture models were trained for."""
+def scenes() -> Sequence[Picture]:
+    """Return images of the kinds that the fixture models were trained on."""
     folder = ROOT / "fixtures" / "images"
     return [picture_of(name, (folder / name).read_bytes()) for name in ("scene.jpg", "oriented.jpg")]
 
 
 def sources(model: str) -> Sequence[ModelSource]:
-    """Where a model comes from: a fixture, or `BARS`."""
+    """Return the source of a model, a fixture or `BARS`."""
     return [ModelSource(name=model, version="1", folder=FIXTURE_MODELS / model)]
 
 
-def load(given: ModelSource) -> Servable:
-    """A fixture, or `BARS`."""
-    if given.name != BARS:
-        return load_fixture(given)
+def load(source: ModelSource) -> Servable:
+    """Load a model, a fixture or `BARS`."""
+    if source.name != BARS:
+        return load_fixture(source)
     description = ModelDescription(
         task_type=TaskType.ORIENTED_OBJECT_DETECTION, platform="stand-in", layout="none", labels=(), inputs=(),
         outputs=(), facts=(),
     )  # fmt: skip
-    return BoundServable(OrientedObjectDetection(), find_bars, description, {})
+    return BoundServable(OrientedObjectDetection(), detect_bars, description, {})
 
 
-def find_bars(inputs: Sequence[DetectionInput]) -> Sequence[OrientedDetections]:
-    """The bright part of a dark picture, exactly, which no trained model does; nothing in a plain one."""
-    return [detect_oriented([each])[0] if bright(each.image).any() else _nothing(each) for each in inputs]
+def detect_bars(inputs: Sequence[DetectionInput]) -> Sequence[OrientedDetections]:
+    """Detect the bright part of a dark image exactly, as no trained model does, and nothing in a plain image."""
+    return [
+        detect_oriented([detection_input])[0]
+        if bright(detection_input.image).any()
+        else _no_detections(detection_input)
+        for detection_input in inputs
+    ]
 
 
-def _nothing(given: DetectionInput) -> OrientedDetections:
-    none, no_boxes = np.zeros(0, np.float32), np.zeros((0, 5), np.float32)
-    size = {"width": given.image.width, "height": given.image.height}
-    return OrientedDetections(labels=[], scores=none, boxes=no_boxes, **size)
+def _no_detections(detection_input: DetectionInput) -> OrientedDetections:
+    no_scores, no_boxes = np.zeros(0, np.float32), np.zeros((0, 5), np.float32)
+    size = {"width": detection_input.image.width, "height": detection_input.image.height}
+    return OrientedDetections(labels=[], scores=no_scores, boxes=no_boxes, **size)
 
 
 @contextmanager
 def engine(model: str, protocol: str = "chariot-v2-kserve") -> Generator[TestClient[Litestar]]:
-    """Ours over one model."""
+    """Serve one model with our engine, over HTTP."""
     with TestClient(application(sources(model), load, protocol)) as client:
         yield client
 
 
 @contextmanager
 def grpc_engine(model: str) -> Generator[Channel]:
-    """A channel to ours over one model."""
+    """Serve one model with our engine, and yield a gRPC channel to it."""
     with serving_grpc(over(sources(model), load)) as peer:
         yield Channel(peer.channel, (), 30)
 
 
 @dataclass(slots=True)
 class Engines:
-    """Ours, started when they are first asked for, whose answers are kept: most faults are planted in the same ones."""
+    """Our engines, started on first use, with a cache of their answers, because most faults change the same answers."""
 
     stack: ExitStack
     _running: dict[Key, Any] = field(default_factory=dict[Key, Any])
-    _known: dict[Key, Any] = field(default_factory=dict[Key, Any])
+    _answers: dict[Key, Any] = field(default_factory=dict[Key, Any])
 
     def http(self, model: str, protocol: str) -> TestClient[Litestar]:
         if (model, protocol) not in self._running:
@@ -164,17 +169,17 @@ class Engines:
             self._running[model, "grpc"] = self.stack.enter_context(grpc_engine(model))
         return self._running[model, "grpc"]
 
-    def kept(self, key: Key, ask: Callable[[], Any], *, again: bool) -> Any:
-        """What `ask` brought the first time, or brings now where that may be another answer: `again` in one run."""
-        if again or any(word in str(part) for part in key[:4] for word in _CHANGEABLE):
-            return ask()
-        if key not in self._known:
-            self._known[key] = ask()
-        return self._known[key]
+    def cached(self, key: Key, request: Callable[[], Any], *, repeated: bool) -> Any:
+        """Return the cached answer; send again if it is stateful or `repeated` in one run."""
+        if repeated or any(word in str(part) for part in key[:4] for word in _STATEFUL_PATHS):
+            return request()
+        if key not in self._answers:
+            self._answers[key] = request()
+        return self._answers[key]
 
 
-class Between(httpx.BaseTransport):
-    """Hands requests on to the right engine, and spoils them or their answers."""
+class FaultyTransport(httpx.BaseTransport):
+    """Forward requests to our engine, and apply a fault to the requests or answers."""
 
     def __init__(self, engines: Engines, fault: Fault) -> None:
         self._engines, self._fault = engines, fault
@@ -182,18 +187,18 @@ class Between(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         request.read()
-        answer = self._answer(request)
-        # The answer is already unpacked here.
-        unfit = ("content-length", "content-encoding")
-        headers = {name: value for name, value in answer.headers.items() if name.lower() not in unfit}
+        response = self._answer(request)
+        # The content is already decompressed.
+        dropped = ("content-length", "content-encoding")
+        headers = {name: value for name, value in response.headers.items() if name.lower() not in dropped}
         try:
-            right = answer.json()
+            correct = response.json()
         except ValueError:
             if not self._fault.raw:
-                return httpx.Response(answer.status_code, headers=headers, content=answer.content)
-            right = answer.content
-        status, wrong = self._fault.spoil(request, answer.status_code, right)
-        if isinstance(wrong, Headed):
+                return httpx.Response(response.status_code, headers=headers, content=response.content)
+            correct = response.content
+        status, wrong = self._fault.change_answer(request, response.status_code, correct)
+        if isinstance(wrong, WithHeaders):
             headers = {name: value for name, value in headers.items() if name not in wrong.headers}
             headers |= {name: value for name, value in wrong.headers.items() if value is not None}
             wrong = wrong.body
@@ -201,21 +206,23 @@ class Between(httpx.BaseTransport):
         return httpx.Response(status, headers=headers, content=content)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
-        taken = self._fault.rewrite(request)
-        key = (self._fault.protocol, self._fault.model, taken.method, str(taken.url), taken.content,
-               tuple(sorted(taken.headers.items())))  # fmt: skip
-        again = key in self._seen
+        forwarded = self._fault.change_request(request)
+        key = (self._fault.protocol, self._fault.model, forwarded.method, str(forwarded.url), forwarded.content,
+               tuple(sorted(forwarded.headers.items())))  # fmt: skip
+        repeated = key in self._seen
         self._seen.add(key)
-        right = self._engines.http(self._fault.model, self._fault.protocol)
+        client = self._engines.http(self._fault.model, self._fault.protocol)
 
-        def ask() -> httpx.Response:
-            return right.request(taken.method, str(taken.url), content=taken.content, headers=taken.headers)
+        def send() -> httpx.Response:
+            return client.request(
+                forwarded.method, str(forwarded.url), content=forwarded.content, headers=forwarded.headers
+            )
 
-        return self._engines.kept(key, ask, again=again)
+        return self._engines.cached(key, send, repeated=repeated)
 
 
-class SpoiltCaller:
-    """Hands calls on to the right engine, and spoils their answers."""
+class FaultyCaller:
+    """Forward calls to our engine, and apply a fault to the replies."""
 
     def __init__(self, engines: Engines, fault: Fault) -> None:
         self._engines, self._fault = engines, fault
@@ -226,36 +233,36 @@ class SpoiltCaller:
 
     def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, Sequence[bytes]]:
         key = (self._fault.model, path, message)
-        again = key in self._seen
+        repeated = key in self._seen
         self._seen.add(key)
-        right = self._engines.grpc(self._fault.model)
-        status, text, answers = self._engines.kept(
-            key, lambda: right.call(path, message, streamed=streamed), again=again
+        channel = self._engines.grpc(self._fault.model)
+        status, text, answers = self._engines.cached(
+            key, lambda: channel.call(path, message, streamed=streamed), repeated=repeated
         )
         name, method = path.lstrip("/").split("/")
-        service = next(each for each in (OPEN_INFERENCE, GRPS) if each.full_name == name)
-        reply = Reply(status, text, [answer_class(service, method).FromString(each) for each in answers])
-        self._fault.call(method, request_class(service, method).FromString(message), reply)
-        return reply.status, reply.text, [each.SerializeToString() for each in reply.messages]
+        service = next(candidate for candidate in (OPEN_INFERENCE, GRPS) if candidate.full_name == name)
+        reply = Reply(status, text, [answer_class(service, method).FromString(answer) for answer in answers])
+        self._fault.change_call(method, request_class(service, method).FromString(message), reply)
+        return reply.status, reply.text, [answer.SerializeToString() for answer in reply.messages]
 
 
-def held(
+def check_engine(
     client: httpx.Client, protocol: str = "chariot-v2-kserve", *, caller: Caller | None = None, **target: Any
 ) -> Report:
-    """What is found of the engine that `client` or `caller` reaches."""
-    target = {"pictures": pictures() if protocol in CHARIOT else (), **target}
+    """Check the engine that `client` or `caller` reaches."""
+    target = {"pictures": scenes() if protocol in CHARIOT_PROTOCOLS else (), **target}
     probe = Probe(client, Target(url="http://testserver.local", **target), caller=caller)
-    return held_against(KNOWN[protocol], probe)
+    return held_against(PROTOCOLS_BY_NAME[protocol], probe)
 
 
-def held_spoilt(engines: Engines, fault: Fault) -> Report:
-    """What is found of an engine that answers as ours does, but for `fault`."""
-    model = None if fault.protocol in CHARIOT else fault.model
-    caller = SpoiltCaller(engines, fault) if KNOWN[fault.protocol].rpc else None
-    with httpx.Client(transport=Between(engines, fault), timeout=60) as client:
-        return held(client, fault.protocol, caller=caller, model=model)
+def check_with_fault(engines: Engines, fault: Fault) -> Report:
+    """Check our engine with a deliberate fault."""
+    model = None if fault.protocol in CHARIOT_PROTOCOLS else fault.model
+    caller = FaultyCaller(engines, fault) if PROTOCOLS_BY_NAME[fault.protocol].rpc else None
+    with httpx.Client(transport=FaultyTransport(engines, fault), timeout=60) as client:
+        return check_engine(client, fault.protocol, caller=caller, model=model)
 
 
-def failed(report: Report) -> dict[str, str]:
-    """The ids of the clauses that failed, with the reasons."""
-    return {each.clause.id: each.reason for each in report.findings if each.verdict is Verdict.FAILED}
+def failed_checks(report: Report) -> dict[str, str]:
+    """Return the ids of the failed checks, with the reasons."""
+    return {finding.clause.id: finding.reason for finding in report.findings if finding.verdict is Verdict.FAILED}

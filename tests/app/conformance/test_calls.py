@@ -1,4 +1,4 @@
-"""Calls over gRPC to engines that are late, or not there."""
+"""gRPC calls to engines that hang or are unreachable."""
 
 import threading
 from collections.abc import Generator
@@ -14,49 +14,53 @@ from app.conformance.calls import connected
 from app.conformance.clause import Verdict
 from app.conformance.holding import Holding, UnreachableError
 from app.conformance.probe import LateError, Probe, Target
-from tests.app.conformance.engines import KNOWN
+from tests.app.conformance.engines import PROTOCOLS_BY_NAME
 
 
 @contextmanager
 def hanging() -> Generator[str]:
-    """A server that answers nothing until it is to end."""
-    ended = threading.Event()
+    """Run a gRPC server that does not answer until it stops."""
+    stopping = threading.Event()
     with ThreadPoolExecutor(4) as pool:
 
         def hang(data: bytes, context: Any) -> bytes:
-            ended.wait(30)
+            stopping.wait(30)
             return b""
 
-        class _Any(grpc.GenericRpcHandler):
+        class _HangingHandler(grpc.GenericRpcHandler):
             def service(self, handler_call_details: Any) -> Any:
                 return cast("Any", grpc.unary_unary_rpc_method_handler)(hang)
 
         server = grpc.server(pool)
-        server.add_generic_rpc_handlers((_Any(),))
+        server.add_generic_rpc_handlers((_HangingHandler(),))
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         try:
             yield f"grpc://127.0.0.1:{port}"
         finally:
-            ended.set()
+            stopping.set()
             server.stop(0).wait(10)
 
 
-def test_a_call_that_is_late() -> None:
+def test_call_without_answer_times_out() -> None:
     with hanging() as url, connected(url, {}, 0.2) as channel, pytest.raises(LateError, match=r"within 0\.2 seconds"):
         channel.call("/inference.GRPCInferenceService/ServerLive", b"", streamed=False)
 
 
-def test_an_engine_that_hangs_is_not_asked_for_ever() -> None:
+def test_hanging_engine_receives_few_requests() -> None:
     with hanging() as url, connected(url, {}, 0.1) as channel, httpx.Client() as client:
-        report = Holding(KNOWN["v2-grpc"], Probe(client, Target(url=url, model="m"), caller=channel)).report()
+        report = Holding(
+            PROTOCOLS_BY_NAME["v2-grpc"], Probe(client, Target(url=url, model="m"), caller=channel)
+        ).report()
     assert not report.conforms
     assert report.requests == 3
     assert report.counted(Verdict.PASSED) == 0
 
 
-def test_an_engine_that_is_not_there() -> None:
+def test_unreachable_engine_is_reported() -> None:
     with connected("grpc://127.0.0.1:1", {}, 0.2) as channel, httpx.Client() as client:
-        held = Holding(KNOWN["grps-grpc"], Probe(client, Target(url="grpc://127.0.0.1:1"), caller=channel))
+        runner = Holding(
+            PROTOCOLS_BY_NAME["grps-grpc"], Probe(client, Target(url="grpc://127.0.0.1:1"), caller=channel)
+        )
         with pytest.raises(UnreachableError, match=r"grpc://127\.0\.0\.1:1: Nothing speaks gRPC"):
-            held.reach()
+            runner.reach()

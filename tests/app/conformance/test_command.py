@@ -1,4 +1,4 @@
-"""``charioteer conform`` against a real server, as its user runs it."""
+"""``charioteer conform`` against a real server, as a user runs it."""
 
 import json
 import subprocess
@@ -19,27 +19,27 @@ def conform(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
 
 
-def test_a_real_server_conforms(tmp_path: Path) -> None:
+def test_real_server_conforms(tmp_path: Path) -> None:
     files = {name: tmp_path / f"report.{name}" for name in ("json", "junit", "html")}
-    options = [each for name, path in files.items() for each in (f"--{name}", path)]
+    options = [option for name, path in files.items() for option in (f"--{name}", path)]
     with serving("--model", "fixtures/models/detector") as server:
         image = ROOT / "fixtures" / "images" / "scene.jpg"
-        done = conform(server.address, "--image", image, "--all", *options)
-        refused = conform(
+        result = conform(server.address, "--image", image, "--all", *options)
+        limited = conform(
             server.address, "--model", "detector", "--protocol", "v2", "--header", "x-a: b", "--max-requests", "3"
         )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "The engine conforms" in done.stdout
-    assert "storage: works" in done.stdout
-    assert "CV2K-001" in done.stdout
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "The engine conforms" in result.stdout
+    assert "storage: works" in result.stdout
+    assert "CV2K-001" in result.stdout
     assert json.loads(files["json"].read_bytes())["task_type"] == "OBJECT_DETECTION"
     assert ET.parse(files["junit"]).getroot().get("failures") == "0"
     assert files["html"].read_text().startswith("<!doctype html>")
-    assert "not tested" in refused.stdout
+    assert "not tested" in limited.stdout
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("http://127.0.0.1:1",), "127.0.0.1:1"),
         (("engine.local",), "http://"),
@@ -52,41 +52,41 @@ def test_a_real_server_conforms(tmp_path: Path) -> None:
         (("http://127.0.0.1:1", "--request", "README.md"), "--request"),
     ],
 )
-def test_what_cannot_be_asked_is_status_2(arguments: tuple[str, ...], said: str) -> None:
-    done = conform(*arguments)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+def test_invalid_arguments_exit_with_status_2(arguments: tuple[str, ...], message: str) -> None:
+    result = conform(*arguments)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
 
 
-def test_an_engine_of_another_protocol_does_not_conform() -> None:
+def test_engine_of_another_protocol_does_not_conform() -> None:
     with serving("--model", "fixtures/models/detector", "--chariot-protocol", "chariot-v2") as server:
-        done = conform(server.address)
-    assert done.returncode == 1
-    assert "storage: would not work: CV2K-001 failed" in done.stdout
+        result = conform(server.address)
+    assert result.returncode == 1
+    assert "storage: would not work: CV2K-001 failed" in result.stdout
 
 
-def test_a_real_server_conforms_over_grpc() -> None:
+def test_real_server_conforms_over_grpc() -> None:
     with serving("--model", "fixtures/models/detector") as server:
-        other = conform(server.address.replace("http", "grpc"), "--protocol", "grps-grpc", "--timeout", "1")
+        unsupported = conform(server.address.replace("http", "grpc"), "--protocol", "grps-grpc", "--timeout", "1")
         address = f"grpc://{server.grpc_address}"
-        done = [conform(address, "--protocol", name, "--model", "detector") for name in ("v2-grpc", "grps-grpc")]
-    assert [each.returncode for each in done] == [0, 0], [each.stdout + each.stderr for each in done]
-    assert "MUST: 18 passed, 0 failed, 0 not tested" in done[0].stdout
-    assert "MUST: 14 passed, 0 failed, 0 not tested" in done[1].stdout
-    assert other.returncode == 2
-    assert "Nothing speaks gRPC there within 1 seconds" in other.stderr
+        results = [conform(address, "--protocol", name, "--model", "detector") for name in ("v2-grpc", "grps-grpc")]
+    assert [result.returncode for result in results] == [0, 0], [result.stdout + result.stderr for result in results]
+    assert "MUST: 18 passed, 0 failed, 0 not tested" in results[0].stdout
+    assert "MUST: 14 passed, 0 failed, 0 not tested" in results[1].stdout
+    assert unsupported.returncode == 2
+    assert "Nothing speaks gRPC there within 1 seconds" in unsupported.stderr
 
 
-def test_clauses_are_listed_without_an_engine() -> None:
-    done = conform("--list", "--all", "--protocol", "grps")
-    assert done.returncode == 0
-    assert "GRPS-001" in done.stdout
+def test_checks_are_listed_without_an_engine() -> None:
+    result = conform("--list", "--all", "--protocol", "grps")
+    assert result.returncode == 0
+    assert "GRPS-001" in result.stdout
 
 
-def test_a_report_that_cannot_be_written_is_status_2(tmp_path: Path) -> None:
+def test_unwritable_report_exits_with_status_2(tmp_path: Path) -> None:
     with tiny_engine() as url:
-        done = conform(url, "--protocol", "v1", "--json", tmp_path / "nowhere" / "report.json")
-    assert done.returncode == 2
-    assert "cannot write the report" in done.stderr
-    assert "Traceback" not in done.stderr
+        result = conform(url, "--protocol", "v1", "--json", tmp_path / "nowhere" / "report.json")
+    assert result.returncode == 2
+    assert "cannot write the report" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -1,4 +1,4 @@
-"""Servers that others wrote raise no alarm but for what they are known to do otherwise than the others."""
+"""Servers of other projects fail only the checks on which they are known to differ."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ import pytest
 
 from app.conformance.holding import Holding
 from app.conformance.wish import Wish, holding
-from tests.app.conformance.engines import failed
+from tests.app.conformance.engines import failed_checks
 from tests.support.environments import python_with
 from tests.support.ports import fixed_ports
 
@@ -25,13 +25,13 @@ FOREIGN = Path(__file__).with_name("foreign")
 def running(
     command: list[str | Path], url: str, folder: Path, environment: Mapping[str, str] | None = None
 ) -> Generator[None]:
-    """A server that answers at `url`, and is killed at the end."""
+    """Run a server that answers at `url`, and kill it at the end."""
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(
             command, cwd=folder, stdout=log, stderr=log, env={**os.environ, **(environment or {})}
         )
     try:
-        transport = httpx.HTTPTransport(retries=8)  # it waits longer each time: half a minute altogether
+        transport = httpx.HTTPTransport(retries=8)  # with backoff: half a minute in total
         with httpx.Client(transport=transport, trust_env=False, timeout=60) as client:
             assert client.get(url, timeout=30).status_code < 500, (folder / "log").read_text()
         yield
@@ -68,20 +68,20 @@ def kserve(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[int, int
         yield http, grpc
 
 
-def named(protocol: str, url: str) -> list[str]:
-    with holding(Wish(url=url, protocol=protocol, model="half")) as held:
-        assert isinstance(held, Holding)
-        return list(failed(held.report()))
+def failures_of(protocol: str, url: str) -> list[str]:
+    with holding(Wish(url=url, protocol=protocol, model="half")) as runner:
+        assert isinstance(runner, Holding)
+        return list(failed_checks(runner.report()))
 
 
-def test_mlserver(mlserver: tuple[int, int]) -> None:
+def test_mlserver_fails_only_known_checks(mlserver: tuple[int, int]) -> None:
     http, grpc = mlserver
-    assert named("v2", f"http://127.0.0.1:{http}") == ["V2-004", "V2-018", "V2-025"]
-    assert named("v2-grpc", f"grpc://127.0.0.1:{grpc}") == [f"V2G-02{number}" for number in range(6)]
+    assert failures_of("v2", f"http://127.0.0.1:{http}") == ["V2-004", "V2-018", "V2-025"]
+    assert failures_of("v2-grpc", f"grpc://127.0.0.1:{grpc}") == [f"V2G-02{number}" for number in range(6)]
 
 
-def test_kserve(kserve: tuple[int, int]) -> None:
+def test_kserve_fails_only_known_checks(kserve: tuple[int, int]) -> None:
     http, grpc = kserve
-    assert named("v2", f"http://127.0.0.1:{http}") == ["V2-025"]
-    assert named("v1", f"http://127.0.0.1:{http}") == ["V1-011"]
-    assert named("v2-grpc", f"grpc://127.0.0.1:{grpc}") == ["V2G-020", "V2G-021", "V2G-023"]
+    assert failures_of("v2", f"http://127.0.0.1:{http}") == ["V2-025"]
+    assert failures_of("v1", f"http://127.0.0.1:{http}") == ["V1-011"]
+    assert failures_of("v2-grpc", f"grpc://127.0.0.1:{grpc}") == ["V2G-020", "V2G-021", "V2G-023"]

@@ -1,4 +1,4 @@
-"""Engines behind a gate: what is refused for who asks says nothing of the engine, and never passes."""
+"""Engines that need authentication: an unauthorized request says nothing about the engine, and never passes."""
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -10,96 +10,98 @@ import pytest
 from app.conformance.clause import Level, Verdict
 from app.conformance.holding import Holding, Report, UnreachableError
 from app.conformance.probe import Probe, Target
-from tests.app.conformance.engines import KNOWN
+from tests.app.conformance.engines import PROTOCOLS_BY_NAME
 
 Answer = Callable[[httpx.Request], httpx.Response]
 
 
 @contextmanager
-def held(protocol: str, answer: Answer, model: str | None = "m") -> Generator[Holding]:
-    """An engine that answers so."""
+def runner_against(protocol: str, answer: Answer, model: str | None = "m") -> Generator[Holding]:
+    """Yield a runner of the checks against an engine that answers with `answer`."""
     with httpx.Client(transport=httpx.MockTransport(answer)) as client:
-        yield Holding(KNOWN[protocol], Probe(client, Target(url="http://testserver.local", model=model)))
+        yield Holding(PROTOCOLS_BY_NAME[protocol], Probe(client, Target(url="http://testserver.local", model=model)))
 
 
-def looked_at(protocol: str, answer: Answer) -> Report:
-    """What is found of it."""
-    with held(protocol, answer) as holding:
-        return holding.report()
+def report_on(protocol: str, answer: Answer) -> Report:
+    """Check an engine that answers with `answer`."""
+    with runner_against(protocol, answer) as runner:
+        return runner.report()
 
 
 @pytest.mark.parametrize("status", [401, 403])
 @pytest.mark.parametrize("protocol", ["chariot-v2-kserve", "v2", "v1", "grps"])
-def test_an_engine_that_refuses_everybody_is_not_judged(protocol: str, status: int) -> None:
+def test_engine_that_rejects_every_request_is_not_judged(protocol: str, status: int) -> None:
     with (
-        held(protocol, lambda _: httpx.Response(status, json={"error": "no key"}), model=None) as holding,
+        runner_against(protocol, lambda _: httpx.Response(status, json={"error": "no key"}), model=None) as runner,
         pytest.raises(UnreachableError, match=r"http://testserver\.local: Every request is refused .* --header-file"),
     ):
-        holding.report()
+        runner.report()
 
 
 @pytest.mark.parametrize("protocol", ["chariot-v2-kserve", "v2", "v1"])
-def test_only_what_was_let_through_passes(protocol: str) -> None:
-    """Health is open, as it is where platforms ask for it without a key."""
+def test_checks_with_unauthorized_requests_do_not_pass(protocol: str) -> None:
+    """Leave health open, because platforms request it without a key."""
 
     def answer(request: httpx.Request) -> httpx.Response:
         if "health" in request.url.path or request.url.path in {"/", "/ready"}:
             return httpx.Response(200, json={"live": True, "ready": True, "status": "alive"})
         return httpx.Response(401, json={"error": "no key"})
 
-    report = looked_at(protocol, answer)
+    report = report_on(protocol, answer)
     assert not report.conforms
-    passed = [each for each in report.findings if each.verdict is Verdict.PASSED]
+    passed = [finding for finding in report.findings if finding.verdict is Verdict.PASSED]
     assert passed
-    assert not [each.clause.id for each in passed if any(exchange.barred for exchange in each.exchanges)]
+    assert not [finding.clause.id for finding in passed if any(exchange.barred for exchange in finding.exchanges)]
     for finding in report.findings:
         if finding.exchanges and finding.exchanges[-1].barred:
             assert "--header-file" in finding.reason
             assert "--request" not in finding.reason
 
 
-class _Barring:
-    """An engine over gRPC that refuses everything but `open_to_all` for who asks, with this status."""
+class _UnauthorizedCaller:
+    """A gRPC engine that rejects every method except `open_method` with this status."""
 
-    def __init__(self, status: int = 16, open_to_all: str = "none") -> None:
-        self._status, self._open = status, open_to_all
+    def __init__(self, status: int = 16, open_method: str = "none") -> None:
+        self._status, self._open_method = status, open_method
 
     def reach(self) -> None:
         pass
 
     def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, list[bytes]]:
         # Each of these methods answers with one bool, its first field.
-        return (0, "", [b"\x08\x01"]) if path.endswith(self._open) else (self._status, "no key", [])
+        return (0, "", [b"\x08\x01"]) if path.endswith(self._open_method) else (self._status, "no key", [])
 
 
 @pytest.mark.parametrize("protocol", ["v2-grpc", "grps-grpc"])
-def test_an_engine_that_refuses_everybody_over_grpc_is_not_judged(protocol: str) -> None:
+def test_engine_that_rejects_every_grpc_call_is_not_judged(protocol: str) -> None:
     with httpx.Client() as client:
-        probe = Probe(client, Target(url="grpc://engine.local", model="m"), caller=_Barring())
+        probe = Probe(client, Target(url="grpc://engine.local", model="m"), caller=_UnauthorizedCaller())
         with pytest.raises(UnreachableError, match="--header-file"):
-            Holding(KNOWN[protocol], probe).report()
+            Holding(PROTOCOLS_BY_NAME[protocol], probe).report()
 
 
-def test_what_needs_another_key_is_named() -> None:
-    """The name of the model is asked of the repository, which is not for everybody; nothing fails by that."""
+def test_unauthorized_checks_are_listed() -> None:
+    """Reject all methods but liveness, so that the name of the model is unknown; no check may fail by that."""
     with httpx.Client() as client:
-        probe = Probe(client, Target(url="grpc://engine.local"), caller=_Barring(7, "Live"))
-        report = Holding(KNOWN["v2-grpc"], probe).report()
+        probe = Probe(client, Target(url="grpc://engine.local"), caller=_UnauthorizedCaller(7, "Live"))
+        report = Holding(PROTOCOLS_BY_NAME["v2-grpc"], probe).report()
     assert "V2G-005" in report.barred
     assert "V2G-001" not in report.barred
-    assert not {each.clause.id for each in report.findings if each.clause.level is Level.SHOULD} & {*report.barred}
+    assert not {finding.clause.id for finding in report.findings if finding.clause.level is Level.SHOULD} & {
+        *report.barred
+    }
 
 
 class _Dripping(httpx.SyncByteStream):
-    """A body that comes byte by byte, and never ends."""
+    """A body that arrives byte by byte and never ends."""
 
     def __iter__(self) -> Iterator[bytes]:
         while True:
             yield b" "
 
 
-def test_an_answer_that_drips_is_late_after_the_timeout() -> None:
-    """The client's own timeout is between two bytes."""
+def test_timeout_covers_the_complete_answer() -> None:
+    """Send bytes without end: the client's own timeout covers only the time between two bytes."""
     transport = httpx.MockTransport(lambda _: httpx.Response(200, stream=cast("Any", _Dripping())))
     with httpx.Client(transport=transport, timeout=0.05) as client:
         probe = Probe(client, Target(url="http://testserver.local"))

@@ -1,4 +1,4 @@
-"""Ours keeps every protocol that it speaks, with every kind of model that can be asked by it."""
+"""Our server conforms to every protocol that it serves, with every kind of model that the protocol supports."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -7,9 +7,9 @@ import pytest
 
 from app.conformance.clause import Level, Verdict
 from app.conformance.protocols import PROTOCOLS
-from tests.app.conformance.engines import Engines, Fault, failed, held_spoilt
+from tests.app.conformance.engines import Engines, Fault, check_with_fault, failed_checks
 
-OURS = {
+MODELS = {
     "chariot-v2-kserve": ("classifier", "detector", "oriented-detector", "segmenter", "vlm"),
     "chariot-v2": ("classifier", "detector", "oriented-detector", "segmenter", "vlm"),
     "v2": ("classifier", "detector", "segmenter", "vlm", "half_plus_two", "greeter"),
@@ -27,13 +27,13 @@ def engines() -> Iterator[Engines]:
         yield Engines(stack)
 
 
-def test_every_protocol_is_tried() -> None:
-    assert set(OURS) == {each.name for each in PROTOCOLS}
+def test_every_protocol_is_covered() -> None:
+    assert set(MODELS) == {protocol.name for protocol in PROTOCOLS}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("protocol", "model"), [(p, model) for p, models in OURS.items() for model in models])
-def test_ours_conforms(engines: Engines, protocol: str, model: str) -> None:
-    report = held_spoilt(engines, Fault(protocol=protocol, model=model, clause=""))
-    assert failed(report) == {}
+@pytest.mark.parametrize(("protocol", "model"), [(p, model) for p, models in MODELS.items() for model in models])
+def test_our_server_conforms(engines: Engines, protocol: str, model: str) -> None:
+    report = check_with_fault(engines, Fault(protocol=protocol, model=model, check=""))
+    assert failed_checks(report) == {}
     assert report.counted(Verdict.NOT_TESTED, Level.MUST) <= 3

@@ -1,4 +1,4 @@
-"""Reports: as JSON, JUnit, a page and a table, and what becomes of an engine's own words in them."""
+"""Reports as JSON, JUnit, page and table, and their escaping of an engine's text."""
 
 import io
 import json
@@ -54,7 +54,7 @@ def _spends(probe: Probe) -> None:
         probe.get(f"/{index}")
 
 
-CLAUSES = (
+CHECKS = (
     Clause("X-1", Level.MUST, "It fails.", "here", _fails, (Need.STORAGE,)),
     Clause("X-2", Level.MUST, "It passes.", "here", _passes, (Need.DRIFT,)),
     Clause("X-3", Level.SHOULD, "It should.", "here", _fails, (Need.EVALUATION,)),
@@ -67,16 +67,16 @@ CLAUSES = (
 )
 
 
-def report(*clauses: Clause, status: int = 200) -> Report:
+def report(*checks: Clause, status: int = 200) -> Report:
     transport = httpx.MockTransport(lambda _: httpx.Response(status, content=HOSTILE.encode()))
     with httpx.Client(transport=transport, headers={"authorization": "Bearer secret"}) as client:
         target = Target(url="http://engine.local/<b>")
-        return held_against(Protocol("x", clauses or CLAUSES), Probe(client, target, max_requests=20))
+        return held_against(Protocol("x", checks or CHECKS), Probe(client, target, max_requests=20))
 
 
-def test_verdicts() -> None:
-    found = {each.clause.id: (each.verdict.value, each.reason) for each in report().findings}
-    assert {name: verdict for name, (verdict, _) in found.items()} == {
+def test_each_check_has_the_expected_verdict() -> None:
+    verdicts = {finding.clause.id: (finding.verdict.value, finding.reason) for finding in report().findings}
+    assert {name: verdict for name, (verdict, _) in verdicts.items()} == {
         "X-1": "failed",
         "X-2": "passed",
         "X-3": "failed",
@@ -87,39 +87,39 @@ def test_verdicts() -> None:
         "X-7": "failed",
         "X-8": "not tested",
     }
-    assert found["X-6"][1] == "X-1 failed"
-    assert found["X-9"][1] == "X-1 failed"
-    assert "timed out" in found["X-7"][1]
-    assert "20 requests" in found["X-8"][1]
+    assert verdicts["X-6"][1] == "X-1 failed"
+    assert verdicts["X-9"][1] == "X-1 failed"
+    assert "timed out" in verdicts["X-7"][1]
+    assert "20 requests" in verdicts["X-8"][1]
 
 
 @pytest.mark.parametrize(("index", "conforms"), [(0, False), (1, True), (2, True), (3, True), (4, True), (7, False)])
-def test_only_a_must_that_fails_decides(index: int, conforms: bool) -> None:
-    assert report(CLAUSES[index]).conforms is conforms
+def test_only_failed_must_checks_break_conformance(index: int, conforms: bool) -> None:
+    assert report(CHECKS[index]).conforms is conforms
 
 
-def test_json() -> None:
-    said = json.loads(json_report(report()))
-    assert (said["schema"], said["protocol"], said["conforms"]) == ("charioteer.conformance/1", "x", False)
-    assert said["counts"]["MUST"] == {"passed": 1, "failed": 2, "not tested": 4, "not applicable": 1}
-    assert said["features"]["storage"] == {"works": False, "failed": ["X-1"], "not_tested": []}
-    assert said["features"]["drift"] == {"works": True, "failed": [], "not_tested": []}
-    assert said["features"]["evaluation"] == {"works": True, "failed": [], "not_tested": ["X-4"]}
-    (exchange,) = said["findings"][0]["exchanges"]
+def test_json_report_has_counts_features_and_exchanges() -> None:
+    parsed = json.loads(json_report(report()))
+    assert (parsed["schema"], parsed["protocol"], parsed["conforms"]) == ("charioteer.conformance/1", "x", False)
+    assert parsed["counts"]["MUST"] == {"passed": 1, "failed": 2, "not tested": 4, "not applicable": 1}
+    assert parsed["features"]["storage"] == {"works": False, "failed": ["X-1"], "not_tested": []}
+    assert parsed["features"]["drift"] == {"works": True, "failed": [], "not_tested": []}
+    assert parsed["features"]["evaluation"] == {"works": True, "failed": [], "not_tested": ["X-4"]}
+    (exchange,) = parsed["findings"][0]["exchanges"]
     assert json.loads(exchange["request"]["body"]) == {"text": HOSTILE}
     assert exchange["response"] == {"status": 200, "headers": {"content-length": "42"}, "body": HOSTILE}
     assert b"secret" not in json_report(report())
 
 
-def test_who_could_still_read_answers() -> None:
-    said = {each["id"]: each["readable_by"] for each in json.loads(json_report(report()))["findings"]}
-    assert said["X-1"] == {"storage": False, "drift": True, "evaluation": True}
-    assert said["X-3"] == {"storage": True, "drift": True, "evaluation": True}
-    assert said["X-2"] == said["X-4"] == {}
-    assert json.loads(json_report(report(CLAUSES[7])))["findings"][0]["readable_by"] == {}
+def test_json_report_lists_features_that_can_read_answers() -> None:
+    readable_by = {finding["id"]: finding["readable_by"] for finding in json.loads(json_report(report()))["findings"]}
+    assert readable_by["X-1"] == {"storage": False, "drift": True, "evaluation": True}
+    assert readable_by["X-3"] == {"storage": True, "drift": True, "evaluation": True}
+    assert readable_by["X-2"] == readable_by["X-4"] == {}
+    assert json.loads(json_report(report(CHECKS[7])))["findings"][0]["readable_by"] == {}
 
 
-def test_junit() -> None:
+def test_junit_report_has_cases_and_properties() -> None:
     (suite,) = ET.fromstring(junit_report(report()))
     assert {name: suite.get(name) for name in ("tests", "failures", "skipped", "errors")} == {
         "tests": "9",
@@ -129,9 +129,9 @@ def test_junit() -> None:
     }
     properties, *cases = suite
     assert [len(case) for case in cases] == [1, 0, 1, 1, 1, 1, 1, 1, 1]
-    told = {each.get("name"): each.get("value") for each in properties}
-    assert told["schema"] == "charioteer.conformance/1"
-    assert (told["storage"], told["drift"]) == ("would not work", "works")
+    values = {entry.get("name"): entry.get("value") for entry in properties}
+    assert values["schema"] == "charioteer.conformance/1"
+    assert (values["storage"], values["drift"]) == ("would not work", "works")
     failure = suite.findtext("testcase/failure") or ""
     assert "Answers would not be read by storage; would still be read by drift, evaluation." in failure
     assert "POST /infer" in failure
@@ -140,7 +140,7 @@ def test_junit() -> None:
     assert len(suite.findall("testcase/skipped")) == 6
 
 
-def test_page() -> None:
+def test_page_escapes_text_and_lists_failures_first() -> None:
     page = html_report(report()).decode()
     assert "<script" not in page
     assert "<b>" not in page
@@ -149,7 +149,7 @@ def test_page() -> None:
     assert page.index("X-1") < page.index("X-4") < page.index("X-2")
 
 
-def test_table() -> None:
+def test_table_shows_texts_verdict_and_features() -> None:
     written = io.StringIO()
     print_report(report(), Console(file=written, width=160), everything=True)
     assert "<script>alert(1)</script> [bold]" in written.getvalue()
@@ -159,24 +159,25 @@ def test_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("index", "said"), [(1, "engine conforms, by"), (3, "conforms but for 1 MUST not tested"), (0, "not conform, by")]
+    ("index", "message"),
+    [(1, "engine conforms, by"), (3, "conforms but for 1 MUST not tested"), (0, "not conform, by")],
 )
-def test_what_was_not_tested_does_not_look_kept(index: int, said: str) -> None:
+def test_untested_must_check_is_not_shown_as_passed(index: int, message: str) -> None:
     out = io.StringIO()
-    found = report(CLAUSES[index])
-    print_report(found, Console(file=out, width=200))
-    assert said in out.getvalue()
-    assert ("conforms but for 1 MUST not tested</h1>" in html_report(found).decode()) is (index == 3)
+    result = report(CHECKS[index])
+    print_report(result, Console(file=out, width=200))
+    assert message in out.getvalue()
+    assert ("conforms but for 1 MUST not tested</h1>" in html_report(result).decode()) is (index == 3)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: each.name)
-def test_clauses_are_listed(protocol: Protocol) -> None:
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.name)
+def test_checks_of_each_protocol_are_listed(protocol: Protocol) -> None:
     written = io.StringIO()
     print_clauses(Console(file=written, width=160), protocol.name)
-    assert all(clause.id in written.getvalue() for clause in protocol.clauses)
+    assert all(check.id in written.getvalue() for check in protocol.clauses)
 
 
-def test_the_document_has_the_figures_of_the_list() -> None:
+def test_documentation_has_the_counts_of_the_list() -> None:
     written = io.StringIO()
     print_clauses(Console(file=written, width=160))
     listed = [re.findall(r"[\w-]+", line) for line in written.getvalue().splitlines() if line.startswith("│")]
@@ -186,22 +187,22 @@ def test_the_document_has_the_figures_of_the_list() -> None:
     assert [list(row) for row in rows] == listed
 
 
-def test_an_engine_that_hangs_is_not_asked_for_ever() -> None:
-    asked: list[httpx.Request] = []
+def test_hanging_engine_receives_few_requests() -> None:
+    requests: list[httpx.Request] = []
 
     def hang(request: httpx.Request) -> httpx.Response:
         if request.url.path == "/":
             return httpx.Response(404)
-        asked.append(request)
+        requests.append(request)
         raise httpx.ReadTimeout("timed out")
 
     with httpx.Client(transport=httpx.MockTransport(hang)) as client:
-        found = held_against(PROTOCOLS[0], Probe(client, Target(url="http://engine.local")))
-    assert len(asked) == 3
-    assert not found.conforms
+        result = held_against(PROTOCOLS[0], Probe(client, Target(url="http://engine.local")))
+    assert len(requests) == 3
+    assert not result.conforms
 
 
-def test_an_engine_that_is_not_there() -> None:
+def test_unreachable_engine_is_reported() -> None:
     def refuse(_: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("refused")
 
@@ -212,7 +213,7 @@ def test_an_engine_that_is_not_there() -> None:
         held_against(PROTOCOLS[0], Probe(client, Target(url="http://engine.local")))
 
 
-def test_a_connection_that_was_closed_is_opened_again() -> None:
+def test_closed_connection_is_reopened_once() -> None:
     failures = [httpx.RemoteProtocolError("Server disconnected"), httpx.ReadError("Connection reset by peer")]
 
     def closed(_: httpx.Request) -> httpx.Response:
@@ -227,8 +228,8 @@ def test_a_connection_that_was_closed_is_opened_again() -> None:
         assert probe.get("/once").ok
 
 
-class Executor:
-    """An engine that answers every call alike."""
+class FixedCaller:
+    """Answer every call with the same status and message."""
 
     def __init__(self, status: int, message: bytes) -> None:
         self._answer = (status, "", [message])
@@ -240,36 +241,38 @@ class Executor:
         return self._answer
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: each.name)
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.name)
 @pytest.mark.parametrize(
     "body",
     [b"", b"null", b"[]", b"{}", b'{"outputs":[{}]}', b'{"outputs":[{"data":[[1]]}]}', HUGE, b"\xff", 9000 * b"["],
 )
-def test_no_answer_upsets_the_checker(protocol: Protocol, body: bytes) -> None:
+def test_malformed_answers_are_judged_without_an_error(protocol: Protocol, body: bytes) -> None:
     transport = httpx.MockTransport(lambda _: httpx.Response(200, content=body))
-    caller = Executor(0, body) if protocol.rpc else None
+    caller = FixedCaller(0, body) if protocol.rpc else None
     with httpx.Client(transport=transport) as client:
-        found = held_against(protocol, Probe(client, Target(url="http://engine.local", model="m"), caller=caller))
-    assert not found.conforms
-    assert all("could not be judged" not in each.reason for each in found.findings if not protocol.task_type)
-    assert json_report(found)
+        result = held_against(protocol, Probe(client, Target(url="http://engine.local", model="m"), caller=caller))
+    assert not result.conforms
+    assert all("could not be judged" not in finding.reason for finding in result.findings if not protocol.task_type)
+    assert json_report(result)
 
 
-@pytest.mark.parametrize("protocol", [each for each in PROTOCOLS if each.rpc], ids=lambda each: each.name)
-def test_an_engine_of_another_service_does_not_conform(protocol: Protocol) -> None:
+@pytest.mark.parametrize(
+    "protocol", [protocol for protocol in PROTOCOLS if protocol.rpc], ids=lambda protocol: protocol.name
+)
+def test_engine_without_the_service_does_not_conform(protocol: Protocol) -> None:
     with httpx.Client() as client:
-        found = held_against(protocol, Probe(client, Target(url="grpc://engine"), caller=Executor(12, b"")))
-    assert not found.conforms
-    assert "UNIMPLEMENTED" in found.findings[0].reason
+        result = held_against(protocol, Probe(client, Target(url="grpc://engine"), caller=FixedCaller(12, b"")))
+    assert not result.conforms
+    assert "UNIMPLEMENTED" in result.findings[0].reason
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: each.name)
-def test_clauses_are_well_formed(protocol: Protocol) -> None:
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.name)
+def test_checks_are_well_formed(protocol: Protocol) -> None:
     known: set[str] = set()
-    for clause in protocol.clauses:
-        assert clause.id not in known
-        assert known.issuperset(clause.requires), clause.id
-        assert clause.sentence.endswith(".")
-        assert clause.source
-        assert clause.needed_for
-        known.add(clause.id)
+    for check in protocol.clauses:
+        assert check.id not in known
+        assert known.issuperset(check.requires), check.id
+        assert check.sentence.endswith(".")
+        assert check.source
+        assert check.needed_for
+        known.add(check.id)

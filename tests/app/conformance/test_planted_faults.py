@@ -1,4 +1,4 @@
-"""Every fault that is planted in an engine is named by its clause, and nothing else is; every clause has one."""
+"""Each deliberate fault fails its own check and no other, and every check has a deliberate fault."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from app.conformance.protocols import PROTOCOLS, Protocol
-from tests.app.conformance.engines import Engines, Fault, failed, held_spoilt
+from tests.app.conformance.engines import Engines, Fault, check_with_fault, failed_checks
 from tests.app.conformance.planted import (
     chariot,
     chariot_kserve,
@@ -42,13 +42,13 @@ def engines() -> Iterator[Engines]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_named_and_nothing_else(engines: Engines, name: str) -> None:
+def test_deliberate_fault_fails_only_its_check(engines: Engines, name: str) -> None:
     fault = FAULTS[name]
-    named = failed(held_spoilt(engines, fault))
-    assert list(named) == [fault.clause, *fault.also], named
+    failures = failed_checks(check_with_fault(engines, fault))
+    assert list(failures) == [fault.check, *fault.also_fails], failures
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: each.name)
-def test_every_clause_has_a_planted_fault(protocol: Protocol) -> None:
-    named = {fault.clause for fault in FAULTS.values() if fault.protocol == protocol.name}
-    assert [clause.id for clause in protocol.clauses if clause.id not in named] == []
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.name)
+def test_every_check_has_a_deliberate_fault(protocol: Protocol) -> None:
+    covered = {fault.check for fault in FAULTS.values() if fault.protocol == protocol.name}
+    assert [clause.id for clause in protocol.clauses if clause.id not in covered] == []

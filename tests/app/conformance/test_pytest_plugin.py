@@ -1,4 +1,4 @@
-"""Clauses as tests of somebody's pytest run."""
+"""Checks as tests of a user's pytest run."""
 
 import subprocess
 import sys
@@ -14,32 +14,32 @@ from tests.support.own_packages import ENVIRONMENT, make_project
 
 pytest_plugins = ["pytester"]
 
-# A run inside a run forgets what it imported: what is imported here stays, so that exceptions stay the same classes.
-STAYS = (httpcore, pytest_plugin)
+# A nested run drops its imports. Modules imported here stay, so that exception classes stay the same.
+PRELOADED = (httpcore, pytest_plugin)
 
 V1 = ("--conform-protocol", "v1")
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    """A run of a project that has none of ours in it."""
+    """Run pytest in a project without our code."""
     return pytester.runpytest_inprocess("-p", "charioteer_pytest", "-p", "no:cacheprovider", *arguments)
 
 
-def test_each_clause_is_a_test(pytester: pytest.Pytester) -> None:
+def test_each_check_is_a_test(pytester: pytest.Pytester) -> None:
     with tiny_engine() as url:
-        done = run(pytester, "--conform-url", url, *V1, "-v", "-rsx")
-    assert done.ret == 0
-    done.assert_outcomes(passed=12, xfailed=2)
-    done.stdout.fnmatch_lines(["*charioteer::v1::V1-006 PASSED*"])
-    done.stdout.fnmatch_lines(["XFAIL *V1-014 - A CloudEvent in ce- headers is answered with one. Expected*"])
+        result = run(pytester, "--conform-url", url, *V1, "-v", "-rsx")
+    assert result.ret == 0
+    result.assert_outcomes(passed=12, xfailed=2)
+    result.stdout.fnmatch_lines(["*charioteer::v1::V1-006 PASSED*"])
+    result.stdout.fnmatch_lines(["XFAIL *V1-014 - A CloudEvent in ce- headers is answered with one. Expected*"])
 
 
-def test_a_must_that_is_broken_fails_with_the_evidence(pytester: pytest.Pytester) -> None:
+def test_failed_must_check_shows_the_exchange(pytester: pytest.Pytester) -> None:
     with tiny_engine(faulty=True) as url:
-        done = run(pytester, "--conform-url", url, *V1, "--junit-xml", "junit.xml")
-    assert done.ret == 1
-    done.assert_outcomes(passed=10, failed=1, skipped=1, xfailed=2)
-    done.stdout.fnmatch_lines(
+        result = run(pytester, "--conform-url", url, *V1, "--junit-xml", "junit.xml")
+    assert result.ret == 1
+    result.assert_outcomes(passed=10, failed=1, skipped=1, xfailed=2)
+    result.stdout.fnmatch_lines(
         [
             "V1-006 MUST: There is one prediction for each instance.",
             "Expected 2 predictions, got *",
@@ -49,46 +49,46 @@ def test_a_must_that_is_broken_fails_with_the_evidence(pytester: pytest.Pytester
             '{"predictions": *',
         ]
     )
-    assert "Traceback" not in done.stdout.str()
+    assert "Traceback" not in result.stdout.str()
     (suite,) = ET.parse(pytester.path / "junit.xml").getroot()
-    named = {each.get("name"): each for each in suite.findall("testcase")}
-    assert named["V1-006"].find("failure") is not None
-    assert {each.get("name") for each in named["V1-006"].findall("properties/property")} == {
+    cases = {case.get("name"): case for case in suite.findall("testcase")}
+    assert cases["V1-006"].find("failure") is not None
+    assert {entry.get("name") for entry in cases["V1-006"].findall("properties/property")} == {
         "level",
         "sentence",
         "source",
     }
 
 
-def test_a_clause_alone_looks_at_those_that_it_rests_on(pytester: pytest.Pytester) -> None:
+def test_selected_check_runs_the_checks_it_requires(pytester: pytest.Pytester) -> None:
     with tiny_engine(faulty=True) as url:
-        done = run(pytester, "--conform-url", url, *V1, "-k", "V1-007", "-rs")
-    done.assert_outcomes(skipped=1, deselected=13)
-    done.stdout.fnmatch_lines(["SKIPPED * not tested: V1-006 failed"])
+        result = run(pytester, "--conform-url", url, *V1, "-k", "V1-007", "-rs")
+    result.assert_outcomes(skipped=1, deselected=13)
+    result.stdout.fnmatch_lines(["SKIPPED * not tested: V1-006 failed"])
 
 
-def test_somebodys_own_tests_run_too(pytester: pytest.Pytester) -> None:
+def test_tests_of_the_project_run_too(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_own(): pass")
     with tiny_engine() as url:
-        done = run(pytester, "--conform-url", url, *V1)
-    done.assert_outcomes(passed=13, xfailed=2)
+        result = run(pytester, "--conform-url", url, *V1)
+    result.assert_outcomes(passed=13, xfailed=2)
 
 
-def test_nothing_is_asked_when_tests_are_only_listed(pytester: pytest.Pytester) -> None:
-    done = run(pytester, "--conform-url", "http://127.0.0.1:1", *V1, "--collect-only", "-q")
-    assert done.ret == 0
-    assert "charioteer::v1::V1-001" in done.stdout.str()
+def test_collect_only_sends_no_requests(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "--conform-url", "http://127.0.0.1:1", *V1, "--collect-only", "-q")
+    assert result.ret == 0
+    assert "charioteer::v1::V1-001" in result.stdout.str()
 
 
-def test_an_engine_that_is_not_there_is_an_error_of_each_clause(pytester: pytest.Pytester) -> None:
-    done = run(pytester, "--conform-url", "http://127.0.0.1:1", *V1)
-    assert done.ret == 1
-    done.assert_outcomes(errors=14)
-    assert "http://127.0.0.1:1: [Errno 111] Connection refused" in done.stdout.str()
+def test_unreachable_engine_is_an_error_of_each_check(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "--conform-url", "http://127.0.0.1:1", *V1)
+    assert result.ret == 1
+    result.assert_outcomes(errors=14)
+    assert "http://127.0.0.1:1: [Errno 111] Connection refused" in result.stdout.str()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("engine.local",), "http:// or https://"),
         (("http://127.0.0.1:1", "--conform-protocol", "soap"), "chariot-v2-kserve"),
@@ -98,15 +98,15 @@ def test_an_engine_that_is_not_there_is_an_error_of_each_clause(pytester: pytest
         (("http://127.0.0.1:1", "--conform-header", "secret"), "Name: value"),
     ],
 )
-def test_what_makes_no_sense_is_a_usage_error(pytester: pytest.Pytester, arguments: tuple[str, ...], said: str) -> None:
-    done = run(pytester, "--conform-url", *arguments)
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    assert said in done.stderr.str()
-    assert "Traceback" not in done.stderr.str()
+def test_invalid_option_is_a_usage_error(pytester: pytest.Pytester, arguments: tuple[str, ...], message: str) -> None:
+    result = run(pytester, "--conform-url", *arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert message in result.stderr.str()
+    assert "Traceback" not in result.stderr.str()
 
 
 def run_beside_foreign_app(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Load the entry point in a project whose own package is called ``app``, as ours is."""
+    """Run pytest with the plugin in a project whose own package is also called ``app``."""
     (folder / "app").mkdir()
     (folder / "app" / "__init__.py").write_text("OWNER = 'theirs'")
     (folder / "test_own.py").write_text(
@@ -114,22 +114,22 @@ def run_beside_foreign_app(folder: Path, *arguments: str) -> subprocess.Complete
         "    assert 'charioteer_pytest' in sys.modules\n    assert 'httpx' not in sys.modules\n"
     )
     command = [sys.executable, "-m", "pytest", "-p", "charioteer_pytest", "-q", "-W", "error", *arguments]
-    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PATH": ""}
-    return subprocess.run(command, cwd=folder, env=alone, capture_output=True, text=True, timeout=60)
+    environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PATH": ""}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
 
 
 def test_entry_point_loads_beside_a_foreign_app(tmp_path: Path) -> None:
-    done = run_beside_foreign_app(tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout
+    result = run_beside_foreign_app(tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "1 passed" in result.stdout
 
 
-def test_an_engine_is_asked_from_a_project_with_packages_of_our_names(tmp_path: Path) -> None:
+def test_checks_run_in_a_project_with_packages_of_our_names(tmp_path: Path) -> None:
     options = ["-q", "-p", "charioteer_pytest", "-p", "no:cacheprovider", *V1]
     with tiny_engine() as url:
         command = [sys.executable, "-m", "pytest", *options, "--conform-url", url]
         environment = {**ENVIRONMENT, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         project = make_project(tmp_path / "project")
-        done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "xfailed" in done.stdout
+        result = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "xfailed" in result.stdout

@@ -1,4 +1,4 @@
-"""Certificates of a client."""
+"""Certificates of the client."""
 
 import ssl
 from pathlib import Path
@@ -9,14 +9,14 @@ from app.conformance.trust import Trust, TrustError
 from tests.support.authority import Authority
 
 
-def test_an_authority_is_trusted_instead_of_the_usual_ones(tmp_path: Path) -> None:
+def test_given_authority_replaces_the_default_authorities(tmp_path: Path) -> None:
     context = Trust(ca=Authority(tmp_path).file).context()
     assert len(context.get_ca_certs()) == 1
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.check_hostname
 
 
-def test_the_key_may_be_in_the_file_of_the_certificate(tmp_path: Path) -> None:
+def test_certificate_file_can_contain_the_key(tmp_path: Path) -> None:
     cert, key = Authority(tmp_path).issue("client")
     both = tmp_path / "both.pem"
     both.write_bytes(key.read_bytes() + cert.read_bytes())
@@ -25,7 +25,7 @@ def test_the_key_may_be_in_the_file_of_the_certificate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("files", "message"),
     [
         ({"ca": "nothing"}, "--ca: .*nothing: Expected certificates of authorities"),
         ({"ca": "absent"}, "No such file"),
@@ -33,7 +33,7 @@ def test_the_key_may_be_in_the_file_of_the_certificate(tmp_path: Path) -> None:
         ({"key": "nothing"}, "--key needs --cert"),
     ],
 )
-def test_what_cannot_be_used_is_named(tmp_path: Path, given: dict[str, str], message: str) -> None:
+def test_invalid_tls_files_are_rejected(tmp_path: Path, files: dict[str, str], message: str) -> None:
     (tmp_path / "nothing").write_text("nothing")
     with pytest.raises(TrustError, match=message):
-        Trust(**{name: tmp_path / file for name, file in given.items()}).credentials()
+        Trust(**{name: tmp_path / file for name, file in files.items()}).credentials()

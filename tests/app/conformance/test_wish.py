@@ -1,4 +1,4 @@
-"""What is asked for is made into an engine, or refused with a sentence, before anything is sent."""
+"""Options of a run are applied, or rejected before the first request."""
 
 import base64
 from pathlib import Path
@@ -14,28 +14,28 @@ from tests.support.server_process import ROOT
 NOWHERE = Path("nowhere.json")
 
 
-def test_an_engine_is_held_against_what_was_asked_for() -> None:
-    told: list[Clause] = []
+def test_options_are_applied_to_the_run() -> None:
+    reported: list[Clause] = []
     with tiny_engine() as url:
-        wish = Wish(url=url, protocol="v1", headers=("X-Gate: open",), images=[ROOT / "fixtures/images/scene.jpg"])
-        with holding(wish) as held:
-            assert held.probe.client.headers["x-gate"] == "open"
-            assert [each.name for each in held.probe.target.pictures] == ["scene.jpg"]
-            held.reach()
-            report = held.report(told.append)
+        options = Wish(url=url, protocol="v1", headers=("X-Gate: open",), images=[ROOT / "fixtures/images/scene.jpg"])
+        with holding(options) as runner:
+            assert runner.probe.client.headers["x-gate"] == "open"
+            assert [image.name for image in runner.probe.target.pictures] == ["scene.jpg"]
+            runner.reach()
+            report = runner.report(reported.append)
     assert report.conforms
-    assert [each.id for each in told] == [each.clause.id for each in report.findings]
+    assert [check.id for check in reported] == [finding.clause.id for finding in report.findings]
 
 
-def test_a_clause_that_rests_on_others_looks_at_them() -> None:
-    with tiny_engine(faulty=True) as url, holding(Wish(url=url, protocol="v1")) as held:
-        clause = next(each for each in held.protocol.clauses if each.id == "V1-007")
-        assert held.finding(clause).reason == "V1-006 failed"
-        assert held.finding(clause) is held.finding(clause)
+def test_check_runs_the_checks_it_requires() -> None:
+    with tiny_engine(faulty=True) as url, holding(Wish(url=url, protocol="v1")) as runner:
+        check = next(candidate for candidate in runner.protocol.clauses if candidate.id == "V1-007")
+        assert runner.finding(check).reason == "V1-006 failed"
+        assert runner.finding(check) is runner.finding(check)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("invalid", "message"),
     [
         ({"url": "engine.local"}, "http:// or https:// for chariot-v2-kserve, got engine.local"),
         ({"url": "http://"}, "with a host"),
@@ -59,27 +59,29 @@ def test_a_clause_that_rests_on_others_looks_at_them() -> None:
         ({"request": ROOT / "README.md"}, "--request: JSON is malformed"),
     ],
 )
-def test_what_makes_no_sense_is_refused(wrong: dict[str, Any], said: str) -> None:
-    asked: dict[str, Any] = {"url": "http://engine.local", **wrong}
-    with pytest.raises(WishError) as refused, holding(Wish(**asked)):
+def test_invalid_option_is_rejected(invalid: dict[str, Any], message: str) -> None:
+    options: dict[str, Any] = {"url": "http://engine.local", **invalid}
+    with pytest.raises(WishError) as raised, holding(Wish(**options)):
         pass
-    assert said in str(refused.value)
-    assert "secret" not in str(refused.value)
+    assert message in str(raised.value)
+    assert "secret" not in str(raised.value)
 
 
-def test_headers_come_from_a_file_and_what_is_none_is_not_shown(tmp_path: Path) -> None:
+def test_headers_are_read_from_file_and_invalid_line_is_not_shown(tmp_path: Path) -> None:
     file = tmp_path / "gate"
     file.write_text("Authorization: Bearer secret\r\n\nX-Other: 1\n")
-    with holding(Wish(url="http://engine.local", headers=("authorization: other",), header_file=file)) as held:
-        assert held.probe.client.headers["authorization"] == "Bearer secret"
-        assert held.probe.client.headers["x-other"] == "1"
+    with holding(Wish(url="http://engine.local", headers=("authorization: other",), header_file=file)) as runner:
+        assert runner.probe.client.headers["authorization"] == "Bearer secret"
+        assert runner.probe.client.headers["x-other"] == "1"
     file.write_text("secret")
-    with pytest.raises(WishError) as refused, holding(Wish(url="http://engine.local", header_file=file)):
+    with pytest.raises(WishError) as raised, holding(Wish(url="http://engine.local", header_file=file)):
         pass
-    assert str(refused.value) == f'--header-file: {file}: Expected "Name: value" in line 1'
+    assert str(raised.value) == f'--header-file: {file}: Expected "Name: value" in line 1'
 
 
-def test_a_password_in_the_url_is_sent_and_in_no_report() -> None:
-    with holding(Wish(url="http://someone:s%40cret@engine.local:8000/base")) as held:
-        assert held.probe.target.url == "http://engine.local:8000/base"
-        assert base64.b64decode(held.probe.client.headers["authorization"].removeprefix("Basic ")) == b"someone:s@cret"
+def test_password_in_url_is_sent_and_not_reported() -> None:
+    with holding(Wish(url="http://someone:s%40cret@engine.local:8000/base")) as runner:
+        assert runner.probe.target.url == "http://engine.local:8000/base"
+        assert (
+            base64.b64decode(runner.probe.client.headers["authorization"].removeprefix("Basic ")) == b"someone:s@cret"
+        )

@@ -1,4 +1,4 @@
-"""A model in KServe's own server: half of each number, and two. ``python kserve_half.py HTTP_PORT GRPC_PORT``."""
+"""Serve x / 2 + 2 with KServe's own server: ``python kserve_half.py HTTP_PORT GRPC_PORT``."""
 
 import importlib
 import sys
@@ -10,7 +10,7 @@ kserve: Any = importlib.import_module("kserve")
 
 
 class Half(kserve.Model):
-    """As KServe's documents write one."""
+    """A model written as in KServe's documentation."""
 
     def load(self) -> bool:
         self.ready = True
@@ -24,7 +24,7 @@ class Half(kserve.Model):
 
     async def predict(self, payload: Any, headers: Any = None, response_headers: Any = None) -> Any:
         if not isinstance(payload, kserve.InferRequest):
-            return {"predictions": [each / 2 + 2 for each in payload.get("instances") or payload["inputs"]]}
+            return {"predictions": [number / 2 + 2 for number in payload.get("instances") or payload["inputs"]]}
         numbers = (payload.inputs[0].as_numpy() / 2 + 2).astype(np.float32)
         output = kserve.InferOutput(name="y", shape=list(numbers.shape), datatype="FP32")
         output.set_data_from_numpy(numbers, binary_data=payload.use_binary_outputs)

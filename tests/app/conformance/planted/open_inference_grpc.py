@@ -1,4 +1,4 @@
-"""Faults in an engine of the Open Inference Protocol over gRPC."""
+"""Deliberate faults in an engine of the Open Inference Protocol over gRPC."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,44 +6,44 @@ from typing import Any
 import numpy as np
 
 from app.conformance.messages import message
-from tests.app.conformance.engines import Fault, Reply, SpoilCall
+from tests.app.conformance.engines import CallFault, Fault, Reply
 
 _OK, _INVALID, _NOT_FOUND, _INTERNAL = 0, 3, 5, 13
 
 
-def answers(method: str, change: Callable[[Any], object]) -> SpoilCall:
-    """A fault in every answer of a method."""
+def change_messages(method: str, change: Callable[[Any], object]) -> CallFault:
+    """Change every answer of a method."""
 
-    def spoil(called: str, _: Any, reply: Reply) -> None:
+    def change_call(called: str, _: Any, reply: Reply) -> None:
         if called == method:
-            for each in reply.messages:
-                change(each)
+            for answer in reply.messages:
+                change(answer)
 
-    return spoil
-
-
-def outputs(change: Callable[[Any], object]) -> SpoilCall:
-    """A fault in every output of an inference."""
-    return answers("ModelInfer", lambda answer: [change(each) for each in answer.outputs])
+    return change_call
 
 
-def asking(chosen: Callable[[Any], bool], status: int, method: str = "ModelInfer") -> SpoilCall:
-    """Another status of a call whose request is chosen."""
+def change_outputs(change: Callable[[Any], object]) -> CallFault:
+    """Change every output of an inference."""
+    return change_messages("ModelInfer", lambda answer: [change(output) for output in answer.outputs])
 
-    def spoil(called: str, request: Any, reply: Reply) -> None:
-        if called == method and chosen(request):
+
+def replace_when(matches: Callable[[Any], bool], status: int, method: str = "ModelInfer") -> CallFault:
+    """Replace the status of calls whose request matches."""
+
+    def change_call(called: str, request: Any, reply: Reply) -> None:
+        if called == method and matches(request):
             empty = [message(f"inference.{method}Response")] if status == _OK else []
-            reply.become(status, *empty)
+            reply.replace(status, *empty)
 
-    return spoil
+    return change_call
 
 
-def unknown(called: str, request: Any, reply: Reply) -> None:
+def invalid_argument_for_unknown_model(called: str, request: Any, reply: Reply) -> None:
     if reply.status == _NOT_FOUND:
-        reply.become(_INVALID)
+        reply.replace(_INVALID)
 
 
-def silent(called: str, request: Any, reply: Reply) -> None:
+def without_error_text(called: str, request: Any, reply: Reply) -> None:
     reply.text = ""
 
 
@@ -54,7 +54,7 @@ def misread_raw(called: str, request: Any, reply: Reply) -> None:
                 answer.raw_output_contents[index] = (np.frombuffer(raw, "<f4") + 1).tobytes()
 
 
-def in_two_places(output: Any) -> None:
+def contents_beside_raw(output: Any) -> None:
     output.contents.fp64_contents.append(1)
 
 
@@ -70,54 +70,70 @@ def no_inputs(answer: Any) -> None:
 
 
 def renamed_datatypes(answer: Any) -> None:
-    for each in answer.outputs:
-        each.datatype = "FLOAT"
+    for output in answer.outputs:
+        output.datatype = "FLOAT"
 
 
-def twice(called: str, request: Any, reply: Reply) -> None:
+def repeated_output(called: str, request: Any, reply: Reply) -> None:
     if called == "ModelInfer" and request.outputs and reply.status == _OK:
         for answer in reply.messages:
             answer.outputs.add().CopyFrom(answer.outputs[0])
 
 
-def versionless(called: str, request: Any, reply: Reply) -> None:
+def version_not_found(called: str, request: Any, reply: Reply) -> None:
     if called == "ModelInfer" and request.model_version:
-        reply.become(_NOT_FOUND)
+        reply.replace(_NOT_FOUND)
 
 
-SPOILT: dict[str, tuple[str, SpoilCall]] = {
-    "not live": ("V2G-001", answers("ServerLive", lambda a: a.Clear())),
-    "not ready": ("V2G-002", answers("ServerReady", lambda a: a.Clear())),
-    "no name": ("V2G-003", answers("ServerMetadata", lambda a: a.ClearField("name"))),
-    "a model not ready": ("V2G-004", answers("ModelReady", lambda a: a.Clear())),
-    "no inputs in the metadata": ("V2G-005", answers("ModelMetadata", no_inputs)),
-    "datatype FLOAT": ("V2G-006", answers("ModelMetadata", renamed_datatypes)),
-    "outputs without a name": ("V2G-007", outputs(lambda o: o.ClearField("name"))),
-    "an undeclared output": ("V2G-008", outputs(lambda o: setattr(o, "name", "other"))),
-    "another datatype": ("V2G-009", outputs(lambda o: setattr(o, "datatype", "FP64"))),
-    "another rank": ("V2G-010", outputs(lambda o: o.shape.append(1))),
-    "in two places": ("V2G-011", outputs(in_two_places)),
-    "too few elements": ("V2G-012", answers("ModelInfer", too_few)),
-    "no id": ("V2G-013", answers("ModelInfer", lambda a: a.ClearField("id"))),
-    "another model": ("V2G-014", answers("ModelInfer", lambda a: setattr(a, "model_name", "x"))),
+CALL_FAULTS: dict[str, tuple[str, CallFault]] = {
+    "not live": ("V2G-001", change_messages("ServerLive", lambda a: a.Clear())),
+    "not ready": ("V2G-002", change_messages("ServerReady", lambda a: a.Clear())),
+    "no name": ("V2G-003", change_messages("ServerMetadata", lambda a: a.ClearField("name"))),
+    "a model not ready": ("V2G-004", change_messages("ModelReady", lambda a: a.Clear())),
+    "no inputs in the metadata": ("V2G-005", change_messages("ModelMetadata", no_inputs)),
+    "datatype FLOAT": ("V2G-006", change_messages("ModelMetadata", renamed_datatypes)),
+    "outputs without a name": ("V2G-007", change_outputs(lambda o: o.ClearField("name"))),
+    "an undeclared output": ("V2G-008", change_outputs(lambda o: setattr(o, "name", "other"))),
+    "another datatype": ("V2G-009", change_outputs(lambda o: setattr(o, "datatype", "FP64"))),
+    "another rank": ("V2G-010", change_outputs(lambda o: o.shape.append(1))),
+    "contents in two places": ("V2G-011", change_outputs(contents_beside_raw)),
+    "too few elements": ("V2G-012", change_messages("ModelInfer", too_few)),
+    "no id": ("V2G-013", change_messages("ModelInfer", lambda a: a.ClearField("id"))),
+    "another model": ("V2G-014", change_messages("ModelInfer", lambda a: setattr(a, "model_name", "x"))),
     "raw misread": ("V2G-015", misread_raw),
-    "an output twice": ("V2G-016", twice),
-    "unknown parameters refused": ("V2G-017", asking(lambda r: "conform-unknown" in r.parameters, _INVALID)),
-    "unknown models are INVALID_ARGUMENT": ("V2G-018", unknown),
-    "without a word": ("V2G-019", silent),
-    "any output": ("V2G-020", asking(lambda r: any(o.name == "conform-unknown" for o in r.outputs), _OK)),
-    "no inputs, INTERNAL": ("V2G-021", asking(lambda r: r.model_name != "conform-unknown" and not r.inputs, _INTERNAL)),
-    "an unknown datatype, INTERNAL": ("V2G-022", asking(lambda r: any(i.datatype == "CONFORM" for i in r.inputs),
-                                                        _INTERNAL)),
-    "a wrong shape, INTERNAL": ("V2G-023", asking(lambda r: any(list(i.shape) == [2] for i in r.inputs), _INTERNAL)),
-    "both are taken": ("V2G-024", asking(lambda r: bool(r.raw_input_contents)
-                                         and any(i.HasField("contents") for i in r.inputs), _OK)),
-    "too many raw are taken": ("V2G-025", asking(lambda r: len(r.raw_input_contents) > len(r.inputs), _OK)),
-    "no versions": ("V2G-026", versionless),
-}  # fmt: skip
-"""The clause that names it, and how an answer is spoilt."""
+    "an output twice": ("V2G-016", repeated_output),
+    "unknown parameters refused": ("V2G-017", replace_when(lambda r: "conform-unknown" in r.parameters, _INVALID)),
+    "unknown models are INVALID_ARGUMENT": ("V2G-018", invalid_argument_for_unknown_model),
+    "errors without a message": ("V2G-019", without_error_text),
+    "any output accepted": (
+        "V2G-020",
+        replace_when(lambda r: any(o.name == "conform-unknown" for o in r.outputs), _OK),
+    ),
+    "no inputs, INTERNAL": (
+        "V2G-021",
+        replace_when(lambda r: r.model_name != "conform-unknown" and not r.inputs, _INTERNAL),
+    ),
+    "an unknown datatype, INTERNAL": (
+        "V2G-022",
+        replace_when(lambda r: any(i.datatype == "CONFORM" for i in r.inputs), _INTERNAL),
+    ),
+    "a wrong shape, INTERNAL": (
+        "V2G-023",
+        replace_when(lambda r: any(list(i.shape) == [2] for i in r.inputs), _INTERNAL),
+    ),
+    "raw and typed contents accepted": (
+        "V2G-024",
+        replace_when(lambda r: bool(r.raw_input_contents) and any(i.HasField("contents") for i in r.inputs), _OK),
+    ),
+    "too many raw contents accepted": (
+        "V2G-025",
+        replace_when(lambda r: len(r.raw_input_contents) > len(r.inputs), _OK),
+    ),
+    "no versions": ("V2G-026", version_not_found),
+}
+"""For each fault the check that must fail, and the change of the reply."""
 
 FAULTS = {
-    name: Fault(protocol="v2-grpc", model="half_plus_two", clause=clause, call=spoil)
-    for name, (clause, spoil) in SPOILT.items()
+    name: Fault(protocol="v2-grpc", model="half_plus_two", check=check, change_call=change_call)
+    for name, (check, change_call) in CALL_FAULTS.items()
 }

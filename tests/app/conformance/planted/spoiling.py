@@ -1,4 +1,4 @@
-"""Ways to break answers and requests over HTTP that several protocols share."""
+"""Faults in HTTP answers and requests that several protocols share."""
 
 import json
 from collections.abc import Callable
@@ -6,75 +6,77 @@ from typing import Any
 
 import httpx
 
-from tests.app.conformance.engines import Headed, Rewrite, Spoil
+from tests.app.conformance.engines import AnswerFault, RequestFault, WithHeaders
 
 Json = dict[str, Any]
 
 
-def answers(change: Callable[[Any], object], path: str = "") -> Spoil:
-    """A fault in every answer of status 200 on a path with `path` in it."""
+def change_answers(change: Callable[[Any], object], path: str = "") -> AnswerFault:
+    """Change every answer of status 200 on a path that contains `path`."""
 
-    def spoil(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
+    def fault(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
         if status == 200 and path in request.url.path and not isinstance(answer, bytes):
             change(answer)
         return status, answer
 
-    return spoil
+    return fault
 
 
-def headed(path: str, **headers: str | None) -> Spoil:
-    """Other headers on every answer of status 200 on a path with `path` in it."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
+def set_headers(path: str, **headers: str | None) -> AnswerFault:
+    """Replace headers of every answer of status 200 on a path that contains `path`."""
+    replaced = {name.replace("_", "-"): value for name, value in headers.items()}
 
-    def spoil(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
-        return (status, Headed(answer, named)) if status == 200 and path in request.url.path else (status, answer)
+    def fault(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
+        return (
+            (status, WithHeaders(answer, replaced)) if status == 200 and path in request.url.path else (status, answer)
+        )
 
-    return spoil
+    return fault
 
 
-def where(chosen: Callable[[httpx.Request], bool], status: int, answer: Any = None) -> Spoil:
-    """Another answer to the requests that are chosen; with its own words where there are none."""
+def replace_when(matches: Callable[[httpx.Request], bool], status: int, answer: Any = None) -> AnswerFault:
+    """Replace the answers to requests that match; without `answer`, answer with an error."""
 
-    def spoil(request: httpx.Request, right: int, said: Any) -> tuple[int, Any]:
-        if not chosen(request):
-            return right, said
+    def fault(request: httpx.Request, correct_status: int, correct_answer: Any) -> tuple[int, Any]:
+        if not matches(request):
+            return correct_status, correct_answer
         return status, {"error": "no"} if answer is None else answer
 
-    return spoil
+    return fault
 
 
-def asking(word: bytes, status: int = 400, answer: Any = None) -> Spoil:
-    """Another answer to every request with `word` in its body."""
-    return where(lambda request: word in request.content, status, answer)
+def replace_containing(word: bytes, status: int = 400, answer: Any = None) -> AnswerFault:
+    """Replace the answer to every request with `word` in its body."""
+    return replace_when(lambda request: word in request.content, status, answer)
 
 
-def asking_at(path: str, status: int = 404, answer: Any = None, *, method: str = "") -> Spoil:
-    """Another answer to every request on a path with `path` in it."""
-    return where(lambda r: path in r.url.path and method in ("", r.method), status, answer)
+def replace_at(path: str, status: int = 404, answer: Any = None, *, method: str = "") -> AnswerFault:
+    """Replace the answer to every request on a path that contains `path`."""
+    return replace_when(lambda r: path in r.url.path and method in ("", r.method), status, answer)
 
 
-def body(change: Callable[[Json], object]) -> Rewrite:
-    """The same request with another body, where that is a JSON object."""
+def change_body(change: Callable[[Json], object]) -> RequestFault:
+    """Change the body of requests whose body is a JSON object."""
 
-    def rewrite(request: httpx.Request) -> httpx.Request:
+    def fault(request: httpx.Request) -> httpx.Request:
         if not request.content.startswith(b"{"):
             return request
         try:
-            said = json.loads(request.content)
+            content = json.loads(request.content)
         except ValueError:
             return request
-        change(said)
+        change(content)
         headers = {name: value for name, value in request.headers.items() if name != "content-length"}
-        return httpx.Request(request.method, request.url, headers=headers, content=json.dumps(said).encode())
+        return httpx.Request(request.method, request.url, headers=headers, content=json.dumps(content).encode())
 
-    return rewrite
+    return fault
 
 
-def detailed(_: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
-    """FastAPI's refusals, which Triton's client cannot read."""
+def detail_errors(_: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
+    """Answer errors as FastAPI does, which Triton's client cannot read."""
     return (status, {"detail": "no"}) if status >= 400 else (status, answer)
 
 
-def blaming_itself(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
-    """What is not JSON is its own fault."""
+def server_error_for_bad_json(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
+    """Answer malformed JSON with status 500."""
     return (500, answer) if request.content.endswith(b"[") else (status, answer)

@@ -1,4 +1,4 @@
-"""A model for MLServer: half of each number, and two. ``model-settings.json`` beside it names it."""
+"""A model for MLServer that computes x / 2 + 2; ``model-settings.json`` beside it names it."""
 
 import importlib
 from typing import Any
@@ -11,7 +11,7 @@ types: Any = importlib.import_module("mlserver.types")
 
 
 class Half(mlserver.MLModel):
-    """As MLServer's documents write one."""
+    """A model written as in MLServer's documentation."""
 
     async def load(self) -> bool:
         return True
@@ -19,7 +19,7 @@ class Half(mlserver.MLModel):
     async def predict(self, payload: Any) -> Any:
         numbers = codecs.NumpyCodec.decode_input(payload.inputs[0]).astype(np.float32)
         output = codecs.NumpyCodec.encode_output("y", numbers / 2 + 2)
-        output.shape = list(numbers.shape)  # the codec makes a column of a row
+        output.shape = list(numbers.shape)  # the codec turns a row into a column
         return types.InferenceResponse(
             id=payload.id, model_name=self.name, model_version=self.version, outputs=[output]
         )
