@@ -153,7 +153,8 @@ def layered(base: Environment, *extras: str) -> Environment:
         venv.create(folder, clear=True, symlinks=True, with_pip=True)
         environment = Environment(folder)
         # `addsitedir` also follows the .pth file of an editable install, which a plain path in a .pth file does not.
-        (environment.site_packages / "base.pth").write_text(f"import site; site.addsitedir({str(base.site_packages)!r})\n")
+        follow = f"import site; site.addsitedir({str(base.site_packages)!r})\n"
+        (environment.site_packages / "base.pth").write_text(follow)
         _pip(folder, *(text for extra in extras for text in EXTRAS[extra]))
         _write_script(environment)
 

@@ -36,7 +36,7 @@ OTHERS: Mapping[str, str] = {
     # MAITE's types are structural: the extra brings them, for the programs of users.
     "maite": "tests/installed/test_extras.py",
     # Ray starts processes of its own, for which tests/ray has an environment with this extra alone.
-    "ray": "tests/ray/environment.py",
+    "ray": "tests/ray/driver.py",
 }
 """Extras that no command needs, and the file that tries each."""
 
@@ -51,11 +51,6 @@ openssl genpkey -algorithm ed25519 -out private.pem && openssl pkey -in private.
 .venv/bin/charioteer manifest path/to/model && openssl pkeyutl -sign -rawin -inkey private.pem \
 -in path/to/model/model.sha256 -out path/to/model/model.sha256.sig
 """
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    return installed(wheel(tmp_path_factory.mktemp("wheel")))
 
 
 def test_each_extra_for_users_is_tried() -> None:
@@ -117,8 +112,8 @@ def test_ray_serve_without_its_extra_names_it_in_a_sentence(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", NEEDING)
-def test_command_works_with_its_extra_alone(command: str, tmp_path: Path, base: Environment) -> None:
-    with prepared(tmp_path, layered(base, NEEDING[command]), command) as (workspace, line, spans):
+def test_command_works_with_its_extra_alone(command: str, tmp_path: Path) -> None:
+    with prepared(tmp_path, linked(NEEDING[command]), command) as (workspace, line, spans):
         if line.startswith("serve "):
             with workspace.serving(f".venv/bin/charioteer {line}") as address:
                 headers = {"Authorization": f"Bearer {token()}"} if "--jwks" in line else {}
@@ -138,8 +133,11 @@ def test_command_works_with_its_extra_alone(command: str, tmp_path: Path, base: 
 
 
 @pytest.mark.slow
-def test_models_are_of_the_types_that_the_extra_maite_brings(tmp_path: Path, base: Environment) -> None:
-    workspace = Workspace(tmp_path, layered(base, "maite"))
+def test_models_are_of_the_types_that_the_extra_maite_brings(tmp_path: Path) -> None:
+    # This extra stands for all: pip installs it for the wheel, and gets what the linked environments have.
+    environment = layered(installed(wheel(tmp_path / "wheel")), "maite")
+    assert environment.packages() == linked("maite").packages() - linked().packages()
+    workspace = Workspace(tmp_path, environment)
     (tmp_path / "program.py").write_text(_MAITE)
     done = workspace.run(".venv/bin/python program.py")
     assert done.returncode == 0, done.stderr

@@ -35,7 +35,7 @@ def test_commands_of_the_readme_run_as_make_serve_installs_them(tmp_path: Path) 
     base = made()
     # A linked environment is what pip makes: otherwise the quick test tries something that no user has.
     assert base.packages() == linked().packages()
-    read(tmp_path, lambda *extras: layered(base, *extras) if extras else base, whole=True)
+    read(tmp_path, lambda *extras: linked(*extras) if extras else base, whole=True)
 
 
 @pytest.mark.slow
