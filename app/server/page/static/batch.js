@@ -1,4 +1,4 @@
-// The view of a folder: every picture in it through a model, in a table that can be sorted and searched.
+// The Batch view: runs a model on a folder of images, and lists the results in a table.
 
 import { inspect } from "./batch_dialog.js";
 import { rowOf } from "./batch_row.js";
@@ -24,14 +24,14 @@ export const batch = deskView({
   id: ID,
   title: words.title,
   none: words.none,
-  able: (catalogue) => choices(catalogue).filter((each) => sortOf(each.task_type) === "picture"),
+  able: (catalogue) => choices(catalogue).filter((model) => sortOf(model.task_type) === "picture"),
   desk: deskOf,
 });
 
 function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
   const model = choice(
-    able.map((each) => [each.name, each.name]),
-    () => begin(rows.map((each) => each.file)),
+    able.map((model) => [model.name, model.name]),
+    () => begin(rows.map((row) => row.file)),
   );
   const score = slider({ label: words.score, min: LOWEST, value: 0.5, oninput: () => summarise() });
   const pick = (attributes, label) => {
@@ -63,7 +63,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
         "tr",
         {},
         make("th", { scope: "col", class: "of-picture" }, make("span", { class: "unseen" }, words.picture)),
-        ...[...heads.values()].map((each) => each.element),
+        ...[...heads.values()].map((head) => head.element),
       ),
     ),
     body,
@@ -123,7 +123,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
     return { element, sign };
   }
 
-  const current = () => able.find((each) => each.name === model.value);
+  const current = () => able.find(({ name }) => name === model.value);
 
   function begin(files) {
     asking?.abort();
@@ -147,8 +147,8 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
     await Promise.all(Array.from({ length: AT_ONCE }, () => worker(queue, mine.signal)));
     if (mine !== asking) return;
     progress.hidden = true;
-    const failed = all.filter((each) => each.error).length;
-    const done = all.filter((each) => each.records).length;
+    const failed = all.filter((row) => row.error).length;
+    const done = all.filter((row) => row.records).length;
     say(
       told,
       mine.signal.aborted
@@ -172,7 +172,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
     }
   }
 
-  // A server that is busy says so with 429, and is left alone for a while.
+  // A busy server answers 429: wait, then send the image again.
   async function answer(row, signal) {
     const chosen = current();
     const parameters = chosen.parameters.score_threshold ? { score_threshold: LOWEST } : {};
@@ -195,7 +195,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
     }
   }
 
-  // Rows come faster than anybody reads.
+  // Redraw at most every 200 ms: results arrive faster than anyone can read them.
   function soon() {
     if (timer) return;
     timer = setTimeout(() => {
@@ -211,7 +211,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
   }
 
   function arrange() {
-    const done = rows.filter((each) => each.records || each.error).length;
+    const done = rows.filter((row) => row.records || row.error).length;
     [bar.max, bar.value] = [Math.max(rows.length, 1), done];
     const asked = search.value.trim().toLowerCase();
     const kinds = {
@@ -225,7 +225,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
     const sign = down ? -1 : 1;
     kept.sort((one, other) => {
       const [left, right] = [one.key(key), other.key(key)];
-      // What is not known yet comes last either way.
+      // Unknown values come last in both directions.
       if (left === null || right === null) return (left === null) - (right === null);
       return sign * (typeof left === "string" ? left.localeCompare(right, "en", { numeric: true }) : left - right);
     });
@@ -235,7 +235,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
       say(head.sign, { descending: " ▼", ascending: " ▲", none: "" }[sorted]);
     }
     const focused = document.activeElement;
-    body.replaceChildren(...kept.slice(0, limit).map((each) => each.element));
+    body.replaceChildren(...kept.slice(0, limit).map((row) => row.element));
     if (focused !== document.activeElement && body.contains(focused)) focused.focus();
     for (const row of kept.slice(0, limit)) row.paint();
     more.hidden = kept.length <= limit;
@@ -252,7 +252,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
       file: row.name,
       ...(row.error
         ? { error: row.error }
-        : { records: (row.records ?? []).filter((each) => each.score >= score_threshold) }),
+        : { records: (row.records ?? []).filter((record) => record.score >= score_threshold) }),
     }));
     save(
       new Blob([JSON.stringify({ model: model.value, score_threshold, answers }, null, 1)], {
@@ -280,21 +280,21 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
   }
 
   search.addEventListener("input", arrange);
-  for (const each of ["dragover", "drop"]) main.addEventListener(each, drop);
+  for (const type of ["dragover", "drop"]) main.addEventListener(type, drop);
   return {
     change(parameters) {
       const name = parameters.get("model") ?? session.model;
-      const known = able.find((each) => each.name === name);
+      const known = able.find((model) => model.name === name);
       if (parameters.has("model") && !known) said.fail(words.unknown(name));
-      model.value = (known ?? able.find((each) => each.task_type !== "IMAGE_CLASSIFICATION") ?? able[0]).name;
+      model.value = (known ?? able.find((model) => model.task_type !== "IMAGE_CLASSIFICATION") ?? able[0]).name;
       const wanted = Number.parseFloat(parameters.get("score"));
       if (wanted >= LOWEST && wanted <= 1) score.set(wanted);
-      if (rows.length) begin(rows.map((each) => each.file));
+      if (rows.length) begin(rows.map((row) => row.file));
     },
     close() {
       asking?.abort();
       clearTimeout(timer);
-      for (const each of ["dragover", "drop"]) main.removeEventListener(each, drop);
+      for (const type of ["dragover", "drop"]) main.removeEventListener(type, drop);
     },
   };
 }

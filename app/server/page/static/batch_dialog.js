@@ -1,4 +1,4 @@
-// One picture of a folder in a dialog, with what was found in it.
+// A dialog with one image of a folder and its results.
 
 import { summaryOf } from "./batch_row.js";
 import { button } from "./controls.js";

@@ -1,4 +1,4 @@
-// One picture of a folder: its line in the table, its thumbnail, and what it is sorted by.
+// One image of a folder: its table row, its thumbnail and its sort keys.
 
 import { make, say } from "./dom.js";
 import { colourOf } from "./drawing.js";
@@ -8,10 +8,9 @@ import { text } from "./text.js";
 const words = text.batch;
 const SIDE = 64;
 
-// What was found at a threshold: the best class, or so many of each label, also as it is shown among other words; with the
-// best score, and how many there are.
+// Summarise the results at a threshold: the best class, or the number of each label.
 export function summaryOf(task, records, threshold) {
-  const kept = records.filter((each) => each.score >= threshold).sort((one, other) => other.score - one.score);
+  const kept = records.filter((record) => record.score >= threshold).sort((one, other) => other.score - one.score);
   if (task === "IMAGE_CLASSIFICATION") {
     const best = kept[0];
     return {
@@ -70,7 +69,7 @@ export function rowOf(file, inspect) {
       say(found, String(row.found));
       say(time, milliseconds(row.milliseconds));
     },
-    // Only of lines that are shown: a folder may hold thousands of pictures.
+    // Call it only for visible rows: a folder may hold thousands of images.
     async paint() {
       if (painted) return;
       painted = true;

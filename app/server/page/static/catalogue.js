@@ -1,15 +1,15 @@
-// Which models there are, and what they take.
+// The models of the server and their inputs.
 
 import { text } from "./text.js";
 
 const SORTS = { IMAGE_TEXT_TO_TEXT: "question", TENSOR: "tensor" };
 
-// What a task is shown: a picture, a question about one, a text, or tensors.
+// The kind of input a task takes: an image, a question about an image, a text, or tensors.
 export function sortOf(task) {
   return SORTS[task] ?? (/^(TEXT|TOKEN)_/.test(task) ? "text" : "picture");
 }
 
-// What `page/models.json` says (app/server/page/catalogue.py).
+// Fetch page/models.json (app/server/page/catalogue.py).
 export async function fetchCatalogue(root) {
   let response;
   try {
@@ -21,12 +21,12 @@ export async function fetchCatalogue(root) {
   return response.json();
 }
 
-// The models that can answer, one entry each: of the version that does when none is named.
+// The ready models, one entry each: the version that answers when a request names none.
 export function choices(catalogue) {
-  return catalogue.models.filter((each) => each.latest && each.state === "READY");
+  return catalogue.models.filter((model) => model.latest && model.state === "READY");
 }
 
 export function chosen(catalogue, name) {
   const all = choices(catalogue);
-  return all.find((each) => each.name === name) ?? all.find((each) => sortOf(each.task_type) === "picture") ?? all[0];
+  return all.find((model) => model.name === name) ?? all.find((model) => sortOf(model.task_type) === "picture") ?? all[0];
 }

@@ -1,4 +1,4 @@
-// Charts in SVG. The drawing is stretched to the width there is; all letters are HTML beside it, so that they are not.
+// SVG charts. The SVG stretches to the available width, so text is HTML beside it.
 
 import { draw, make, say } from "./dom.js";
 import { trimmed } from "./format.js";
@@ -9,19 +9,19 @@ const HEIGHT = 120;
 const STEPS = [1, 2, 2.5, 5, 10];
 const NICE = [1, 2, 5];
 
-// The least round number that is no smaller than `value`.
+// The smallest round number that is at least `value`.
 function ceiling(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return power * STEPS.find((step) => step * power >= value * (1 - 1e-9));
 }
 
-// The same for bytes, which are read in powers of 1024.
+// The same for bytes, with units of 1024.
 export function roundBytes(value) {
   const unit = value < 2 ** 30 ? 2 ** 20 : 2 ** 30;
   return unit * ceiling(value / unit);
 }
 
-// Runs of values that are known, as lists of [place, value].
+// Runs of known values, as lists of [index, value].
 function runs(values) {
   const found = [];
   let run = [];
@@ -33,8 +33,8 @@ function runs(values) {
   return found;
 }
 
-// Paths through values between 0 and `top`. Each value stands in the middle of its part of the width, and a run fills
-// the parts at its ends, so that a value alone can be seen.
+// Paths through values between 0 and `top`. Every run fills the full width of its intervals, so that a single value is
+// visible.
 function paths(values, top, width = WIDTH, height = HEIGHT) {
   const part = width / values.length;
   const x = (place) => (place * part).toFixed(1);
@@ -48,7 +48,7 @@ function paths(values, top, width = WIDTH, height = HEIGHT) {
 }
 
 function joined(found, kind) {
-  return found.map((each) => each[kind]).join("");
+  return found.map((path) => path[kind]).join("");
 }
 
 function canvas() {
@@ -78,7 +78,7 @@ export function sparkline() {
   };
 }
 
-// What it shows at one moment stands in its legend: now, or where the pointer is.
+// The legend shows the current values, or those under the pointer.
 export function trendChart({ title, lines, format, least = 0, round = ceiling }) {
   const svg = canvas();
   grid(svg);
@@ -104,7 +104,7 @@ export function trendChart({ title, lines, format, least = 0, round = ceiling })
       "figcaption",
       {},
       make("h3", {}, title),
-      make("span", { class: "legend" }, ...drawn.map((each) => each.entry)),
+      make("span", { class: "legend" }, ...drawn.map((line) => line.entry)),
     ),
     make("div", { class: "plot" }, svg, high),
     make("div", { class: "axis", "aria-hidden": "true" }, then, when),
@@ -118,13 +118,13 @@ export function trendChart({ title, lines, format, least = 0, round = ceiling })
     const top = round(Math.max(...known, least, 1e-6));
     say(high, known.length ? trimmed(format(top)) : text.metrics.unknown);
     const size = series[lines[0]].length;
-    for (const each of drawn) {
-      const found = paths(series[each.name], top);
-      each.path.setAttribute("d", joined(found, "line"));
+    for (const line of drawn) {
+      const found = paths(series[line.name], top);
+      line.path.setAttribute("d", joined(found, "line"));
       if (lines.length === 1) fill.setAttribute("d", joined(found, "area"));
     }
     const place = pointed === null ? size - 1 : Math.min(Math.floor(pointed * size), size - 1);
-    for (const each of drawn) say(each.value, format(series[each.name][place]));
+    for (const line of drawn) say(line.value, format(series[line.name][place]));
     const units = { 1: "s", 60: "min", 3600: "h", windows: size === 1 ? "window" : "windows" };
     say(then, `−${size} ${units[interval]}`);
     say(when, place === size - 1 ? text.metrics.now : `−${size - 1 - place} ${units[interval]}`);
@@ -154,7 +154,7 @@ export function trendChart({ title, lines, format, least = 0, round = ceiling })
   return { element, show };
 }
 
-// The share of requests that took no longer than so many milliseconds, on a logarithmic axis.
+// The cumulative share of requests by latency, on a logarithmic axis.
 export function distributionChart({ title, format }) {
   const svg = canvas();
   grid(svg);
@@ -203,7 +203,7 @@ export function distributionChart({ title, format }) {
   return { element, show };
 }
 
-// Round numbers between two powers of ten: 1, 2 and 5 of each, or only 1 where there is little room.
+// Round numbers between two powers of ten: 1, 2 and 5 of each power, or only 1 if space is short.
 function ticks(low, high) {
   const found = [];
   for (let power = Math.floor(low); power <= high; power += 1) {

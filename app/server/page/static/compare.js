@@ -1,4 +1,4 @@
-// The view of two answers about one picture, side by side: of two models, or of one at two thresholds.
+// The Compare view: results of two models, or of one model at two thresholds, side by side.
 
 import { choices, sortOf } from "./catalogue.js";
 import { choice, field, slider } from "./controls.js";
@@ -16,7 +16,7 @@ import { viewer } from "./viewer.js";
 const words = text.compare;
 const ID = "compare";
 const SIDES = ["a", "b"];
-// Sliders only look at what was answered, so that the answer has to have more than they show.
+// Request low scores too: the sliders only filter the received answer.
 const LOWEST = 0.05;
 const SAME = 0.5;
 
@@ -24,7 +24,7 @@ export const compare = deskView({
   id: ID,
   title: words.title,
   none: words.none,
-  able: (catalogue) => choices(catalogue).filter((each) => sortOf(each.task_type) === "picture"),
+  able: (catalogue) => choices(catalogue).filter((model) => sortOf(model.task_type) === "picture"),
   desk: deskOf,
 });
 
@@ -32,13 +32,13 @@ function finds(model) {
   return model.task_type !== "IMAGE_CLASSIFICATION";
 }
 
-// What a model found that scores enough: with a place in the picture, or, of classes, the records themselves.
+// The results of a model above a threshold: shapes, or records for a classifier.
 function found(model, records, score, picture) {
-  if (!finds(model)) return records.filter((each) => each.score >= score);
+  if (!finds(model)) return records.filter((record) => record.score >= score);
   return narrow(shapesOf(model.task_type, records, picture.width, picture.height), { score });
 }
 
-// Pairs [one, other, iou] of two lists, best overlap first, each used once; null where there is no partner.
+// Match two lists by label, highest overlap first. Return [left, right, iou], with null for a missing partner.
 export function pairs(ones, others, placed) {
   const candidates = [];
   for (const one of ones) {
@@ -55,11 +55,11 @@ export function pairs(ones, others, placed) {
     taken.add(one).add(other);
     return true;
   });
-  const alone = (all) => all.filter((each) => !taken.has(each));
+  const alone = (all) => all.filter((shape) => !taken.has(shape));
   const rows = [
     ...both,
-    ...alone(ones).map((each) => [each, null, null]),
-    ...alone(others).map((each) => [null, each, null]),
+    ...alone(ones).map((shape) => [shape, null, null]),
+    ...alone(others).map((shape) => [null, shape, null]),
   ];
   const best = ([one, other]) => Math.max(one?.score ?? 0, other?.score ?? 0);
   return rows.sort((left, right) => best(right) - best(left));
@@ -69,7 +69,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
   const source = picker(main, { root: tools.root, samples: catalogue.samples, onpicture: take, onfault: said.fail });
   const sides = Object.fromEntries(SIDES.map((id) => [id, sideOf(id)]));
   const body = make("tbody");
-  const heads = words.columns.map((each) => make("th", { scope: "col" }, each));
+  const heads = words.columns.map((heading) => make("th", { scope: "col" }, heading));
   const table = make("table", { class: "words compared" }, make("thead", {}, make("tr", {}, ...heads)), body);
   const verdict = make("p", { class: "hint" });
   const results = make(
@@ -86,14 +86,14 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
     results,
   );
   for (const id of SIDES) {
-    const other = sides[SIDES.find((each) => each !== id)];
+    const other = sides[SIDES.find((side) => side !== id)];
     sides[id].view.onplace = (place) => other.view.restore(place);
   }
 
   function sideOf(id) {
     const view = viewer({ label: words.pictureOf[id] });
     const model = choice(
-      able.map((each) => [each.name, each.name]),
+      able.map((model) => [model.name, model.name]),
       () => {
         reset(id);
         ask();
@@ -116,7 +116,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
       time,
       element,
       records: null,
-      current: () => able.find((each) => each.name === model.value),
+      current: () => able.find(({ name }) => name === model.value),
     };
   }
 
@@ -137,7 +137,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
     ask();
   }
 
-  // A model is asked once, also where it stands on both sides.
+  // If both sides have the same model, one request serves both.
   async function ask() {
     keep();
     if (picture === null) return;
@@ -149,7 +149,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
     const names = new Set(SIDES.filter((id) => sides[id].records === null).map((id) => sides[id].model.value));
     try {
       for (const name of names) {
-        const model = able.find((each) => each.name === name);
+        const model = able.find((model) => model.name === name);
         const parameters = model.parameters.score_threshold ? { score_threshold: LOWEST } : {};
         const answer = await infer({
           root: tools.root,
@@ -174,7 +174,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
     }
   }
 
-  // The address follows quietly: nobody wants to go back through every position of a slider.
+  // Replace the history entry, so that Back does not go through every slider position.
   function keep() {
     const query = { ...(sample ? { image: sample } : {}) };
     for (const id of SIDES) {
@@ -209,20 +209,20 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
     return finds(side.current());
   }
 
-  // Another model that knows some of the same classes, or else the same one.
+  // Another model with common labels, or the same model.
   function rivalOf(model) {
-    const others = able.filter((each) => each !== model && finds(each) === finds(model));
-    return others.find((each) => each.labels.some((label) => model.labels.includes(label))) ?? model;
+    const others = able.filter((candidate) => candidate !== model && finds(candidate) === finds(model));
+    return others.find((candidate) => candidate.labels.some((label) => model.labels.includes(label))) ?? model;
   }
 
   function rowOf([one, other, iou], shown) {
     const key = make("span", { class: "swatch" });
     const { label } = one ?? other;
     key.style.background = colourOf(label);
-    // What the pointer brings out, the keyboard reaches by this.
+    // A button, so that the keyboard can highlight shapes as the pointer does.
     const button = make("button", { type: "button", class: "link inked" }, label);
     const difference = one && other ? words.signed(100 * (other.score - one.score)) : one ? words.only.a : words.only.b;
-    const score = (each) => (each ? percent(100 * each.score) : "–");
+    const score = (shape) => (shape ? percent(100 * shape.score) : "–");
     const row = make(
       "tr",
       one && other ? {} : { class: "alone" },
@@ -244,9 +244,9 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
 
   return {
     change(parameters) {
-      const known = (name) => able.some((each) => each.name === name);
+      const known = (name) => able.some((model) => model.name === name);
       const lost = SIDES.map((id) => parameters.get(id)).find((name) => name !== null && !known(name));
-      const first = able.find((each) => each.name === session.model) ?? able.find(finds) ?? able[0];
+      const first = able.find((model) => model.name === session.model) ?? able.find(finds) ?? able[0];
       for (const id of SIDES) {
         const name = parameters.get(id);
         sides[id].model.value = known(name) ? name : (id === "b" ? rivalOf(first) : first).name;
@@ -254,11 +254,11 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
         const score = Number.parseFloat(parameters.get(`score_${id}`));
         if (score >= LOWEST && score <= 1) sides[id].score.set(score);
       }
-      // Twice the same would show nothing.
+      // Two equal sides would show no difference.
       if (!parameters.has("b") && sides.a.model.value === sides.b.model.value) {
         sides.b.score.set(Math.min(0.95, sides.a.score.value() + 0.3));
       }
-      // Said beside the first answer, which is of another model.
+      // Keep the warning visible with the first answer, which is of another model.
       warning = lost === undefined ? "" : words.unknown(lost);
       said.fail(warning);
       const image = parameters.get("image");

@@ -1,4 +1,4 @@
-// Parts of forms, each with its name.
+// Form controls with labels.
 
 import { make, say } from "./dom.js";
 
@@ -22,11 +22,11 @@ export function field(label, control, hint = "") {
   return make("div", { class: "field" }, ...parts);
 }
 
-// A list of [value, label] to choose from. `select.fill(options, value)` fills it anew.
+// A select with options [value, label]. `select.fill(options, value)` replaces the options.
 export function choice(options, onchange) {
   const element = make("select");
   element.fill = (all, value) => {
-    element.replaceChildren(...all.map(([each, label]) => make("option", { value: each }, label)));
+    element.replaceChildren(...all.map(([option, label]) => make("option", { value: option }, label)));
     if (value !== undefined) element.value = value;
   };
   element.fill(options);
@@ -34,7 +34,7 @@ export function choice(options, onchange) {
   return element;
 }
 
-// A slider that tells its value beside its label: { element, value(), set(value) }. `onchange` is told once it rests.
+// A slider that shows its value: { element, value(), set(value) }. `onchange` is called when it is released.
 export function slider({
   label,
   min = 0,
@@ -43,7 +43,7 @@ export function slider({
   value,
   oninput,
   onchange = () => {},
-  format = (each) => each.toFixed(2),
+  format = (number) => number.toFixed(2),
 }) {
   const input = make("input", { type: "range", min, max, step });
   const output = make("output", {}, format(value));
@@ -63,18 +63,18 @@ export function slider({
   return { element, set, value: () => Number(input.value) };
 }
 
-// A group of buttons of which one is pressed: { element, choose(id) }; options are [id, label].
+// A group of buttons with one pressed: { element, choose(id) }. Options are [id, label].
 export function switcher(label, options, onchoose) {
   const buttons = new Map(options.map(([id, name]) => [id, button(name, () => onchoose(id), "")]));
   return {
     element: make("div", { class: "windows", role: "group", "aria-label": label }, ...buttons.values()),
     choose(chosen) {
-      for (const [id, each] of buttons) each.setAttribute("aria-pressed", id === chosen);
+      for (const [id, element] of buttons) element.setAttribute("aria-pressed", id === chosen);
     },
   };
 }
 
-// Where what went wrong, or what is going on, is said: { element, fail(sentence), tell(sentence), clear() }.
+// A message or an error: { element, showError(sentence), show(sentence), clear() }.
 export function notice() {
   const element = make("p", { class: "said", role: "alert", hidden: "" });
   const show = (kind) => (sentence) => {
@@ -92,7 +92,7 @@ export async function copy(element, words, value) {
   setTimeout(() => say(element, before), 2000);
 }
 
-// Lets the browser save a blob under a name.
+// Download a blob under a name.
 export function save(blob, name) {
   const link = make("a", { href: URL.createObjectURL(blob), download: name });
   link.click();

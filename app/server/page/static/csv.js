@@ -1,10 +1,10 @@
-// Lines of values as a file for spreadsheets (RFC 4180).
+// CSV files for spreadsheets (RFC 4180).
 
 export function csvOf(lines) {
   return lines.map((line) => `${line.map(cell).join(",")}\r\n`).join("");
 }
 
-// A spreadsheet would run what begins as a formula.
+// Prefix an apostrophe where a spreadsheet would run the value as a formula.
 function cell(value) {
   const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;

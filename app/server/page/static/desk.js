@@ -1,11 +1,11 @@
-// The frame of a view in which models are worked with: it opens once it is known which models there are.
+// The frame of a view that works with models: it waits for the catalogue.
 
 import { fetchCatalogue } from "./catalogue.js";
 import { notice } from "./controls.js";
 import { make } from "./dom.js";
 
-// `able(catalogue)` are the models that it is for, `none` what is said where there are none. `desk(place)` makes the
-// view, and gives back { change(parameters), close() }.
+// `select(catalogue)` returns the models of the view; `none` is shown if there are none. `create(parts)` returns {
+// change(parameters), close() }.
 export function deskView({ id, title, none, able, desk }) {
   return {
     id,

@@ -1,4 +1,4 @@
-// Making elements. Text only ever goes in as text: names of models are whatever somebody called a folder.
+// Create elements. Values are always set as text, never as HTML, because model names may contain markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -16,7 +16,7 @@ export function draw(tag, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), attributes, children);
 }
 
-// Writing what is there already would still cost a layout, and be read out again.
+// Skip equal text, which would cost a layout and be announced again by screen readers.
 export function say(element, words) {
   if (element.textContent !== words) element.textContent = words;
 }

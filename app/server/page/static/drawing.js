@@ -1,6 +1,6 @@
-// Findings as shapes: what they are made of, which are left, which one is under the pointer, and how they are painted.
+// Results as shapes: creating, filtering, hit testing and painting.
 //
-// Everything is in pixels of the upright picture; pixel i covers i to i + 1.
+// Coordinates are pixels of the upright image; pixel i covers i to i + 1.
 
 import { isolated } from "./format.js";
 
@@ -9,17 +9,17 @@ const ON_PICTURE = 12;
 const LINE = 2;
 const LONGEST_NAME = 40;
 
-// The same for a label everywhere and always: of its letters alone. Neighbouring hashes are far apart on the wheel.
+// The colour of a label, derived from its text alone. The golden angle separates neighbouring hashes.
 export function colourOf(label) {
   const [hue, light] = toneOf(label);
   return `rgb(${channels(hue, 0.85, light).join(" ")})`;
 }
 
-// Black or white, whichever can be read on the label's colour.
+// Black or white, whichever is readable on the label's colour.
 export function inkOn(label) {
   const [hue, light] = toneOf(label);
-  const [red, green, blue] = channels(hue, 0.85, light).map((each) => {
-    const share = each / 255;
+  const [red, green, blue] = channels(hue, 0.85, light).map((channel) => {
+    const share = channel / 255;
     return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
   });
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
@@ -27,14 +27,14 @@ export function inkOn(label) {
 
 function toneOf(label) {
   let hash = 2166136261;
-  for (const each of String(label)) hash = Math.imul(hash ^ each.codePointAt(0), 16777619) >>> 0;
+  for (const character of String(label)) hash = Math.imul(hash ^ character.codePointAt(0), 16777619) >>> 0;
   return [((hash % 3600) * GOLDEN) % 360, 0.46 + 0.06 * ((hash >>> 16) % 3)];
 }
 
 function channels(hue, saturation, light) {
   const reach = saturation * Math.min(light, 1 - light);
-  return [0, 8, 4].map((each) => {
-    const place = (each + hue / 30) % 12;
+  return [0, 8, 4].map((offset) => {
+    const place = (offset + hue / 30) % 12;
     return Math.round(255 * (light - reach * Math.max(-1, Math.min(place - 3, 9 - place, 1))));
   });
 }
@@ -48,7 +48,7 @@ const RINGS = {
       [xmin, ymax],
     ],
   ],
-  // Fractions of the picture whatever the rotation, so that they are multiplied first and turned then.
+  // Sizes are fractions of the image regardless of rotation, so scale first and rotate then.
   ORIENTED_OBJECT_DETECTION({ cx, cy, w, h, r }, width, height) {
     const [along, across] = [(w * width) / 2, (h * height) / 2];
     const [cos, sin] = [Math.cos(r), Math.sin(r)];
@@ -59,7 +59,7 @@ const RINGS = {
   IMAGE_SEGMENTATION: ({ contour }) => contour.map((ring) => ring.map(({ x, y }) => [x + 0.5, y + 0.5])),
 };
 
-// What of `records` has a place in a picture of this size: {index, label, score, kind, rings, bounds}.
+// The shapes of `records` in an image of this size: { index, label, score, kind, rings, bounds }.
 export function shapesOf(task, records, width, height) {
   const rings = RINGS[task];
   if (rings === undefined) return [];
@@ -83,15 +83,14 @@ function boundsOf(rings) {
   return bounds;
 }
 
-// Those that score at least `score`, of any two of one class that overlap more than `iou` the better, of these `labels`
-// (a Set), at most so many: best first, as the server narrows them.
+// Filter shapes like the server: by score and labels (a Set), then NMS within a label, then at most `max`, best first.
 export function narrow(shapes, { score = 0, iou = 1, most = Infinity, labels = null } = {}) {
   const kept = [];
   const rivals = new Map();
   for (const shape of [...shapes].sort((one, other) => other.score - one.score)) {
     if (shape.score < score || (labels !== null && !labels.has(shape.label))) continue;
     const own = rivals.get(shape.label) ?? [];
-    if (iou < 1 && own.some((each) => overlap(each, shape) > iou)) continue;
+    if (iou < 1 && own.some((rival) => overlap(rival, shape) > iou)) continue;
     rivals.set(shape.label, [...own, shape]);
     kept.push(shape);
     if (kept.length >= most) break;
@@ -99,7 +98,7 @@ export function narrow(shapes, { score = 0, iou = 1, most = Infinity, labels = n
   return kept;
 }
 
-// Intersection over union: of turned boxes their own, of contours that of the boxes around them.
+// Intersection over union: exact for oriented boxes, of the bounding boxes for contours.
 export function overlap(one, other) {
   const width = Math.min(one.bounds[2], other.bounds[2]) - Math.max(one.bounds[0], other.bounds[0]);
   const height = Math.min(one.bounds[3], other.bounds[3]) - Math.max(one.bounds[1], other.bounds[1]);
@@ -120,7 +119,7 @@ function area(ring) {
   return Math.abs(twice) / 2;
 }
 
-// Sutherland and Hodgman: what of a convex ring lies inside another, both walked clockwise.
+// Sutherland-Hodgman clipping of one convex ring by another, both clockwise.
 function clipped(ring, by) {
   let left = ring;
   by.forEach(([ax, ay], place) => {
@@ -141,7 +140,7 @@ function clipped(ring, by) {
   return left;
 }
 
-// The smallest of the shapes at a point of the picture, or undefined. `slack`: so many pixels beside it will do.
+// The smallest shape at a point of the image, or undefined. `tolerance`: extra pixels around each shape.
 export function hit(shapes, x, y, slack = 0) {
   const size = ({ bounds: [l, t, r, b] }) => (r - l) * (b - t);
   const near = shapes.filter(
@@ -149,7 +148,7 @@ export function hit(shapes, x, y, slack = 0) {
   );
   const inside = near.filter((shape) => shape.kind === "box" || covers(shape.rings, x, y));
   return (inside.length ? inside : near).reduce(
-    (best, each) => (best === undefined || size(each) < size(best) ? each : best),
+    (best, shape) => (best === undefined || size(shape) < size(best) ? shape : best),
     undefined,
   );
 }
@@ -181,9 +180,8 @@ function pathOf({ rings }) {
 
 const paths = new WeakMap();
 
-// Paints `shapes`, the best first, with a context whose transform leads from pixels of the picture to its own. `scale` is
-// how many of its own one of the picture becomes, `strong` whether they are to stand out, `width` that of the picture,
-// which no name reaches beyond, `unit` how thick lines are.
+// Paint `shapes`, best first, in pixels of the image. `scale`: canvas pixels per image pixel. `strong`: highlight.
+// `width`: image width, which labels must not exceed. `unit`: line width factor.
 export function paint(context, shapes, { scale = 1, strong = false, unit = 1, width = Infinity } = {}) {
   context.lineJoin = "round";
   context.lineWidth = ((strong ? 2 : 1) * LINE * unit) / scale;
@@ -202,8 +200,8 @@ export function paint(context, shapes, { scale = 1, strong = false, unit = 1, wi
   for (const shape of shapes) name(context, shape, taken, { scale, unit, width });
 }
 
-// A plate with label and score on the upper left corner, as large at every zoom: above it, or in it where something
-// better has its name already, or else none.
+// Paint the label at the upper left corner, in the same size at every zoom. Put it inside the shape, or leave it out,
+// where a better result has its label already.
 function name(context, shape, taken, { scale, unit, width: most }) {
   const [text, wide] = writingOf(context, shape);
   const size = (ON_PICTURE * unit) / scale;
@@ -229,7 +227,7 @@ function fontOf(size) {
 
 const writings = new WeakMap();
 
-// What stands on a shape's plate, and how wide it is at a size of one.
+// The label text of a shape, and its width at font size 1.
 function writingOf(context, shape) {
   if (!writings.has(shape)) {
     const letters = [...String(shape.label)];
@@ -241,7 +239,7 @@ function writingOf(context, shape) {
   return writings.get(shape);
 }
 
-// The picture with `shapes` on it, in its own size.
+// The image with `shapes`, at its own size.
 export async function toPng({ bitmap, width, height }, shapes) {
   const canvas = new OffscreenCanvas(width, height);
   const context = canvas.getContext("2d");

@@ -1,4 +1,4 @@
-// The view of drift: how much what each model sees is like its baseline, window by window.
+// The Drift view: how similar each model's images are to its baseline, by window.
 
 import { trendChart } from "./charts.js";
 import { make, say } from "./dom.js";
@@ -89,37 +89,37 @@ function panelOf(name) {
       say(state, words.verdict(last.drifted));
       state.dataset.state = last.drifted ? "UNAVAILABLE" : "READY";
       const over = words.over(windows.length);
-      const all = (key) => windows.map((each) => each[key]);
+      const all = (key) => windows.map((window) => window[key]);
       similarity.show({ similarity: all("similarity"), baseline: all("baseline_similarity") }, "windows", over);
-      const least = windows.map((each) => Math.min(1, ...Object.values(each.tests)));
+      const least = windows.map((window) => Math.min(1, ...Object.values(window.tests)));
       evidence.show({ least, alpha: all("alpha") }, "windows", over);
       const tests = Object.keys(last.tests);
       const heads = [...words.columns, ...tests];
-      head.replaceChildren(...heads.map((each) => make("th", { scope: "col" }, each)));
+      head.replaceChildren(...heads.map((heading) => make("th", { scope: "col" }, heading)));
       body.replaceChildren(
         ...windows
           .slice(-ROWS)
           .reverse()
-          .map((each) => rowOf(each, tests)),
+          .map((window) => rowOf(window, tests)),
       );
     },
   };
 }
 
-function rowOf(each, tests) {
-  const cells = [words.verdict(each.drifted), count(each.images), each.similarity?.toFixed(3) ?? "–"];
+function rowOf(window, tests) {
+  const cells = [words.verdict(window.drifted), count(window.images), window.similarity?.toFixed(3) ?? "–"];
   const judged = tests.map((test) => {
-    const p = each.tests[test];
-    return make("td", p <= each.alpha ? { class: "bad" } : {}, p === undefined ? "–" : written(p));
+    const p = window.tests[test];
+    return make("td", p <= window.alpha ? { class: "bad" } : {}, p === undefined ? "–" : written(p));
   });
   const row = make(
     "tr",
     {},
-    make("th", { scope: "row" }, words.time(each.ended)),
+    make("th", { scope: "row" }, words.time(window.ended)),
     ...cells.map((cell) => make("td", {}, cell)),
     ...judged,
   );
-  if (each.drifted) row.children[1].classList.add("bad");
+  if (window.drifted) row.children[1].classList.add("bad");
   return row;
 }
 

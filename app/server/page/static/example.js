@@ -1,4 +1,4 @@
-// A command that sends a first request, for the page of a server that has had none.
+// A command that sends a first request, for a server without traffic.
 
 import { make, say } from "./dom.js";
 import { text } from "./text.js";
@@ -12,10 +12,10 @@ function inputs(task) {
   return [PICTURE, ""];
 }
 
-// The first model that takes pictures, or else text. Tensors have shapes that only their model knows.
+// The first image model, or else a text model. Tensor models are skipped: their shapes differ.
 function choice(models) {
-  const ready = models.filter((each) => each.state === "READY" && each.task !== "" && each.task !== "TENSOR");
-  const plain = ready.filter((each) => !/^(TEXT|TOKEN)_|_TO_TEXT$/.test(each.task));
+  const ready = models.filter((model) => model.state === "READY" && model.task !== "" && model.task !== "TENSOR");
+  const plain = ready.filter((model) => !/^(TEXT|TOKEN)_|_TO_TEXT$/.test(model.task));
   return plain[0] ?? ready[0];
 }
 
@@ -41,13 +41,13 @@ export function example(root) {
     say(copy, words.copied);
     setTimeout(() => say(copy, words.copy), 2000);
   });
-  // Browsers give pages from other machines no clipboard unless they came over HTTPS.
+  // Browsers allow the clipboard only over HTTPS or on a loopback address.
   copy.hidden = !window.isSecureContext;
   return {
     element: make("div", {}, hint, make("div", { class: "shell" }, shell, copy), help),
     show(models) {
       const model = choice(models);
-      for (const each of [hint, shell.parentElement]) each.hidden = model === undefined;
+      for (const element of [hint, shell.parentElement]) element.hidden = model === undefined;
       if (model !== undefined) say(code, command(root, model));
     },
   };

@@ -1,4 +1,4 @@
-// The view of explanations: where in a picture the reason for each finding lies.
+// The Explain view: which parts of an image cause each result.
 
 import { choices } from "./catalogue.js";
 import { button, choice, field, save, slider } from "./controls.js";
@@ -21,7 +21,7 @@ export const explain = deskView({
   id: ID,
   title: words.title,
   none: words.none,
-  able: (catalogue) => choices(catalogue).filter((each) => each.explains),
+  able: (catalogue) => choices(catalogue).filter((model) => model.explains),
   desk: deskOf,
 });
 
@@ -29,7 +29,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
   const view = viewer({ label: words.picture });
   const source = picker(main, { root: tools.root, samples: catalogue.samples, onpicture: take, onfault: said.fail });
   const model = choice(
-    able.map((each) => [each.name, each.name]),
+    able.map((model) => [model.name, model.name]),
     () => reset(true),
   );
   const method = choice(Object.entries(words.methods), () =>
@@ -96,7 +96,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
     ),
   );
 
-  const current = () => able.find((each) => each.name === model.value);
+  const current = () => able.find(({ name }) => name === model.value);
 
   function reset(relabel) {
     [found, maps] = [null, []];
@@ -107,7 +107,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
     const { labels, task_type: task } = current();
     label.fill([
       ["", task === "IMAGE_CLASSIFICATION" ? words.best : words.every],
-      ...labels.map((each) => [each, each]),
+      ...labels.map((name) => [name, name]),
     ]);
   }
 
@@ -154,7 +154,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
     say(told, words.working);
     try {
       const answer = await explained(values, mine.signal);
-      const ready = await Promise.all(answer.explanations[0].map((each) => coloured(each.saliency.png)));
+      const ready = await Promise.all(answer.explanations[0].map((explanation) => coloured(explanation.saliency.png)));
       if (mine !== asking) return;
       show(answer, ready, (performance.now() - began) / 1000);
     } catch (error) {
@@ -171,7 +171,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
     run.hidden = waiting;
     stop.hidden = !waiting;
     say(clock, "");
-    // On a phone the form is far below the picture.
+    // Do not scroll: on a phone the form is far below the image.
     if (waiting) stop.focus({ preventScroll: true });
     else if (document.activeElement === document.body) run.focus({ preventScroll: true });
   }
@@ -202,7 +202,7 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
     opacity.element.hidden = png.hidden = !all.length;
     legend.parentElement.hidden = !all.length;
     say(about, all.length ? words.about(all[0].method, all[0].samples) : words.nothing);
-    list.replaceChildren(...all.map((each, place) => entry(each, place)));
+    list.replaceChildren(...all.map((explanation, place) => entry(explanation, place)));
     if (all.length) choose(0);
   }
 
@@ -246,10 +246,10 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
     change(parameters) {
       if (parameters.toString() === settled) return;
       settled = parameters.toString();
-      const known = (name) => able.some((each) => each.name === name);
+      const known = (name) => able.some((model) => model.name === name);
       const name = parameters.get("model") ?? session.model;
       model.value = known(name) ? name : able[0].name;
-      // Said beside the first picture, which is for another model.
+      // Keep the warning visible with the first image, which is for another model.
       warning = parameters.has("model") && !known(name) ? words.unknown(name) : "";
       said.fail(warning);
       const value = (key) => parameters.get(key) ?? DEFAULTS[key];

@@ -1,4 +1,4 @@
-// What was found, as files: plain JSON, and COCO's.
+// Results as files: JSON and COCO.
 
 import { colourOf } from "./drawing.js";
 
@@ -6,7 +6,7 @@ function file(value) {
   return new Blob([`${JSON.stringify(value, null, 1)}\n`], { type: "application/json" });
 }
 
-// `found`: for each picture { picture, records, shapes }.
+// `answers`: a list of { image, records, shapes }.
 export function written(model, parameters, found) {
   return file({
     model: model.name,
@@ -17,8 +17,8 @@ export function written(model, parameters, found) {
   });
 }
 
-// Boxes are left, top, width, height in pixels. Contours with holes, or in parts, are run lengths, because polygons
-// cannot say so; turned boxes are polygons.
+// Boxes are left, top, width, height in pixels. Contours with holes or parts are RLE, because polygons cannot express
+// them; oriented boxes are polygons.
 export function coco(model, found) {
   const labels = [...model.labels];
   const annotations = [];
@@ -70,7 +70,7 @@ function polygonArea(ring) {
   return Math.abs(twice) / 2;
 }
 
-// COCO's run lengths, column by column, of the pixels inside an odd number of rings or on one of them.
+// COCO RLE, column by column, by the even-odd rule with the rings included.
 function runs(rings, { width, height }) {
   const mask = new Uint8Array(width * height);
   for (let column = 0; column < width; column += 1) {
@@ -83,12 +83,12 @@ function runs(rings, { width, height }) {
       });
     }
     crossings.sort((one, other) => one - other);
-    for (let each = 0; each + 1 < crossings.length; each += 2) {
-      const from = Math.max(0, Math.ceil(crossings[each] - 0.5));
+    for (let index = 0; index + 1 < crossings.length; index += 2) {
+      const from = Math.max(0, Math.ceil(crossings[index] - 0.5));
       mask.fill(
         1,
         column * height + from,
-        column * height + Math.min(height, Math.floor(crossings[each + 1] - 0.5) + 1),
+        column * height + Math.min(height, Math.floor(crossings[index + 1] - 0.5) + 1),
       );
     }
   }
@@ -96,13 +96,13 @@ function runs(rings, { width, height }) {
     ring.forEach((point, place) => line(mask, height, width, point, ring[(place + 1) % ring.length]));
   const counts = [0];
   let [inside, area] = [0, 0];
-  for (const each of mask) {
-    if (each !== inside) {
+  for (const pixel of mask) {
+    if (pixel !== inside) {
       counts.push(0);
-      inside = each;
+      inside = pixel;
     }
     counts[counts.length - 1] += 1;
-    area += each;
+    area += pixel;
   }
   return { area, segmentation: { size: [height, width], counts } };
 }

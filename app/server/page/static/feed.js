@@ -1,10 +1,11 @@
-// Snapshots as they come, for as long as somebody looks.
+// The stream of metrics snapshots.
 
 const SILENCE = 6000;
 const FIRST_RETRY = 1000;
 const LONGEST_RETRY = 8000;
 
-// Calls `shown` with every snapshot and `state` with one of connecting, live, paused, lost. Gives back what ends it.
+// Call `onsnapshot` with every snapshot, and `onstate` with connecting, live, paused or lost. Return a function that
+// stops.
 export function follow(url, shown, state) {
   let source = null;
   let timer = 0;

@@ -1,15 +1,15 @@
-// Files that were dropped, and which of them may be pictures.
+// Dropped files and folders, and which files may be images.
 
 const PICTURE = /\.(jpe?g|png|webp|bmp|gif|tiff?|avif)$/i;
 
-// By its type, or by its name where the system gives none.
+// By type, or by name if the system gives no type.
 export function mayBePicture(file) {
   return file.type.startsWith("image/") || PICTURE.test(file.name);
 }
 
-// Everything that was dropped, folders with all that is in them.
+// All dropped files, including those in folders.
 export async function filesIn(transfer) {
-  const entries = [...transfer.items].map((each) => each.webkitGetAsEntry?.()).filter(Boolean);
+  const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
   if (!entries.length) return [...transfer.files];
   return (await Promise.all(entries.map(walk))).flat();
 }
@@ -19,7 +19,7 @@ async function walk(entry) {
   const reader = entry.createReader();
   const found = [];
   for (;;) {
-    // A reader gives its entries a hundred at a time.
+    // A reader returns at most a hundred entries per call.
     const some = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
     if (!some.length) return found;
     found.push(...(await Promise.all(some.map(walk))).flat());

@@ -1,4 +1,4 @@
-// Numbers as people read them. Everything takes null for "not known".
+// Number formats. Each function accepts null for "not known".
 
 const NONE = "–";
 
@@ -16,7 +16,7 @@ export function rate(value) {
   return value >= 100 ? count(value) : value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : 1 });
 }
 
-// In a column, whose numbers are compared: those of a size have as many digits behind the point.
+// For table columns: numbers of one magnitude have equally many decimals.
 export function aligned(value) {
   if (value === null || value === 0) return count(value);
   if (value < 0.005) return significant(value, 1);
@@ -46,13 +46,13 @@ export function bytes(value) {
   return gib >= 1 ? `${gib.toFixed(gib < 10 ? 2 : 1)} GiB` : `${count(value / 2 ** 20)} MiB`;
 }
 
-// For axes, whose numbers are round.
+// For axes, which have round numbers.
 export function trimmed(figure) {
   return figure.replace(/\.0+(?= |$)/, "").replace(/(\.\d*[1-9])0+(?= |$)/, "$1");
 }
 
-// A text from elsewhere in the midst of our own: one that runs from right to left, or turns the order of what comes after
-// it, is kept to itself.
+// Isolate text that contains right-to-left characters or direction controls, so that it does not reorder its
+// surroundings.
 export function isolated(value) {
   return /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufefc]/.test(value) ? `\u2068${value}\u2069` : value;
 }

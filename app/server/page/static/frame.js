@@ -1,7 +1,7 @@
-// The frame around every view: name, navigation, state of the connection.
+// The page frame: name, navigation, connection state, and routing to views.
 //
-// A view is { id, title, open(element, tools) } where open() gives back { change(parameters), close() }.
-// Its address is #id?parameters. To add one, write its module and name it in VIEWS: it is loaded when it is opened.
+// A view is { id, title, open(element, tools) }; open() returns { change(parameters), close() }.
+// Its address is #id?parameters. To add a view, write its module and add a line to ALL_VIEWS; it loads on first use.
 
 import { make, say } from "./dom.js";
 import { text } from "./text.js";
@@ -17,7 +17,7 @@ const ALL = [
   { id: "models", title: text.models.title, load: async () => (await import("./models.js")).models },
   { id: "metrics", title: text.metrics.title, load: async () => (await import("./metrics.js")).metrics },
 ];
-// The server may show the metrics alone, for which GRPS has an address, and may have no recordings.
+// The server may enable only the metrics view, and may have no recordings.
 const { views, opens } = document.documentElement.dataset;
 const wanted = views.split(" ");
 const VIEWS = ALL.filter(({ id, optional }) => wanted.includes(id) || (wanted.includes("all") && !optional));
@@ -41,14 +41,14 @@ document.body.replaceChildren(
   main,
 );
 
-// The fragment is the view's address, so that the link cannot use it to jump.
+// The fragment is the address of the view, so the link must move the focus itself.
 skip.addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
 });
 
 const tools = {
-  // The server's root, which a proxy may have put anywhere.
+  // The root of the server; a proxy may put it under any path.
   root: new URL("../", import.meta.url),
   state(name) {
     say(state, text.states[name]);
@@ -68,7 +68,7 @@ let parameters = null;
 
 async function route() {
   const [id, query = ""] = location.hash.slice(1).split("?", 2);
-  const view = [id, opens].map((each) => VIEWS.find((known) => known.id === each)).find(Boolean) ?? VIEWS[0];
+  const view = [id, opens].map((wantedId) => VIEWS.find((known) => known.id === wantedId)).find(Boolean) ?? VIEWS[0];
   parameters = new URLSearchParams(query);
   if (view === shown) {
     opened?.change(parameters);
@@ -76,17 +76,17 @@ async function route() {
   }
   opened?.close();
   [shown, opened] = [view, null];
-  for (const [each, link] of links) {
-    if (each === view.id) link.setAttribute("aria-current", "page");
+  for (const [viewId, link] of links) {
+    if (viewId === view.id) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   document.title = `${view.title} · ${text.product}`;
   main.replaceChildren();
   main.dataset.view = view.id;
-  for (const each of [state, about]) say(each, "");
+  for (const element of [state, about]) say(element, "");
   delete state.dataset.state;
   const loaded = await view.load().catch(() => null);
-  // Somebody may have gone on to another view meanwhile.
+  // The user may have opened another view meanwhile.
   if (view !== shown) return;
   if (loaded === null) {
     main.append(make("p", { class: "said", role: "alert" }, text.notLoaded));
@@ -97,9 +97,9 @@ async function route() {
   opened.change(parameters);
 }
 
-// A file that misses its mark would take the place of the page.
-for (const each of ["dragover", "drop"]) {
-  window.addEventListener(each, (event) => event.dataTransfer?.types.includes("Files") && event.preventDefault());
+// A file dropped beside its target would replace the page.
+for (const type of ["dragover", "drop"]) {
+  window.addEventListener(type, (event) => event.dataTransfer?.types.includes("Files") && event.preventDefault());
 }
 window.addEventListener("hashchange", route);
 route();

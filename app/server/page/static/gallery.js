@@ -1,4 +1,4 @@
-// Pictures to ask about: dropped, pasted, picked, taken by the camera, or the server's samples.
+// Images to run a model on: dropped, pasted, selected, taken with the camera, or samples.
 
 import { button } from "./controls.js";
 import { make, say } from "./dom.js";
@@ -10,10 +10,10 @@ const words = text.try;
 const THUMB = 72;
 const AT_ONCE = 2;
 const FEW = 8;
-// Small pictures outlast the large ones, and the view.
+// Thumbnails stay when large bitmaps are released and when the view closes.
 const drawn = new WeakMap();
 
-// `area` takes what is dropped; `onshow(picture)` is told which one to show, `onnew(pictures)` which ones came.
+// `area` accepts drops; `onshow(image)` shows an image, `onnew(images)` receives added images.
 export function gallery({ root, area, samples, onshow, onnew, onsample, fault }) {
   const input = make("input", {
     type: "file",
@@ -27,14 +27,14 @@ export function gallery({ root, area, samples, onshow, onnew, onsample, fault })
   const dialog = make("dialog", { "aria-label": words.camera });
   const remove = button(words.remove, () => put([]));
   const sampleButtons = samples.map(({ name }) => {
-    const each = button(name, () => {
+    const choice = button(name, () => {
       const before = location.hash;
       onsample(name);
-      // Where the address says so already, nobody would be told that it changed.
+      // An unchanged address triggers no event, so load the sample here.
       if (location.hash === before) self.sample(name);
     });
-    each.setAttribute("aria-label", words.sample(name));
-    return each;
+    choice.setAttribute("aria-label", words.sample(name));
+    return choice;
   });
   const sources = make(
     "div",
@@ -43,7 +43,7 @@ export function gallery({ root, area, samples, onshow, onnew, onsample, fault })
     button(words.pick, () => input.click()),
     input,
   );
-  // Browsers give pages from other machines no camera unless they came over HTTPS.
+  // Browsers allow the camera only over HTTPS or on a loopback address.
   if (navigator.mediaDevices?.getUserMedia) sources.append(button(words.camera, photograph));
   if (sampleButtons.length) sources.append(make("span", { class: "hint" }, words.samples), ...sampleButtons);
   sources.append(make("p", { class: "hint begin" }, words.begin));
@@ -52,7 +52,7 @@ export function gallery({ root, area, samples, onshow, onnew, onsample, fault })
   let shown = null;
   let adding = 0;
 
-  // A few at a time, of which only the first stays awake: a hundred photographs would not fit into memory.
+  // Read a few files at a time and keep only the first decoded: a hundred photos do not fit into memory.
   async function add(files) {
     if (!files.length) return;
     const mine = (adding += 1);
@@ -70,7 +70,7 @@ export function gallery({ root, area, samples, onshow, onnew, onsample, fault })
     };
     await Promise.all(Array.from({ length: AT_ONCE }, worker));
     if (mine !== adding) {
-      for (const each of read) if (each) sleep(each);
+      for (const image of read) if (image) sleep(image);
       return;
     }
     fault.clear();
@@ -83,21 +83,21 @@ export function gallery({ root, area, samples, onshow, onnew, onsample, fault })
     drawn.set(picture, canvas);
     if (!picture.bitmap) return;
     const scale = Math.max(THUMB / picture.width, THUMB / picture.height);
-    const [width, height] = [picture.width, picture.height].map((each) => Math.ceil(each * scale));
-    // A canvas that nobody sees yet may hold on to what was drawn on it, so that is no large one.
+    const [width, height] = [picture.width, picture.height].map((side) => Math.ceil(side * scale));
+    // Draw a small bitmap: an invisible canvas may keep its source in memory.
     const size = { resizeWidth: width, resizeHeight: height, resizeQuality: "medium" };
     const small = await createImageBitmap(picture.bitmap, size).catch(() => null);
     if (small) canvas.getContext("2d").drawImage(small, (THUMB - width) / 2, (THUMB - height) / 2);
   }
 
-  // Puts these in the place of those that were there, and shows the first.
+  // Replace the images, and show the first.
   function put(pictures) {
-    for (const each of session.pictures) if (each !== shown) sleep(each);
+    for (const image of session.pictures) if (image !== shown) sleep(image);
     session.pictures = pictures;
     element.classList.toggle("empty", !pictures.length);
     strip.hidden = pictures.length < 2;
     strip.replaceChildren(...pictures.map(thumb), remove);
-    for (const each of pictures.slice(1)) sleep(each);
+    for (const image of pictures.slice(1)) sleep(image);
     onnew(pictures);
     choose(pictures[0] ?? null);
   }
@@ -105,17 +105,17 @@ export function gallery({ root, area, samples, onshow, onnew, onsample, fault })
   function thumb(picture, place, all) {
     const name = words.picture(picture.name, place + 1, all.length);
     shrink(picture);
-    const each = make("button", { type: "button", "aria-label": name, title: picture.name }, drawn.get(picture));
-    each.addEventListener("click", () => choose(picture));
-    thumbs.set(picture, each);
-    return each;
+    const thumbnail = make("button", { type: "button", "aria-label": name, title: picture.name }, drawn.get(picture));
+    thumbnail.addEventListener("click", () => choose(picture));
+    thumbs.set(picture, thumbnail);
+    return thumbnail;
   }
 
-  // The picture before is shown until the next one is awake, and sleeps then.
+  // Keep showing the previous image until the next one is decoded, then release it.
   async function choose(picture) {
     const before = shown;
     shown = picture;
-    for (const each of session.pictures) thumbs.get(each)?.setAttribute("aria-pressed", each === picture);
+    for (const image of session.pictures) thumbs.get(image)?.setAttribute("aria-pressed", image === picture);
     if (picture !== null) await wake(picture);
     if (shown === picture) onshow(picture);
     else if (picture !== null) sleep(picture);
@@ -184,12 +184,12 @@ export function gallery({ root, area, samples, onshow, onnew, onsample, fault })
         fault.fail(error.message);
       }
     },
-    // Says on the thumbnail how many findings there are.
+    // Write the result on the thumbnail.
     mark(picture, words_) {
-      const each = thumbs.get(picture);
-      if (each === undefined) return;
-      if (each.children.length < 2) each.append(make("span"));
-      say(each.lastChild, words_);
+      const thumbnail = thumbs.get(picture);
+      if (thumbnail === undefined) return;
+      if (thumbnail.children.length < 2) thumbnail.append(make("span"));
+      say(thumbnail.lastChild, words_);
     },
     close() {
       adding += 1;

@@ -1,11 +1,11 @@
-// Asking a model: the request as a protocol writes it, sent, and its answer read.
+// Run inference: build the request of a protocol, send it, read the answer.
 
 import { sortOf } from "./catalogue.js";
 import { base64Of } from "./pictures.js";
 import { PROTOCOLS, bodyText } from "./protocols.js";
 import { text } from "./text.js";
 
-// What the server has against a request, or that it cannot be reached.
+// An error response of the server, or a failed connection.
 export class InferenceFailure extends Error {
   constructor(message, status, exchange) {
     super(message);
@@ -14,7 +14,7 @@ export class InferenceFailure extends Error {
   }
 }
 
-// The last pictures in base64, made once.
+// A cache of the last images in base64.
 const encodings = new Map();
 const MOST_ENCODED = 4;
 
@@ -26,15 +26,15 @@ function encodingOf(picture) {
   return encoding;
 }
 
-// The body of what a protocol wrote: text, or a picture as it is.
+// The request body: text, or the image file itself.
 export async function bodyOf(written, data) {
   if (written.raw !== null) return data[written.raw].blob;
-  const pictures = await Promise.all(data.map((each) => (each?.blob ? encodingOf(each) : "")));
+  const pictures = await Promise.all(data.map((datum) => (datum?.blob ? encodingOf(datum) : "")));
   const write = (body) => bodyText(body, (index) => pictures[index]);
   return written.body.lines ? written.body.lines.map((line) => `${write(line)}\n`).join("") : write(written.body);
 }
 
-// Sends a request by the protocol called `id`, and gives back { request, response, milliseconds } as text.
+// Send a request in the protocol `id`. Return { request, response, milliseconds } as text.
 export async function exchangeBy(id, { root, signal, ...exchange }) {
   const protocol = PROTOCOLS[id];
   const written = protocol.write(exchange);
@@ -43,7 +43,7 @@ export async function exchangeBy(id, { root, signal, ...exchange }) {
   const began = performance.now();
   let response;
   try {
-    // A type that no page of another site could send unasked, where the protocol has none.
+    // Default to JSON, which other sites cannot send without a preflight.
     const headers = { "Content-Type": "application/json", ...written.headers };
     response = await fetch(url, { method: "POST", headers, body, signal });
     const answer = await response.text();
@@ -72,11 +72,11 @@ function refusal({ status, text: said }) {
 }
 
 const READ = {
-  picture: (answer) => answer.outputs.map((each) => each.data[0]),
+  picture: (answer) => answer.outputs.map((output) => output.data[0]),
   tensor: (answer) => [answer.outputs],
 };
 
-// Records of an answer of either of Chariot's protocols, a list for each datum.
+// The records of an answer in either Chariot protocol, one list for each input.
 function records(catalogue, sort, said) {
   if (sort === "tensor" || catalogue.chariot_protocol !== "chariot-v2") {
     return (READ[sort] ?? READ.picture)(JSON.parse(said));
@@ -87,8 +87,8 @@ function records(catalogue, sort, said) {
     .map((line) => JSON.parse(line).output);
 }
 
-// Asks `model` (of the catalogue) about `data`: pictures, texts, or one object of tensors by name.
-// Throws InferenceFailure with the server's sentence, or AbortError.
+// Run `model` on `data`: images, texts, or one object of tensors by name. Throw InferenceFailure with the server's
+// error, or AbortError.
 export async function infer(exchange) {
   const sort = sortOf(exchange.model.task_type);
   const found = await exchangeBy(sort === "tensor" ? "v2" : "chariot", exchange);
@@ -102,7 +102,7 @@ export async function infer(exchange) {
   return { outputs, milliseconds: found.milliseconds, exchange: found };
 }
 
-// The pieces of an answer in text, as they are made (Triton's generate_stream).
+// The chunks of a generated text as they arrive (Triton's generate_stream).
 export async function* streamAnswer({ root, model, picture = null, text: asked, parameters = {}, signal }) {
   const url = new URL(`v2/models/${encodeURIComponent(model.name)}/generate_stream`, root);
   const body = { text_input: asked, parameters };

@@ -1,4 +1,4 @@
-// The view of what the server does: all requests, each model, and one of them in detail.
+// The Metrics view: all requests, every model, and charts of the selected model.
 
 import { distributionChart, roundBytes, sparkline, trendChart } from "./charts.js";
 import { make, say } from "./dom.js";
@@ -36,7 +36,7 @@ function open(main, tools) {
   let close = () => {};
 
   function show(snapshot) {
-    // A snapshot of the window before may still have been on its way.
+    // Skip a late snapshot of the previous window.
     if (snapshot.window !== chosen.window) return;
     const over = words.spoken[snapshot.window];
     for (const part of parts) part.show(snapshot, over);
@@ -76,7 +76,7 @@ function toolbar(choose) {
   };
 }
 
-// What a load balancer is told, which nobody would see in figures of what came all the same.
+// Why load balancers see this server as not ready.
 function notice() {
   const reason = make("p");
   const element = make("section", { class: "panel notice", hidden: "" }, make("h2", {}, words.unready), reason);
@@ -177,7 +177,7 @@ function models(choose) {
     show({ total, models: known, detail }) {
       const summaries = [total, ...known];
       for (const name of rows.keys()) {
-        if (summaries.some((each) => each.name === name)) continue;
+        if (summaries.some((summary) => summary.name === name)) continue;
         rows.get(name).element.remove();
         rows.delete(name);
       }
@@ -223,7 +223,7 @@ function details() {
       element.scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "start" });
     },
     show({ total, models: known, detail, interval, percentiles: ranks }, over) {
-      const summary = known.find((each) => each.name === detail.name) ?? total;
+      const summary = known.find((model) => model.name === detail.name) ?? total;
       say(title, detail.name || words.all);
       charts.rate.show({ value: summary.trend }, interval, over);
       charts.latency.show({ p50: detail.p50, p90: detail.p90, p99: detail.p99 }, interval, over);
@@ -263,7 +263,7 @@ function processCharts() {
   };
 }
 
-// A table of names and figures that keeps its rows for as long as their names are the same.
+// A table of names and figures. It keeps its rows while the names stay the same.
 function figures(title) {
   const body = make("tbody");
   const none = make("p", { class: "hint" }, words.batchesNone);

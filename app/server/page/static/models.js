@@ -1,4 +1,4 @@
-// The view of the models: which there are, what each takes and gives, why one cannot answer; loading and unloading.
+// The Models view: every model with its state, inputs, outputs and settings; loading and unloading.
 
 import { fetchCatalogue } from "./catalogue.js";
 import { make, say } from "./dom.js";
@@ -9,7 +9,7 @@ const words = text.models;
 const ID = "models";
 const PATIENCE = 4000;
 const FEW = 24;
-// Facts that stand above already.
+// Facts that the card already shows.
 const TOLD = new Set(["task type", "labels"]);
 
 export const models = { id: ID, title: words.title, open };
@@ -37,7 +37,7 @@ function open(main, tools) {
     if (!closed) timer = setTimeout(turn, PATIENCE);
   }
 
-  // Nobody looks at a page that is hidden, and it asks again once somebody does.
+  // Do not poll while the page is hidden; poll again when it becomes visible.
   function turn() {
     clearTimeout(timer);
     if (!document.hidden) look();
@@ -75,19 +75,19 @@ function open(main, tools) {
 
   function show(found, admin) {
     for (const [name, card] of cards) {
-      if (found.some((each) => each.name === name)) continue;
+      if (found.some((model) => model.name === name)) continue;
       card.element.remove();
       cards.delete(name);
     }
-    found.forEach((each, place) => {
-      if (!cards.has(each.name)) {
-        const card = cardOf(each.name, { tools, change, choose });
-        cards.set(each.name, card);
+    found.forEach((model, place) => {
+      if (!cards.has(model.name)) {
+        const card = cardOf(model.name, { tools, change, choose });
+        cards.set(model.name, card);
         list.insertBefore(card.element, list.children[place] ?? null);
       }
-      cards.get(each.name).show(each, admin);
+      cards.get(model.name).show(model, admin);
     });
-    const ready = found.filter((each) => each.state === "READY").length;
+    const ready = found.filter((model) => model.state === "READY").length;
     if (!busy) say(told, found.length ? words.summary(found.length, ready) : words.none);
     reveal();
   }
@@ -117,19 +117,19 @@ function open(main, tools) {
 
 const BEST_FIRST = ["READY", "LOADING", "UNAVAILABLE"];
 
-// One entry a model. What was never loaded is only in the repository, and what is known of a model only in the catalogue.
+// One entry per model: the repository also lists models that were never loaded, the catalogue describes loaded ones.
 function merged(catalogue, versions) {
   const found = new Map();
-  for (const each of versions) {
-    if (!found.has(each.name)) found.set(each.name, { name: each.name, versions: [], about: null });
-    found.get(each.name).versions.push(each);
+  for (const version of versions) {
+    if (!found.has(version.name)) found.set(version.name, { name: version.name, versions: [], about: null });
+    found.get(version.name).versions.push(version);
   }
-  for (const each of catalogue) {
-    const model = found.get(each.name);
-    if (model !== undefined && each.task_type && (model.about === null || each.latest)) model.about = each;
+  for (const entry of catalogue) {
+    const model = found.get(entry.name);
+    if (model !== undefined && entry.task_type && (model.about === null || entry.latest)) model.about = entry;
   }
   for (const model of found.values()) {
-    model.state = BEST_FIRST.find((state) => model.versions.some((each) => each.state === state));
+    model.state = BEST_FIRST.find((state) => model.versions.some((version) => version.state === state));
   }
   return [...found.values()].sort((one, other) => one.name.localeCompare(other.name));
 }
@@ -166,7 +166,7 @@ function cardOf(name, { tools, change, choose }) {
     element,
     focus: () => (unload.hidden ? (load.hidden ? title : load) : unload).focus(),
     wait(waiting) {
-      for (const each of [load, unload]) each.disabled = waiting;
+      for (const control of [load, unload]) control.disabled = waiting;
     },
     open(opened) {
       title.setAttribute("aria-expanded", opened);
@@ -175,7 +175,7 @@ function cardOf(name, { tools, change, choose }) {
     show(model, admin) {
       const now = JSON.stringify([model, admin]);
       this.wait(false);
-      // What has not changed is left alone, for whoever reads it or has the focus in it.
+      // Leave an unchanged card alone, so that it keeps focus and selection.
       if (now === before) return;
       before = now;
       const ready = model.state === "READY";
@@ -188,10 +188,10 @@ function cardOf(name, { tools, change, choose }) {
       say(load, ready ? words.reload : words.load);
       for (const button of [load, unload]) button.setAttribute("aria-label", `${button.textContent} ${name}`);
       tryIt.setAttribute("aria-label", `${words.tryIt} ${name}`);
-      const failed = model.versions.filter((each) => each.reason);
+      const failed = model.versions.filter((version) => version.reason);
       reasons.replaceChildren(
-        ...failed.map((each) =>
-          make("p", { class: each.wanted ? "reason" : "reason hint" }, words.reason(each.version, each.reason)),
+        ...failed.map((version) =>
+          make("p", { class: version.wanted ? "reason" : "reason hint" }, words.reason(version.version, version.reason)),
         ),
       );
       body.replaceChildren(...details(model, tools.root));
@@ -199,7 +199,7 @@ function cardOf(name, { tools, change, choose }) {
   };
 }
 
-// Resolves to whether somebody means it. Escape says no, and the browser gives the focus back.
+// Resolve to true if the user confirms. Escape cancels, and the browser restores the focus.
 function confirmed(name, element) {
   const no = make("button", { class: "plain", value: "", autofocus: "" }, words.cancel);
   const yes = make("button", { class: "plain danger", value: "yes" }, words.unload);
@@ -223,7 +223,7 @@ function details({ name, versions, about }, root) {
     table(
       words.versions,
       words.versionColumns,
-      versions.map((each) => [each.version, words.states[each.state]]),
+      versions.map((version) => [version.version, words.states[version.state]]),
     ),
   ];
   if (about !== null) {
@@ -236,8 +236,8 @@ function details({ name, versions, about }, root) {
       written(schema.default),
     ]);
     const facts = about.facts
-      .filter((each) => !TOLD.has(each.topic))
-      .map((each) => [each.topic, each.value, each.origin]);
+      .filter((fact) => !TOLD.has(fact.topic))
+      .map((fact) => [fact.topic, fact.value, fact.origin]);
     parts.push(
       table(words.inputs, words.tensorColumns, about.inputs.map(shape)),
       table(words.outputs, words.tensorColumns, about.outputs.map(shape)),
@@ -261,16 +261,16 @@ function details({ name, versions, about }, root) {
       make("ul", { class: "links" }, ...shown.map(([href, label]) => make("li", {}, make("a", { href }, label)))),
     ),
   );
-  return parts.filter((each) => each !== null);
+  return parts.filter((part) => part !== null);
 }
 
 function labels(names) {
   if (!names.length) return null;
-  const chips = make("ul", { class: "chips" }, ...names.slice(0, FEW).map((each) => make("li", {}, each)));
+  const chips = make("ul", { class: "chips" }, ...names.slice(0, FEW).map((label) => make("li", {}, label)));
   const more = make("button", { type: "button", class: "link" }, words.allLabels(count(names.length)));
   more.hidden = names.length <= FEW;
   more.addEventListener("click", () => {
-    chips.append(...names.slice(FEW).map((each) => make("li", {}, each)));
+    chips.append(...names.slice(FEW).map((label) => make("li", {}, label)));
     more.hidden = true;
   });
   return make("div", { class: "wide" }, make("h3", {}, words.labels(count(names.length))), chips, more);
@@ -278,9 +278,9 @@ function labels(names) {
 
 function table(title, heads, rows, kind = "") {
   if (!rows.length) return null;
-  const head = make("tr", {}, ...heads.map((each) => make("th", { scope: "col" }, each)));
+  const head = make("tr", {}, ...heads.map((heading) => make("th", { scope: "col" }, heading)));
   const cells = ([first, ...rest]) =>
-    make("tr", {}, make("th", { scope: "row" }, first), ...rest.map((each) => make("td", {}, each)));
+    make("tr", {}, make("th", { scope: "row" }, first), ...rest.map((cell) => make("td", {}, cell)));
   const body = make("tbody", {}, ...rows.map(cells));
   const inner = make("table", { class: "words", "aria-label": title }, make("thead", {}, head), body);
   return make("div", { class: kind }, make("h3", {}, title), make("div", { class: "scrolls" }, inner));
@@ -290,8 +290,8 @@ function kind(schema) {
   const one = schema.type ?? (schema.enum ?? []).map(written).join(", ") ?? "";
   const inner = schema.anyOf
     ? schema.anyOf
-        .map((each) => kind(each))
-        .filter((each) => each !== "null")
+        .map((option) => kind(option))
+        .filter((option) => option !== "null")
         .join(", ")
     : [one].flat().join(", ");
   const { minimum, maximum } = schema;

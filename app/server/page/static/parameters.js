@@ -1,15 +1,14 @@
-// How a model is asked: a form made of what its task takes (JSON Schema, by way of page/models.json).
+// A form with the request parameters of a model, built from their JSON Schema in page/models.json.
 
 import { choice, field, slider } from "./controls.js";
 import { make } from "./dom.js";
 import { text } from "./text.js";
 
 const words = text.try;
-// Told otherwise: by the sliders, by the labels of what was found, by the questions; or nothing for people.
+// Parameters with their own controls elsewhere, or without meaning for users of the page.
 const ELSEWHERE = new Set(["action", "score_threshold", "iou_threshold", "labels", "prompts"]);
 
-// `onnarrow` when what was found is to be filtered anew, `onask` when the model is to be asked anew, `onslide` while
-// the slider of overlaps moves.
+// `onfilter`: filter the received answer. `onrequest`: send a new request. `onslide`: the IoU slider is moving.
 export function parameterForm(model, { onnarrow, onask, onslide = onnarrow }) {
   const schema = model.parameters;
   const seen =
@@ -17,7 +16,7 @@ export function parameterForm(model, { onnarrow, onask, onslide = onnarrow }) {
       ? false
       : "score_threshold" in schema;
   const parts = [];
-  // Models that know no classes of their own are told them.
+  // Models without their own labels need candidate labels.
   const told =
     !model.labels.length &&
     ["IMAGE_CLASSIFICATION", "OBJECT_DETECTION", "TEXT_CLASSIFICATION"].includes(model.task_type);
@@ -62,7 +61,7 @@ export function parameterForm(model, { onnarrow, onask, onslide = onnarrow }) {
   };
   return {
     element: make("div", { class: "form" }, ...parts),
-    // What to narrow by; `iou` is 1, which leaves everything, unless its slider moves just now: the server has done it.
+    // `iou` is 1 (no filter) unless its slider is moving, because the server has already applied NMS.
     narrowing: () => ({
       score: score?.value() ?? 0,
       iou: sliding ? iou.value() : 1,
@@ -71,7 +70,7 @@ export function parameterForm(model, { onnarrow, onask, onslide = onnarrow }) {
     sliding: () => sliding,
     others,
     overlap: () => (moved ? { iou_threshold: iou.value() } : {}),
-    // As somebody would ask for exactly what is shown.
+    // The parameters of a request for exactly what is shown.
     asked() {
       const found = others();
       if (score !== null && score.value() !== schema.score_threshold.default) found.score_threshold = score.value();
@@ -80,18 +79,18 @@ export function parameterForm(model, { onnarrow, onask, onslide = onnarrow }) {
   };
 }
 
-// A parameter that may be absent is a choice of its kind and null.
+// An optional parameter is a union of its type and null.
 function kindOf(about) {
-  return about.anyOf?.find((each) => each.type !== "null") ?? about;
+  return about.anyOf?.find((option) => option.type !== "null") ?? about;
 }
 
-// A control, and what reads it: undefined for what is left to the model.
+// A control and its reader; undefined means the model's default.
 function controlOf(about, onchange) {
   const kind = kindOf(about);
   const usual = about.default ?? null;
   if (kind.enum || kind.type === "boolean") {
     const values = kind.enum ?? [true, false];
-    const named = values.map((each) => [JSON.stringify(each), { true: words.yes, false: words.no }[each] ?? each]);
+    const named = values.map((option) => [JSON.stringify(option), { true: words.yes, false: words.no }[option] ?? option]);
     const left = usual === null ? words.ofModel : words.usual({ true: words.yes, false: words.no }[usual] ?? usual);
     const select = choice([["", left], ...named], onchange);
     return [select, () => (select.value === "" ? undefined : JSON.parse(select.value))];
@@ -115,7 +114,7 @@ function controlOf(about, onchange) {
       const value = input.value.trim();
       if (value === "") return undefined;
       if (number) return Number(value);
-      return kind.type === "array" ? value.split(",").map((each) => each.trim()) : value;
+      return kind.type === "array" ? value.split(",").map((item) => item.trim()) : value;
     },
   ];
 }

@@ -1,4 +1,4 @@
-// Choosing the one picture of a view: a file, a sample, or whatever is dropped or pasted anywhere in the view.
+// Choose one image: a file, a sample, or anything dropped or pasted in the view.
 
 import { button } from "./controls.js";
 import { make, say } from "./dom.js";
@@ -7,12 +7,12 @@ import { text } from "./text.js";
 
 const words = text.picker;
 
-// `onpicture(picture, sample)` is told of each, `onfault(sentence)` of what is none. Gives back
-// { element, sample(name), take(picture), close() }.
+// `onimage(image, sample)` receives each image, `onerror(sentence)` each failure. Return { element, sample(name),
+// take(image), close() }.
 export function picker(main, { root, samples, onpicture, onfault }) {
   const input = make("input", { type: "file", accept: "image/*", hidden: "", "aria-label": words.choose });
   const name = make("span", { class: "hint picked" });
-  const offered = samples.map((each) => button(each.name, () => sample(each.name)));
+  const offered = samples.map((entry) => button(entry.name, () => sample(entry.name)));
   const element = make(
     "div",
     { class: "picker" },
@@ -23,7 +23,7 @@ export function picker(main, { root, samples, onpicture, onfault }) {
   );
   let turn = 0;
 
-  // Of two that are still being read, the one that was asked for later counts.
+  // If two images are being read, the later request wins.
   async function take(reading, from) {
     const mine = (turn += 1);
     try {
@@ -46,10 +46,10 @@ export function picker(main, { root, samples, onpicture, onfault }) {
   const paste = (event) => file(filesOf(event.clipboardData));
   input.addEventListener("change", () => {
     file([...input.files]);
-    // Else the same file, chosen again, would be no change.
+    // Otherwise selecting the same file again would trigger no event.
     input.value = "";
   });
-  for (const each of ["dragover", "drop"]) main.addEventListener(each, drop);
+  for (const type of ["dragover", "drop"]) main.addEventListener(type, drop);
   document.addEventListener("paste", paste);
   return {
     element,
@@ -57,7 +57,7 @@ export function picker(main, { root, samples, onpicture, onfault }) {
     take: (picture) => take(wake(picture), ""),
     close() {
       turn = -1;
-      for (const each of ["dragover", "drop"]) main.removeEventListener(each, drop);
+      for (const type of ["dragover", "drop"]) main.removeEventListener(type, drop);
       document.removeEventListener("paste", paste);
     },
   };

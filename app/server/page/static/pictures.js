@@ -1,8 +1,8 @@
-// Pictures: from files, the clipboard, the camera and the server's samples, upright as the server sees them.
+// Images from files, the clipboard, the camera and samples, upright as the server decodes them.
 
 import { text } from "./text.js";
 
-// `bitmap` is null where the browser cannot show what the server may still read, such as TIFF.
+// `bitmap` is null for formats that the browser cannot show, such as TIFF; the server may still read them.
 export async function readPicture(blob, name) {
   const bitmap = await createImageBitmap(blob, { imageOrientation: "from-image" }).catch(() => null);
   return { name, blob, bitmap, width: bitmap?.width ?? 0, height: bitmap?.height ?? 0 };
@@ -13,7 +13,7 @@ export function base64Of(blob) {
     const reader = new FileReader();
     reader.onload = () => resolve(reader.result.slice(reader.result.indexOf(",") + 1));
     reader.onerror = () => reject(new Error(text.try.unreadable));
-    // A type of our own: that of a file may have a comma in it, which is where the base64 begins.
+    // Use a fixed type: a file's own type may contain a comma, which marks where base64 begins.
     reader.readAsDataURL(new Blob([blob], { type: "image/x" }));
   });
 }
@@ -25,22 +25,22 @@ export async function loadSample(root, name) {
 }
 
 export function sampleFor(catalogue, task) {
-  return catalogue.samples.find((each) => each.task_types.includes(task))?.name ?? catalogue.samples[0]?.name;
+  return catalogue.samples.find((sample) => sample.task_types.includes(task))?.name ?? catalogue.samples[0]?.name;
 }
 
-// The files among what was dropped or pasted. A pasted picture is called as every other one: image.png.
+// The dropped or pasted files. Browsers name every pasted image image.png.
 export function filesOf(transfer) {
   return [...(transfer?.files ?? [])];
 }
 
-// A picture of the camera, taken by `stop`, which gives it back.
+// Open the camera. `take` stops it and returns the photo.
 export async function openCamera() {
   const stream = await navigator.mediaDevices.getUserMedia({ video: { width: { ideal: 1280 } } });
   const video = document.createElement("video");
   video.muted = true;
   video.playsInline = true;
   video.srcObject = stream;
-  const close = () => stream.getTracks().forEach((each) => each.stop());
+  const close = () => stream.getTracks().forEach((track) => track.stop());
   return {
     element: video,
     play: () => video.play(),
@@ -54,7 +54,7 @@ export async function openCamera() {
   };
 }
 
-// A decoded picture takes four bytes a pixel. Only those that are looked at are kept awake.
+// A decoded image takes four bytes per pixel, so only visible images stay decoded.
 export async function wake(picture) {
   if (picture.bitmap === null && picture.width > 0) {
     picture.bitmap = (await readPicture(picture.blob, picture.name)).bitmap;

@@ -1,13 +1,13 @@
 // One inference as each protocol writes it: { path, port, headers, body, raw, note }.
 //
-// A picture stands in a body as `new Picture(index)`: the same body becomes a request, a shell command and Python.
+// A body contains `new ImageReference(index)`, so that it can become a request, a shell command or Python.
 
 import { sortOf } from "./catalogue.js";
 import { text } from "./text.js";
 
 const words = text.request;
 const JSON_TYPE = "application/json";
-// Nobody's text has it in it.
+// A marker that no text contains.
 const MARK = `picture ${Math.random()} `;
 
 export class Picture {
@@ -20,7 +20,7 @@ export class Picture {
   }
 }
 
-// The JSON of a body with what `written(index)` gives in the place of each picture; `escaped` is for all the rest.
+// The JSON of a body with `encode(index)` for each image; `escape` is applied to the rest.
 export function bodyText(body, written, escaped = (part) => part) {
   return JSON.stringify(body)
     .split(MARK)
@@ -33,7 +33,7 @@ export function bodyText(body, written, escaped = (part) => part) {
 }
 
 const encoded = encodeURIComponent;
-// Parameters, where there are any.
+// The parameters, if there are any.
 const given = ({ parameters }) => (any(parameters) ? { parameters } : {});
 const any = (parameters) => Object.keys(parameters).length > 0;
 const json = (path, body, more) => ({
@@ -45,7 +45,7 @@ const json = (path, body, more) => ({
   ...more,
 });
 
-// What a model is sent: pictures by their number, texts as they are, tensors by name.
+// The inputs: references to images, or texts.
 function data({ model, data: all }) {
   return sortOf(model.task_type) === "text" ? all : all.map((_, index) => new Picture(index));
 }
@@ -54,16 +54,16 @@ function names({ model, data: all }) {
   return all.map((_, index) => `${sortOf(model.task_type) === "text" ? "text" : "image"}-${index}`);
 }
 
-// A row is the shortest text for a tensor: nested lists tell its shape.
+// The shape of nested lists.
 export function shapeOf(value) {
   const shape = [];
-  for (let each = value; Array.isArray(each); each = each[0]) shape.push(each.length);
+  for (let level = value; Array.isArray(level); level = level[0]) shape.push(level.length);
   return shape;
 }
 
 function tensors({ model, data: [values] }) {
   return Object.entries(values).map(([name, value]) => {
-    const declared = model.inputs.find((each) => each.name === name);
+    const declared = model.inputs.find((input) => input.name === name);
     return { name, shape: shapeOf(value), datatype: declared?.datatype ?? "FP32", data: value };
   });
 }
@@ -78,11 +78,11 @@ function chariot(exchange) {
     return json(path, many ? { lines } : lines[0], many ? { headers: { "Content-Type": "application/jsonl" } } : {});
   }
   const named = names(exchange);
-  const inputs = data(exchange).map((each, index) => ({
+  const inputs = data(exchange).map((datum, index) => ({
     name: named[index],
     shape: [1],
     datatype: "BYTES",
-    data: [each],
+    data: [datum],
   }));
   return json(path, { inputs, ...given({ parameters }) });
 }
@@ -100,11 +100,11 @@ function kserveV1(exchange) {
   const { model, parameters } = exchange;
   const path = `v1/models/${encoded(model.name)}:predict`;
   if (sortOf(model.task_type) === "tensor") return json(path, { instances: rows(exchange) });
-  const instances = data(exchange).map((each) => (each instanceof Picture ? { b64: each } : each));
+  const instances = data(exchange).map((datum) => (datum instanceof Picture ? { b64: datum } : datum));
   return json(path, { instances, ...given({ parameters }) });
 }
 
-// Tensors cut along their first dimension, as V1 and TensorFlow Serving want them.
+// Split tensors along their first dimension, as V1 and TensorFlow Serving require.
 function rows({ model, data: [values] }) {
   const found = Object.entries(values);
   const count = Math.min(...found.map(([, value]) => value.length));
@@ -122,7 +122,7 @@ function tensorflowServing(exchange) {
   if (sort === "tensor") return json(path, { instances: rows(exchange) }, more);
   if (sort === "text") return json(path, { instances: data(exchange) }, more);
   const prompts = parameters.prompts;
-  const instances = data(exchange).map((each) => (prompts ? { image: { b64: each }, prompts } : { b64: each }));
+  const instances = data(exchange).map((datum) => (prompts ? { image: { b64: datum }, prompts } : { b64: datum }));
   return json(path, { instances }, more);
 }
 
@@ -145,12 +145,12 @@ function grps(exchange) {
   }
   if (sort !== "text" && exchange.data.length === 1 && Object.values(parameters).every(fitsQuery)) {
     for (const [name, value] of Object.entries(parameters)) {
-      for (const each of [value].flat()) query.append(name, each);
+      for (const item of [value].flat()) query.append(name, item);
     }
     return { path: path(), headers: { "Content-Type": "application/octet-stream" }, raw: 0, note: "" };
   }
   const named = names(exchange);
-  const all = Object.fromEntries(data(exchange).map((each, index) => [named[index], each]));
+  const all = Object.fromEntries(data(exchange).map((datum, index) => [named[index], datum]));
   const more = any(parameters) ? { parameters: JSON.stringify(parameters) } : {};
   return json(path(), { gmap: sort === "text" ? { s_s: { ...all, ...more } } : { s_b: all, s_s: more } });
 }
@@ -161,7 +161,7 @@ function fitsQuery(value) {
 
 const CONTENTS = { FP32: "fp32", FP64: "fp64", BOOL: "bool", INT64: "int64", UINT64: "uint64", BYTES: "bytes" };
 
-// A ModelInferRequest in protobuf's JSON, where bytes are base64.
+// A ModelInferRequest as protobuf JSON, with bytes in base64.
 function grpc(exchange) {
   const { model, parameters } = exchange;
   const sort = sortOf(model.task_type);
@@ -169,11 +169,11 @@ function grpc(exchange) {
   if (sort === "tensor") {
     inputs = tensors(exchange).map(({ name, shape, datatype, data: value }) => {
       const field = CONTENTS[datatype] ?? (datatype.startsWith("U") ? "uint" : "int");
-      const flat = [value].flat(Infinity).map((each) => (datatype === "BYTES" ? base64OfText(each) : each));
+      const flat = [value].flat(Infinity).map((element) => (datatype === "BYTES" ? base64OfText(element) : element));
       return { name, datatype, shape, contents: { [`${field}_contents`]: flat } };
     });
   } else {
-    const all = data(exchange).map((each) => (each instanceof Picture ? each : base64OfText(each)));
+    const all = data(exchange).map((datum) => (datum instanceof Picture ? datum : base64OfText(datum)));
     inputs = [
       { name: model.inputs[0].name, datatype: "BYTES", shape: [all.length], contents: { bytes_contents: all } },
     ];
@@ -194,8 +194,8 @@ export function base64OfText(value) {
   return btoa(String.fromCharCode(...new TextEncoder().encode(value)));
 }
 
-// By id: what the page calls it, how it writes an exchange { catalogue, model, data, parameters }, and the way from the
-// server's root by which this page reaches it, where that is not its own.
+// By id: `write(exchange)` builds the request; `proxy` is the path on this server that reaches a protocol on another
+// port.
 export const PROTOCOLS = {
   chariot: { write: chariot },
   v2: { write: kserveV2 },
@@ -205,7 +205,7 @@ export const PROTOCOLS = {
   grpc: { write: grpc, by: "page/grpc/" },
 };
 
-// Where the request of a protocol goes, for whoever is not this page.
+// The address of a request for clients other than this page.
 export function addressOf(written, root, catalogue) {
   if (written.port === undefined) return new URL(written.path, root).href;
   const host = `${root.hostname}:${catalogue.ports[written.port]}`;

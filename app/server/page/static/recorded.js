@@ -1,4 +1,4 @@
-// The view of what was recorded: found by time, model, label, metadata and place, and opened with its picture.
+// The Recorded view: search recorded inferences by time, model, label, metadata and location.
 
 import { summaryOf } from "./batch_row.js";
 import { button, choice, field, notice } from "./controls.js";
@@ -112,7 +112,7 @@ function open(main, tools) {
     const first = more ? found.length : 0;
     found = more ? [...found, ...answer.inferences] : answer.inferences;
     next = answer.next;
-    const rows = answer.inferences.map((each, index) => rowOf(each, first + index));
+    const rows = answer.inferences.map((inference, index) => rowOf(inference, first + index));
     if (more) body.append(...rows);
     else body.replaceChildren(...rows);
     table.hidden = !found.length;
@@ -122,19 +122,19 @@ function open(main, tools) {
     if (more) rows[0]?.querySelector("button").focus();
   }
 
-  function rowOf(each, index) {
-    const opener = button(words.time(each.started), () => inspectAt(index), "link");
+  function rowOf(inference, index) {
+    const opener = button(words.time(inference.started), () => inspectAt(index), "link");
     const cell = (key, ...content) => make("td", { class: `of-${key}` }, ...content);
-    const { told: what, score } = summaryIn(each);
+    const { told: what, score } = summaryIn(inference);
     return make(
       "tr",
-      each.error ? { class: "failed" } : {},
+      inference.error ? { class: "failed" } : {},
       make("th", { scope: "row", class: "of-time" }, opener),
-      cell("model", each.model),
+      cell("model", inference.model),
       cell("label", ...what),
       cell("score", score === null ? "–" : percent(100 * score)),
-      cell("took", milliseconds(each.duration / 1000)),
-      cell("metadata", each.metadata.map(({ key, value }) => `${key} = ${words.value(value)}`).join(", ")),
+      cell("took", milliseconds(inference.duration / 1000)),
+      cell("metadata", inference.metadata.map(({ key, value }) => `${key} = ${words.value(value)}`).join(", ")),
     );
   }
 
@@ -152,11 +152,11 @@ function open(main, tools) {
     return { told: [key, make("span", { class: "brief" }, summary.shown)], score: summary.score };
   }
 
-  // The opened one is part of the address, and goes from it quietly.
+  // Put the opened inference into the address without a history entry.
   async function inspectAt(index) {
-    const each = found[index];
-    mark(each.id);
-    shown = inspect(main, tools.root, each, {
+    const inference = found[index];
+    mark(inference.id);
+    shown = inspect(main, tools.root, inference, {
       newer: index > 0 ? () => inspectAt(index - 1) : null,
       older: index < found.length - 1 ? () => inspectAt(index + 1) : null,
       closed() {
@@ -188,10 +188,10 @@ function open(main, tools) {
       for (const key of PLAIN) inputs[key].value = parameters.get(key) ?? "";
       where.value = parameters.getAll("where").join(" and ");
       error.value = parameters.get("error") ?? "";
-      shape.value = PLACES.find((each) => parameters.has(each)) ?? "";
+      shape.value = PLACES.find((shapeName) => parameters.has(shapeName)) ?? "";
       place.value = parameters.get(shape.value) ?? "";
       shaped();
-      // On a phone they would fill the screen.
+      // On a phone the filters would fill the screen.
       folded.open ||= query !== "" || window.innerWidth > 700;
       load(null).then(() => id && openById(id));
     },

@@ -1,4 +1,4 @@
-// One recorded inference in a dialog: its picture with what was found, and all that is known of it.
+// A dialog with one recorded inference: its image, its results and its details.
 
 import { button } from "./controls.js";
 import { make, say } from "./dom.js";
@@ -10,11 +10,11 @@ import { text } from "./text.js";
 import { viewer } from "./viewer.js";
 
 const words = text.recorded;
-// Of answers that are tensors; the link has all of it.
+// Limit tensor answers; the JSON link has the full answer.
 const LONGEST = 20000;
 
-// `newer` and `older` open the neighbours, null where there are none. Gives back { close() }.
-export function inspect(main, root, each, { newer, older, closed }) {
+// `newer` and `older` open the neighbours; null if there are none. Return { close() }.
+export function inspect(main, root, inference, { newer, older, closed }) {
   const view = viewer({ label: words.picture });
   const list = recordList({ onhover: (index) => view.choose(index) });
   view.onhover = (index) => list.choose(index);
@@ -22,12 +22,12 @@ export function inspect(main, root, each, { newer, older, closed }) {
   const facts = make(
     "dl",
     { class: "facts" },
-    ...pairs(each).flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]),
+    ...pairs(inference).flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]),
   );
   const title = make(
     "h2",
     { id: "recorded-title", tabindex: "-1" },
-    words.heading(each.model, words.time(each.started)),
+    words.heading(inference.model, words.time(inference.started)),
   );
   const shut = button(words.close, () => dialog.close());
   const step = (label, act) => {
@@ -39,7 +39,7 @@ export function inspect(main, root, each, { newer, older, closed }) {
     element.disabled = act === null;
     return element;
   };
-  const json = make("a", { href: new URL(`inferences/${encodeURIComponent(each.id)}`, root) }, words.json);
+  const json = make("a", { href: new URL(`inferences/${encodeURIComponent(inference.id)}`, root) }, words.json);
   const dialog = make(
     "dialog",
     { class: "large", "aria-labelledby": "recorded-title" },
@@ -61,35 +61,35 @@ export function inspect(main, root, each, { newer, older, closed }) {
     if (!moved) closed();
   });
   dialog.showModal();
-  // Not a button below the picture, which would be scrolled to.
+  // Focus the title: a button below the image would scroll the dialog.
   title.focus();
-  say(note, each.error ? each.message || each.error : each.records?.length ? "" : words.nothing);
-  const scored = (each.records ?? []).flatMap((record, index) =>
+  say(note, inference.error ? inference.message || inference.error : inference.records?.length ? "" : words.nothing);
+  const scored = (inference.records ?? []).flatMap((record, index) =>
     record.label === undefined ? [] : [{ score: 1, ...record, index }],
   );
   list.show(scored);
-  if (!scored.length && each.records?.length)
-    list.element.append(make("pre", { tabindex: "0" }, cut(JSON.stringify(each.records, null, 1))));
+  if (!scored.length && inference.records?.length)
+    list.element.append(make("pre", { tabindex: "0" }, cut(JSON.stringify(inference.records, null, 1))));
   picture();
 
   async function picture() {
-    view.element.hidden = !each.image?.kept;
-    if (!each.image?.kept) {
-      if (each.image) say(note, [note.textContent, words.notKept].filter(Boolean).join(" "));
+    view.element.hidden = !inference.image?.kept;
+    if (!inference.image?.kept) {
+      if (inference.image) say(note, [note.textContent, words.notKept].filter(Boolean).join(" "));
       return;
     }
-    const response = await fetch(new URL(`inferences/${encodeURIComponent(each.id)}/image`, root)).catch(() => null);
+    const response = await fetch(new URL(`inferences/${encodeURIComponent(inference.id)}/image`, root)).catch(() => null);
     if (!dialog.isConnected) return;
     if (!response?.ok) {
       view.element.hidden = true;
       say(note, words.pictureGone);
       return;
     }
-    const found = await readPicture(await response.blob(), each.id);
-    const { width, height } = each.image;
-    // What the browser cannot show still has its size, and so its shapes.
+    const found = await readPicture(await response.blob(), inference.id);
+    const { width, height } = inference.image;
+    // Formats that the browser cannot show still have a size, and therefore shapes.
     view.show({ ...found, width, height });
-    view.shapes(shapesOf(each.task_type, each.records ?? [], width, height));
+    view.shapes(shapesOf(inference.task_type, inference.records ?? [], width, height));
   }
 
   return { close: () => dialog.close() };
@@ -99,21 +99,21 @@ function cut(written) {
   return written.length > LONGEST ? `${written.slice(0, LONGEST)} …` : written;
 }
 
-function pairs(each) {
-  const { image } = each;
+function pairs(inference) {
+  const { image } = inference;
   const all = [
-    [words.facts.time, words.moment(each.started)],
-    [words.facts.id, each.id],
-    [words.facts.request, each.request_id],
-    [words.facts.base, each.base_id],
-    [words.facts.protocol, each.protocol],
-    [words.facts.version, each.version],
-    [words.facts.task, each.task_type],
-    [words.facts.took, milliseconds(each.duration / 1000)],
+    [words.facts.time, words.moment(inference.started)],
+    [words.facts.id, inference.id],
+    [words.facts.request, inference.request_id],
+    [words.facts.base, inference.base_id],
+    [words.facts.protocol, inference.protocol],
+    [words.facts.version, inference.version],
+    [words.facts.task, inference.task_type],
+    [words.facts.took, milliseconds(inference.duration / 1000)],
     [words.facts.image, image ? `${image.width} × ${image.height}, ${words.size(image.size)}` : ""],
     [words.facts.digest, image?.digest],
-    [words.facts.parameters, Object.keys(each.parameters).length ? JSON.stringify(each.parameters) : ""],
-    ...each.metadata.map(({ key, type, value }) => [key, `${words.value(value)} (${type})`]),
+    [words.facts.parameters, Object.keys(inference.parameters).length ? JSON.stringify(inference.parameters) : ""],
+    ...inference.metadata.map(({ key, type, value }) => [key, `${words.value(value)} (${type})`]),
   ];
   return all.filter(([, value]) => value);
 }

@@ -1,4 +1,4 @@
-// The view of what goes over the wire: one inference in each protocol, as it is sent and as it is answered.
+// The Request view: the request and response of one inference in each protocol.
 
 import { choices, chosen, fetchCatalogue, sortOf } from "./catalogue.js";
 import { button, choice, copy, field, notice, switcher } from "./controls.js";
@@ -69,7 +69,7 @@ function open(main, tools) {
 
   const exchange = () => ({ root: tools.root, catalogue, model, data, parameters });
 
-  // Somebody may choose a protocol before the models are known.
+  // The user may choose a protocol before the models are loaded.
   function asked() {
     const name = model?.name ?? wanted.get("model");
     return name === null ? {} : { model: name };
@@ -89,7 +89,7 @@ function open(main, tools) {
     sending.abort();
     try {
       const given = await dataFor(found);
-      // Somebody may have chosen another meanwhile.
+      // The user may have changed the address meanwhile.
       if (mine !== wanted) return;
       model = found;
       data = given;
@@ -104,7 +104,7 @@ function open(main, tools) {
     }
   }
 
-  // What Try was last used with, or else what there is to begin with.
+  // The last input of the Try view, or an example.
   async function dataFor(found) {
     const sort = sortOf(found.task_type);
     if (sort === "text") return [session.text || text.try.textExample];
@@ -126,12 +126,12 @@ function open(main, tools) {
       fault.tell(words.off[written.port]);
       return;
     }
-    say(about, words.about(data.map((each) => each.name ?? shortText(each)).join(", "), model.name));
+    say(about, words.about(data.map((datum) => datum.name ?? shortText(datum)).join(", "), model.name));
     const notes = [written.note, written.port === "grpc" ? words.grpcBytes : "", written.port ? words.way : ""];
     if (protocol === "v2" && model.name.startsWith("m-")) notes.push(words.chariotsNames);
     say(note, notes.filter(Boolean).join(" "));
     showRequest(written);
-    const pictures = data.filter((each) => each.blob).map((each) => each.name);
+    const pictures = data.filter((datum) => datum.blob).map((datum) => datum.name);
     shell.element.parentElement.hidden = protocol === "grpc";
     shell.show(protocol === "grpc" ? "" : curl(written, exchange()));
     say(folder, pictures.length ? words.folder(pictures.join(", ")) : "");
@@ -151,7 +151,7 @@ function open(main, tools) {
     else {
       const elided = (index) => words.elided(bytesOf(Math.ceil(data[index].blob.size / 3) * 4));
       const lines = written.body.lines ?? [written.body];
-      said = lines.map((each) => pretty(bodyText(each, elided))).join("\n");
+      said = lines.map((line) => pretty(bodyText(line, elided))).join("\n");
     }
     request.show([first, ...headers, "", said].join("\n"), "", async () => {
       const whole = await bodyOf(written, data);
@@ -214,7 +214,7 @@ function bytesOf(size) {
   return size < 2 ** 20 ? `${count(Math.ceil(size / 1024))} kB` : bytes(size);
 }
 
-// Indented, where it is JSON; lists of numbers stay on one line.
+// Indent JSON, but keep lists of numbers on one line.
 function pretty(value) {
   let read;
   try {
@@ -226,12 +226,12 @@ function pretty(value) {
   return read.length > LONGEST ? `${read.slice(0, LONGEST)}\n…` : read;
 }
 
-// The elements of BYTES in an answer over gRPC: typed, or raw with four bytes of length, little end first, before each.
+// Decode the BYTES elements of a gRPC answer: typed, or raw with a 4-byte little-endian length before each.
 function elementsOf(answer) {
   const found = [];
   try {
     const { outputs, raw_output_contents: raw } = JSON.parse(answer);
-    const bytes = (base64) => Uint8Array.from(atob(base64), (each) => each.charCodeAt(0));
+    const bytes = (base64) => Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
     outputs.forEach(({ datatype, contents }, place) => {
       if (datatype !== "BYTES") return;
       found.push(...(contents?.bytes_contents ?? []).map((element) => new TextDecoder().decode(bytes(element))));
@@ -248,7 +248,8 @@ function elementsOf(answer) {
   return found.map(pretty).join("\n");
 }
 
-// A text to read and to copy: { element, show(value, hint, whole) }. `whole()` gives what is copied, if not what is shown.
+// A text with a copy button: { element, show(value, hint, loadFull), allowCopy(allowed) }. `loadFull()` returns the
+// text to copy if it differs.
 function block(name) {
   const code = make("code");
   const pre = make("pre", { tabindex: "0", role: "group", "aria-label": name }, code);
@@ -256,7 +257,7 @@ function block(name) {
   const press = button(words.copy, async () => copy(press, words, (await whole?.()) ?? code.textContent));
   press.setAttribute("aria-label", `${words.copy}: ${name}`);
   let whole = null;
-  // Browsers give pages from other machines no clipboard unless they came over HTTPS.
+  // Browsers allow the clipboard only over HTTPS or on a loopback address.
   const able = window.isSecureContext;
   press.hidden = !able;
   const element = make("div", { class: "block", hidden: "" }, make("div", { class: "shell" }, pre, press), hint);

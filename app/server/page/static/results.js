@@ -1,4 +1,4 @@
-// Answers as lists: classes and objects with their scores, texts with what was found in them, tensors.
+// Results as lists: records with scores, marked texts, dialogues and tensors.
 
 import { colourOf } from "./drawing.js";
 import { make, say } from "./dom.js";
@@ -8,8 +8,8 @@ const words = text.try;
 const MOST_ROWS = 200;
 const LONGEST = 4000;
 
-// Rows of label, bar and score. `show` takes anything with index, label and score, in the colour of `tone`; `onhover`
-// is told the index at which the pointer or the focus is, or null.
+// Rows of label, bar and score. `tone` selects the colour; `onhover` receives the index under the pointer or focus, or
+// null.
 export function recordList({ onhover = () => {} } = {}) {
   const list = make("ol", { class: "records" });
   const rest = make("p", { class: "hint", hidden: "" });
@@ -33,19 +33,19 @@ export function recordList({ onhover = () => {} } = {}) {
     show(records) {
       rows.clear();
       const shown = records.slice(0, MOST_ROWS);
-      for (const each of shown) rows.set(each.index, row(each));
+      for (const record of shown) rows.set(record.index, row(record));
       list.replaceChildren(...rows.values());
       rest.hidden = records.length === shown.length;
       say(rest, words.more(records.length - shown.length));
     },
     choose(index) {
-      for (const [each, element] of rows) element.classList.toggle("chosen", each === index);
+      for (const [rowIndex, element] of rows) element.classList.toggle("chosen", rowIndex === index);
       rows.get(index)?.scrollIntoView({ block: "nearest" });
     },
   };
 }
 
-// A text with its entities marked; they count characters as Python does.
+// A text with its entities marked. Offsets count code points, as in Python.
 export function markedText(whole, entities) {
   const characters = Array.from(whole);
   const parts = [];
@@ -82,7 +82,7 @@ export function shortened(value) {
   return value.length > LONGEST ? `${value.slice(0, LONGEST)} …` : value;
 }
 
-// Questions and their answers, which grow while they come: add(question) gives back { grow(piece), end(note) }.
+// Questions and streamed answers: add(question) returns { append(chunk), end(note) }.
 export function dialogue(label) {
   const list = make("ol");
   const element = make("div", { class: "dialogue", role: "log", "aria-label": label, tabindex: "0", hidden: "" }, list);

@@ -1,8 +1,8 @@
-// Saliency maps in colour, and pictures of them.
+// Saliency maps in colour, and images with a map.
 
 import { paint } from "./drawing.js";
 
-// Inferno, in equal steps: it grows lighter evenly, for whoever sees no colours too.
+// Inferno, in equal steps: its lightness increases evenly, so it is readable without colour vision.
 const STOPS = [
   [0, 0, 4],
   [87, 16, 110],
@@ -12,11 +12,11 @@ const STOPS = [
 ];
 const LONGEST = 1280;
 
-export const GRADIENT = `linear-gradient(to right, ${STOPS.map((each) => `rgb(${each.join(" ")})`).join(", ")})`;
+export const GRADIENT = `linear-gradient(to right, ${STOPS.map((colour) => `rgb(${colour.join(" ")})`).join(", ")})`;
 
-// Of the grey PNG of an explanation, in base64, its bitmap in colour; no finer than a screen shows.
+// Colour a grey base64 PNG of an explanation, no larger than a screen shows.
 export async function coloured(png) {
-  const bytes = Uint8Array.from(atob(png), (each) => each.charCodeAt(0));
+  const bytes = Uint8Array.from(atob(png), (character) => character.charCodeAt(0));
   const grey = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
   const scale = Math.min(1, LONGEST / Math.max(grey.width, grey.height));
   const canvas = new OffscreenCanvas(Math.ceil(grey.width * scale), Math.ceil(grey.height * scale));
@@ -37,10 +37,10 @@ function colourOf(value) {
     Math.min(Math.floor(place), STOPS.length - 2),
     place - Math.min(Math.floor(place), STOPS.length - 2),
   ];
-  return [...STOPS[low].map((each, channel) => Math.round(each + share * (STOPS[low + 1][channel] - each))), 255];
+  return [...STOPS[low].map((channelValue, channel) => Math.round(channelValue + share * (STOPS[low + 1][channel] - channelValue))), 255];
 }
 
-// The picture in its own size under a map and with its shapes, as a PNG.
+// The image at its own size with the map and its shapes, as PNG.
 export async function toOverlaidPng({ bitmap, width, height }, map, opacity, shapes) {
   const canvas = new OffscreenCanvas(width, height);
   const context = canvas.getContext("2d");

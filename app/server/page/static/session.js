@@ -1,4 +1,4 @@
-// What the views share for as long as the page is open: the model, what it is shown, and how it is asked.
+// State that the views share while the page is open: the model, its inputs and its parameters.
 
 export const session = {
   model: "",

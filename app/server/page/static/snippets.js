@@ -1,18 +1,18 @@
-// The same request for a shell and for Python. Both run as they are pasted, in the folder that has the pictures.
+// The same request as a shell command and as Python. Both run in the folder with the images.
 
 import { Picture, addressOf, bodyText } from "./protocols.js";
 
-// Where the server asks who comes, the key is with whoever pastes this; the page has none to give away.
+// If the server requires a key, the snippet reads it from this environment variable.
 const KEY = "API_KEY";
 
-// What a terminal would act on, what ends a line and so a here-document, and what turns the order of what is read.
+// Control characters, line ends that could end a here-document, and direction controls.
 const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
 function escaped(character) {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }
 
-// Whatever it holds, a shell takes it as one word; a name that begins with a dash is no option.
+// Quote any text as one shell word.
 function quoted(word) {
   if (word.search(UNSEEN) < 0) return `'${word.replaceAll("'", "'\\''")}'`;
   return `$'${word.replace(/[\\']/g, "\\$&").replace(UNSEEN, escaped)}'`;
@@ -29,9 +29,9 @@ export function curl(written, { root, catalogue, data }) {
   const command = [`curl -s ${url}`, ...headers].join(" \\\n  ");
   if (written.raw !== null) return `${command} \\\n  --data-binary @- < ${quoted(fileOf(data[written.raw].name))}`;
   const picture = (index) => `$(base64 < ${quoted(fileOf(data[index].name))} | tr -d '\\n')`;
-  // What a shell would read in a here-document.
+  // Escape what a shell expands in a here-document.
   const plain = (part) => part.replace(UNSEEN, escaped).replace(/[\\$`]/g, "\\$&");
-  const lines = (written.body.lines ?? [written.body]).map((each) => bodyText(each, picture, plain));
+  const lines = (written.body.lines ?? [written.body]).map((line) => bodyText(line, picture, plain));
   return `${command} \\\n  --data-binary @- <<JSON\n${lines.join("\n")}\nJSON`;
 }
 
@@ -54,14 +54,14 @@ export function python(written, { root, catalogue, data }) {
   }
   const many = written.body.lines;
   return [
-    ...(data.some((each) => each.blob) ? ["import base64"] : []),
+    ...(data.some((datum) => datum.blob) ? ["import base64"] : []),
     "import json",
     ...system,
     "from urllib.request import Request, urlopen",
     "",
     ...reader(data),
     `body = ${literal(many ?? written.body, data, 0)}`,
-    many ? `text = "\\n".join(json.dumps(each) for each in body)` : "text = json.dumps(body)",
+    many ? `text = "\\n".join(json.dumps(line) for line in body)` : "text = json.dumps(body)",
     `request = Request(${string(url)}, text.encode(), ${headers})`,
     ...shown,
     "print(urlopen(request).read().decode())",
@@ -73,7 +73,7 @@ function pythonGrpc(written, { root, catalogue, data }) {
   const secure = `grpc.secure_channel(${address}, grpc.ssl_channel_credentials(), unlimited)`;
   const shown = catalogue.asks ? `, metadata=[("x-api-key", os.environ["${KEY}"])]` : "";
   return [
-    ...(data.some((each) => each.blob) ? ["import base64"] : []),
+    ...(data.some((datum) => datum.blob) ? ["import base64"] : []),
     ...(catalogue.asks ? ["import os"] : []),
     "import grpc",
     "from google.protobuf.json_format import ParseDict",
@@ -92,11 +92,11 @@ function pythonGrpc(written, { root, catalogue, data }) {
 }
 
 function reader(data) {
-  if (!data.some((each) => each.blob)) return [];
+  if (!data.some((datum) => datum.blob)) return [];
   return ["", "def picture(name):", '    return base64.b64encode(open(name, "rb").read()).decode()', "", ""];
 }
 
-// JSON's texts are Python's.
+// JSON strings are valid Python strings.
 function string(value) {
   return JSON.stringify(value).replace(UNSEEN, escaped);
 }
@@ -114,11 +114,11 @@ function literal(value, data, depth) {
   if (typeof value !== "object") return string(value);
   const list = Array.isArray(value);
   const parts = list
-    ? value.map((each) => literal(each, data, depth + 1))
-    : Object.entries(value).map(([name, each]) => `${string(name)}: ${literal(each, data, depth + 1)}`);
+    ? value.map((item) => literal(item, data, depth + 1))
+    : Object.entries(value).map(([name, item]) => `${string(name)}: ${literal(item, data, depth + 1)}`);
   const [begin, end] = list ? "[]" : "{}";
   const line = `${begin}${parts.join(", ")}${end}`;
   if (line.length + 4 * depth <= WIDE && !line.includes("\n")) return line;
   const pad = "    ".repeat(depth + 1);
-  return `${begin}\n${parts.map((each) => `${pad}${each},\n`).join("")}${"    ".repeat(depth)}${end}`;
+  return `${begin}\n${parts.map((part) => `${pad}${part},\n`).join("")}${"    ".repeat(depth)}${end}`;
 }

@@ -1,4 +1,4 @@
-// Every word that the page shows.
+// All texts of the page.
 
 import { count, duration, isolated } from "./format.js";
 

@@ -1,4 +1,4 @@
-// A way of trying a model on pictures: a gallery with a stage below it, what is beside them, and when they come and go.
+// The layout of Try for models with image inputs: the images, the viewer and the sidebar.
 
 import { make } from "./dom.js";
 import { session } from "./session.js";

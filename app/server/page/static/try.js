@@ -1,4 +1,4 @@
-// The view in which a model is tried: what it is shown on the left, how it is asked and what it answers on the right.
+// The Try view: inputs on the left, parameters and results on the right.
 
 import { choices, chosen, fetchCatalogue, sortOf } from "./catalogue.js";
 import { choice, field, notice } from "./controls.js";
@@ -43,7 +43,7 @@ function open(main, tools) {
       show();
     } else {
       fault.tell(words.noModels);
-      if (catalogue.models.some((each) => each.state === "LOADING")) timer = setTimeout(load, PATIENCE);
+      if (catalogue.models.some((model) => model.state === "LOADING")) timer = setTimeout(load, PATIENCE);
     }
   }
 

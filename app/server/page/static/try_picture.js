@@ -1,8 +1,8 @@
-// Trying a model that finds something in pictures.
+// Try a model that returns classes or shapes for images.
 //
-// A picture is asked about once, for findings far below what is wanted, among which the slider of scores chooses here.
-// So does that of overlaps while it moves, among findings that overlap as they like; where it comes to rest the server
-// is asked, because it knows the boxes before they were clipped.
+// Each image is requested once with a low threshold, and the confidence slider filters the answer. While the IoU slider
+// moves, the page filters an answer without NMS. When it stops, a new request is sent, because only the server has the
+// boxes before clipping.
 
 import { coco, written } from "./export.js";
 import { button, save } from "./controls.js";
@@ -41,9 +41,9 @@ export function picturePart({ root, go, catalogue, model, fault, area }) {
   });
   const located = model.task_type !== "IMAGE_CLASSIFICATION";
   const most = MOST[model.task_type] ?? MOST_OBJECTS;
-  // By picture: { records, shapes, milliseconds } of its answer, null where there is none to be had.
+  // The answer of each image: { records, shapes, milliseconds }; null after an error.
   let answers = new Map();
-  // The same with all that overlap, of pictures that were shown when the slider began to move.
+  // Answers without NMS, of images that were shown while the IoU slider moved.
   const loose = new Map();
   let looseFor = "";
   let hidden = new Set();
@@ -55,7 +55,7 @@ export function picturePart({ root, go, catalogue, model, fault, area }) {
     asking.abort();
     asking = new AbortController();
     const { signal } = asking;
-    // Until there is a new answer the old one may as well be looked at.
+    // With new parameters, keep the old answers visible until new ones arrive.
     if (!again) answers = new Map();
     const others = JSON.stringify(form.others());
     if (others !== looseFor) loose.clear();
@@ -102,13 +102,13 @@ export function picturePart({ root, go, catalogue, model, fault, area }) {
 
   const answerFor = (picture) => (form.sliding() && loose.get(picture)) || answers.get(picture);
 
-  // What is left of a picture's answer, as shapes or, without places, as records with their index.
+  // The filtered answer of an image: shapes, or records with their index for a classifier.
   function left(picture) {
     const answer = answerFor(picture);
     if (!answer) return [];
     const all = located ? answer.shapes : answer.records.map((record, index) => ({ ...record, index }));
     const narrowed = narrow(all, { ...form.narrowing(), most: Infinity });
-    return narrowed.filter((each) => !hidden.has(each.label)).slice(0, form.narrowing().most);
+    return narrowed.filter((result) => !hidden.has(result.label)).slice(0, form.narrowing().most);
   }
 
   function refresh() {
@@ -118,8 +118,8 @@ export function picturePart({ root, go, catalogue, model, fault, area }) {
     const kept = left(picture);
     seen.shapes(located && picture?.width ? kept : []);
     list.show(kept);
-    for (const each of answers.keys())
-      pictures.mark(each, located ? String(left(each).length) : (left(each)[0]?.label ?? ""));
+    for (const image of answers.keys())
+      pictures.mark(image, located ? String(left(image).length) : (left(image)[0]?.label ?? ""));
     downloads.hidden = !answer;
     if (picture === null) say(status, "");
     else if (answer === undefined) say(status, words.running);
@@ -136,7 +136,7 @@ export function picturePart({ root, go, catalogue, model, fault, area }) {
     say(status, parts.join(" "));
   }
 
-  // The labels in the answer, each of which can be hidden.
+  // A button for each label in the answer, which hides it.
   function showLegend(answer) {
     const counted = new Map();
     for (const { label } of narrow(answer?.shapes ?? [], form.narrowing()))
@@ -144,17 +144,17 @@ export function picturePart({ root, go, catalogue, model, fault, area }) {
     for (const label of hidden) counted.set(label, counted.get(label) ?? 0);
     const names = [...counted.keys()].sort();
     const now = names.map((label) => words.hide(label, counted.get(label))).join();
-    if (now === [...legend.children].map((each) => each.textContent).join()) return;
+    if (now === [...legend.children].map((child) => child.textContent).join()) return;
     legend.replaceChildren(
       ...names.map((label) => {
-        const each = button(words.hide(label, counted.get(label)), () => {
+        const toggle = button(words.hide(label, counted.get(label)), () => {
           if (!hidden.delete(label)) hidden.add(label);
-          each.setAttribute("aria-pressed", !hidden.has(label));
+          toggle.setAttribute("aria-pressed", !hidden.has(label));
           refresh();
         });
-        each.setAttribute("aria-pressed", !hidden.has(label));
-        each.title = label;
-        return each;
+        toggle.setAttribute("aria-pressed", !hidden.has(label));
+        toggle.title = label;
+        return toggle;
       }),
     );
   }

@@ -1,4 +1,4 @@
-// Trying a model that reads or writes: questions about a picture, texts, tensors.
+// Try language and tensor models: questions about an image, texts, tensors.
 
 import { button, field } from "./controls.js";
 import { make, say } from "./dom.js";
@@ -13,7 +13,7 @@ import { viewer } from "./viewer.js";
 
 const words = text.try;
 
-// A text area with a button, which is Stop while it is asked. `act(value, signal)` asks.
+// A text area with a button, which becomes Stop while `run(value, signal)` runs.
 function asking({ label, value, hint, run, act, fault, rows, submits }) {
   const input = make("textarea", { rows, spellcheck: "false" });
   input.value = value;
@@ -51,7 +51,7 @@ function asking({ label, value, hint, run, act, fault, rows, submits }) {
 
 const withControl = (event) => event.ctrlKey || event.metaKey;
 
-// Grows one answer in a dialogue by the pieces of a stream.
+// Append the chunks of a stream to an answer in the dialogue.
 async function tellPieces(answer, pieces) {
   let note = "";
   let any = false;
@@ -174,13 +174,13 @@ export function textPart({ root, go, catalogue, model, fault }) {
     keep();
     if (answer === null) return;
     const { score, most } = form.narrowing();
-    const kept = answer.records.filter((each) => each.score >= score).slice(0, most);
+    const kept = answer.records.filter((record) => record.score >= score).slice(0, most);
     list.show(
-      kept.map((each, index) => ({
+      kept.map((record, index) => ({
         index,
-        label: each.label ?? each.word,
-        tone: each.entity_group,
-        score: each.score,
+        label: record.label ?? record.word,
+        tone: record.entity_group,
+        score: record.score,
       })),
     );
     if (model.task_type === "TOKEN_CLASSIFICATION") marked.replaceChildren(markedText(answer.value, kept));
@@ -242,7 +242,7 @@ export function tensorPart({ root, go, catalogue, model, fault }) {
   };
 }
 
-// Tensors of the shapes that a model takes, where a size is any of 2.
+// Example tensors with the model's input shapes; a size of -1 becomes 2.
 export function example(model) {
   const cell = { BYTES: "text", BOOL: true };
   const filled = ([size, ...rest], datatype) => {
@@ -260,8 +260,8 @@ export function readTensors(value, model) {
   } catch (error) {
     throw new Error(words.tensorsWrong(error.message));
   }
-  const names = model.inputs.map((each) => each.name);
-  const fits = read !== null && typeof read === "object" && names.every((each) => Array.isArray(read[each]));
+  const names = model.inputs.map((input) => input.name);
+  const fits = read !== null && typeof read === "object" && names.every((name) => Array.isArray(read[name]));
   if (!fits) throw new Error(words.tensorsNoObject(names.join(", ")));
   return read;
 }

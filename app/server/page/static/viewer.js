@@ -1,4 +1,4 @@
-// A picture with shapes over it, which can be zoomed, moved and pointed at.
+// An image with shapes, with zoom, pan and pointing.
 
 import { make, say } from "./dom.js";
 import { hit, paint } from "./drawing.js";
@@ -9,14 +9,14 @@ const CLOSEST = 40;
 const STEP = 1.25;
 const FARTHEST_MOVE = 40;
 const NEAR = 6;
-// Beyond so many screen pixels for one of the picture, its pixels are shown as squares.
+// Above this number of screen pixels per image pixel, pixels are shown as squares.
 const SQUARES = 3;
-// What takes longer to paint than a frame has is moved as it is, and painted where it comes to rest.
+// With more points than this, move the painted shapes during a gesture, and repaint when it stops.
 const HEAVY = 3000;
 const REST = 100;
 
 export function viewer({ label }) {
-  // One over the other: the picture, what was found in it, and what of that is pointed at.
+  // Three layers: the image, all shapes, and the highlighted shape.
   const [ground, over, top] = ["ground", "over", "top"].map((name) => make("canvas", { class: name }));
   const zoom = make("output", { class: "zoom" });
   const keys = make("span", { class: "hint" }, words.keys);
@@ -81,7 +81,7 @@ export function viewer({ label }) {
     if (picture === null) return;
     const { width, height } = picture;
     const needed = width * place.scale * ratio;
-    const level = levels.findLast((each) => each.width >= needed) ?? levels[0];
+    const level = levels.findLast((candidate) => candidate.width >= needed) ?? levels[0];
     context.imageSmoothingEnabled = place.scale * ratio < SQUARES;
     if (level) context.drawImage(level, 0, 0, width, height);
     if (haze.bitmap !== null) {
@@ -118,14 +118,14 @@ export function viewer({ label }) {
 
   function drawTop() {
     const [context, ratio] = cleared(top);
-    const found = chosen === null ? [] : shapes.filter((each) => each.index === chosen);
+    const found = chosen === null ? [] : shapes.filter((shape) => shape.index === chosen);
     stage.classList.toggle("choosing", found.length > 0);
     if (picture !== null) {
       paint(context, found, { scale: place.scale * ratio, unit: ratio, strong: true, width: picture.width });
     }
   }
 
-  // Halves of a large picture, so that a small view of it costs little and looks smooth.
+  // Halved copies of a large image, so that small views are fast and smooth.
   async function halve(of) {
     let last = of.bitmap;
     while (last !== null && Math.max(last.width, last.height) > 1200) {
@@ -140,9 +140,9 @@ export function viewer({ label }) {
     redraw("ground");
   }
 
-  // The picture itself is whoever's it was.
+  // Keep the first level: it belongs to the caller.
   function forget() {
-    for (const each of levels.slice(1)) each.close();
+    for (const level of levels.slice(1)) level.close();
     [picture, levels] = [null, []];
   }
 
