@@ -4,7 +4,7 @@ import { summaryOf } from "./batch_row.js";
 import { button } from "./controls.js";
 import { make, say } from "./dom.js";
 import { narrow, shapesOf } from "./drawing.js";
-import { readPicture } from "./pictures.js";
+import { readPicture } from "./images.js";
 import { text } from "./text.js";
 import { viewer } from "./viewer.js";
 

@@ -2,13 +2,13 @@
 
 import { choices, sortOf } from "./catalogue.js";
 import { choice, field, slider } from "./controls.js";
-import { deskView } from "./desk.js";
+import { deskView } from "./model_view.js";
 import { make, say } from "./dom.js";
 import { colourOf, narrow, overlap, shapesOf } from "./drawing.js";
 import { milliseconds, percent } from "./format.js";
 import { infer } from "./inference.js";
-import { picker } from "./picker.js";
-import { sampleFor } from "./pictures.js";
+import { picker } from "./image_input.js";
+import { sampleFor } from "./images.js";
 import { session } from "./session.js";
 import { text } from "./text.js";
 import { viewer } from "./viewer.js";

@@ -2,12 +2,12 @@
 
 import { choices } from "./catalogue.js";
 import { button, choice, field, save, slider } from "./controls.js";
-import { deskView } from "./desk.js";
+import { deskView } from "./model_view.js";
 import { make, say } from "./dom.js";
 import { colourOf, shapesOf } from "./drawing.js";
 import { percent } from "./format.js";
-import { picker } from "./picker.js";
-import { base64Of, sampleFor } from "./pictures.js";
+import { picker } from "./image_input.js";
+import { base64Of, sampleFor } from "./images.js";
 import { GRADIENT, coloured, toOverlaidPng } from "./saliency.js";
 import { session } from "./session.js";
 import { text } from "./text.js";

@@ -1,7 +1,7 @@
 // Run inference: build the request of a protocol, send it, read the answer.
 
 import { sortOf } from "./catalogue.js";
-import { base64Of } from "./pictures.js";
+import { base64Of } from "./images.js";
 import { PROTOCOLS, bodyText } from "./protocols.js";
 import { text } from "./text.js";
 

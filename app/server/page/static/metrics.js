@@ -2,8 +2,8 @@
 
 import { distributionChart, roundBytes, sparkline, trendChart } from "./charts.js";
 import { make, say } from "./dom.js";
-import { example } from "./example.js";
-import { follow } from "./feed.js";
+import { example } from "./curl_example.js";
+import { follow } from "./snapshots.js";
 import { aligned, bytes, cores, count, milliseconds, percent, rate } from "./format.js";
 import { text } from "./text.js";
 

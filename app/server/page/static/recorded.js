@@ -5,7 +5,7 @@ import { button, choice, field, notice } from "./controls.js";
 import { make, say } from "./dom.js";
 import { colourOf } from "./drawing.js";
 import { milliseconds, percent } from "./format.js";
-import { inspect } from "./recording.js";
+import { inspect } from "./recording_dialog.js";
 import { text } from "./text.js";
 
 const words = text.recorded;

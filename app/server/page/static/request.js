@@ -5,12 +5,12 @@ import { button, choice, copy, field, notice, switcher } from "./controls.js";
 import { make, say } from "./dom.js";
 import { bytes, count } from "./format.js";
 import { bodyOf, exchangeBy } from "./inference.js";
-import { loadSample, sampleFor } from "./pictures.js";
+import { loadSample, sampleFor } from "./images.js";
 import { PROTOCOLS, addressOf, bodyText } from "./protocols.js";
 import { session } from "./session.js";
 import { curl, python } from "./snippets.js";
 import { text } from "./text.js";
-import { example, readTensors } from "./try_words.js";
+import { example, readTensors } from "./try_text.js";
 
 const words = text.request;
 const ID = "request";

@@ -3,8 +3,8 @@
 import { choices, chosen, fetchCatalogue, sortOf } from "./catalogue.js";
 import { choice, field, notice } from "./controls.js";
 import { make } from "./dom.js";
-import { picturePart } from "./try_picture.js";
-import { questionPart, tensorPart, textPart } from "./try_words.js";
+import { picturePart } from "./try_image.js";
+import { questionPart, tensorPart, textPart } from "./try_text.js";
 import { session } from "./session.js";
 import { text } from "./text.js";
 

@@ -8,13 +8,13 @@ import { coco, written } from "./export.js";
 import { button, save } from "./controls.js";
 import { make, say } from "./dom.js";
 import { narrow, shapesOf, toPng } from "./drawing.js";
-import { gallery } from "./gallery.js";
+import { gallery } from "./image_list.js";
 import { infer } from "./inference.js";
 import { parameterForm } from "./parameters.js";
 import { recordList } from "./results.js";
 import { session } from "./session.js";
 import { text } from "./text.js";
-import { trialOf } from "./trial.js";
+import { trialOf } from "./try_layout.js";
 import { viewer } from "./viewer.js";
 
 const words = text.try;

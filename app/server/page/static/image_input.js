@@ -2,7 +2,7 @@
 
 import { button } from "./controls.js";
 import { make, say } from "./dom.js";
-import { filesOf, loadSample, readPicture, wake } from "./pictures.js";
+import { filesOf, loadSample, readPicture, wake } from "./images.js";
 import { text } from "./text.js";
 
 const words = text.picker;

@@ -2,7 +2,7 @@
 
 import { button } from "./controls.js";
 import { make, say } from "./dom.js";
-import { filesOf, loadSample, openCamera, readPicture, sleep, wake } from "./pictures.js";
+import { filesOf, loadSample, openCamera, readPicture, sleep, wake } from "./images.js";
 import { session } from "./session.js";
 import { text } from "./text.js";
 

@@ -2,13 +2,13 @@
 
 import { button, field } from "./controls.js";
 import { make, say } from "./dom.js";
-import { gallery } from "./gallery.js";
+import { gallery } from "./image_list.js";
 import { infer, streamAnswer } from "./inference.js";
 import { parameterForm } from "./parameters.js";
 import { dialogue, markedText, recordList, tensorList } from "./results.js";
 import { session } from "./session.js";
 import { text } from "./text.js";
-import { trialOf } from "./trial.js";
+import { trialOf } from "./try_layout.js";
 import { viewer } from "./viewer.js";
 
 const words = text.try;

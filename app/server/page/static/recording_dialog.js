@@ -4,7 +4,7 @@ import { button } from "./controls.js";
 import { make, say } from "./dom.js";
 import { shapesOf } from "./drawing.js";
 import { milliseconds } from "./format.js";
-import { readPicture } from "./pictures.js";
+import { readPicture } from "./images.js";
 import { recordList } from "./results.js";
 import { text } from "./text.js";
 import { viewer } from "./viewer.js";
