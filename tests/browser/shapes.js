@@ -3,7 +3,7 @@
 // The zoom must be one to one. Names of shapes are skipped, because they cover lines.
 async ({ polygons, width, height }) => {
   const { colourOf } = await import(new URL("page/drawing.js", location.href.split("#")[0]));
-  const canvas = document.querySelector("canvas.over");
+  const canvas = document.querySelector("canvas.shapes");
   const [left, top] = [(canvas.width - width) / 2, (canvas.height - height) / 2];
   const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
   copy.drawImage(canvas, 0, 0);

@@ -52,7 +52,7 @@ def test_admin_key_allows_every_view_and_reloading(browser: Browser, server: Ser
         expect(page.get_by_text("detector").first).to_be_visible()
         page.goto(f"{url}/#request?model=detector&protocol=grpc")
         page.goto(f"{url}/#models")
-        page.get_by_role("button", name="Load again detector").click()
+        page.get_by_role("button", name="Reload detector").click()
         expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
         assert set(refused) <= {f"{url}/"}
 
@@ -60,7 +60,7 @@ def test_admin_key_allows_every_view_and_reloading(browser: Browser, server: Ser
 def test_user_without_admin_permission_has_no_load_buttons(browser: Browser, server: ServerProcess) -> None:
     with open_with_key(browser, f"{server.address}/#models", "key-of-the-screen") as (page, refused):
         expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
-        expect(page.get_by_role("button", name="Load again detector")).to_have_count(0)
+        expect(page.get_by_role("button", name="Reload detector")).to_have_count(0)
         assert set(refused) <= {f"{server.address}/"}
 
 

@@ -18,7 +18,7 @@ VIEWS = {
     "compare": ("#compare?a=detector&b=segmenter&image=scene.jpg", "only left"),
     "batch": ("#batch?model=detector", "drop them here"),
     "recorded": ("#recorded", "Filters"),
-    "models": ("#models?model=detector", "How it is read"),
+    "models": ("#models?model=detector", "Detected properties"),
     "metrics": ("#metrics", "This process"),
 }
 

@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def names(page: Page) -> list[str]:
-    return page.locator("tbody .of-name").all_inner_texts()
+    return page.locator("tbody .col-name").all_inner_texts()
 
 
 def send_folder(page: Page, folder: Path) -> None:
@@ -57,17 +57,17 @@ def test_every_image_of_a_folder_is_sent_and_listed(
         page.on("request", lambda request: requests.append(request) if request.method == "POST" else None)
         send_folder(page, folder)
         assert len(requests) == 5
-        expect(page.get_by_text("1 file is no picture and was left out")).to_be_visible()
+        expect(page.get_by_text("Skipped 1 file that is not an image")).to_be_visible()
         assert names(page) == [
             f"north/{name}" for name in (f"deeper/{FORMULA}", "deeper/again.jpg", "photo.jpg", "scene.jpg", "torn.jpg")
         ]
         scene = page.get_by_role("row", name="north/scene.jpg")
-        expect(scene.locator(".of-label")).to_have_text(
+        expect(scene.locator(".col-label")).to_have_text(
             "yellow circle, purple star, green circle, blue square, yellow square"
         )
-        expect(scene.locator(".of-found")).to_have_text("5")
-        expect(page.get_by_role("row", name="photo.jpg").locator(".of-label")).to_have_text("nothing")
-        expect(page.get_by_role("row", name="torn.jpg").locator(".of-label")).to_contain_text("truncated or damaged")
+        expect(scene.locator(".col-found")).to_have_text("5")
+        expect(page.get_by_role("row", name="photo.jpg").locator(".col-label")).to_have_text("no results")
+        expect(page.get_by_role("row", name="torn.jpg").locator(".col-label")).to_contain_text("truncated or damaged")
         # The centre of a thumbnail has the colours of its image.
         middle = "(canvas) => canvas.getContext('2d').getImageData(32, 32, 1, 1).data[3]"
         page.wait_for_function(f"({middle})(document.querySelectorAll('.thumbnail')[3]) === 255")
@@ -77,24 +77,24 @@ def test_every_image_of_a_folder_is_sent_and_listed(
 def test_table_is_sorted_searched_and_filtered(browser: Browser, server: str, folder: Path) -> None:
     with open_page(browser, f"{server}/#batch?model=detector", expect_errors=True) as page:
         send_folder(page, folder)
-        page.get_by_role("button", name="Found").click()
-        found = page.get_by_role("columnheader", name="Found")
+        page.get_by_role("button", name="Results").click()
+        found = page.get_by_role("columnheader", name="Results")
         expect(found).to_have_attribute("aria-sort", "descending")
         assert [name.rsplit("/", 1)[1] for name in names(page)][-1] == "torn.jpg"
-        assert page.locator("tbody .of-found").all_inner_texts() == ["5", "5", "1", "0", ""]
-        page.get_by_role("button", name="Found").click()
+        assert page.locator("tbody .col-found").all_inner_texts() == ["5", "5", "1", "0", ""]
+        page.get_by_role("button", name="Results").click()
         expect(found).to_have_attribute("aria-sort", "ascending")
-        assert page.locator("tbody .of-found").all_inner_texts() == ["0", "1", "5", "5", ""]
+        assert page.locator("tbody .col-found").all_inner_texts() == ["0", "1", "5", "5", ""]
         page.get_by_label("Search").fill("YELLOW")
-        expect(page.get_by_text("2 of 5 pictures")).to_be_visible()
+        expect(page.get_by_text("2 of 5 images")).to_be_visible()
         page.get_by_label("Search").fill("")
         page.get_by_label("Show").select_option("Failed")
         assert names(page) == ["north/torn.jpg"]
-        page.get_by_label("Show").select_option("Without findings")
+        page.get_by_label("Show").select_option("Without results")
         assert names(page) == ["north/photo.jpg"]
         page.get_by_label("Show").select_option("All")
-        page.get_by_label("Score threshold").press("End")
-        expect(page.get_by_role("row", name="north/scene.jpg").locator(".of-found")).to_have_text("0")
+        page.get_by_label("Confidence threshold").press("End")
+        expect(page.get_by_role("row", name="north/scene.jpg").locator(".col-found")).to_have_text("0")
 
 
 def test_answers_are_saved_as_json_and_csv(browser: Browser, server: str, folder: Path) -> None:
@@ -163,4 +163,4 @@ def test_long_batch_is_shown_in_parts_and_can_be_stopped(browser: Browser, serve
         page.route("**/infer", lambda route: None)
         page.get_by_label("Model").select_option("detector")
         page.get_by_role("button", name="Stop").click()
-        expect(page.get_by_text("Stopped after 0 of 150 pictures")).to_be_visible()
+        expect(page.get_by_text("Stopped after 0 of 150 images")).to_be_visible()

@@ -17,7 +17,7 @@ IMAGES = ROOT / "fixtures" / "images"
 
 # Whether something is drawn within a pixel of the middle of each side of a box: (canvas, box, size of the image).
 DRAWN = """([side, [left, top, right, bottom], [width, height]]) => {
-  const canvas = document.querySelectorAll("canvas.over")[side];
+  const canvas = document.querySelectorAll("canvas.shapes")[side];
   const scale = Math.min(canvas.width / width, canvas.height / height);
   const [x, y] = [(canvas.width - width * scale) / 2, (canvas.height - height * scale) / 2];
   const [across, down] = [(left + right) / 2, (top + bottom) / 2];
@@ -78,7 +78,7 @@ def test_threshold_slider_sends_no_request(browser: Browser, server: str) -> Non
         expect(page.get_by_text("5 in both, 0 only left, 0 only right")).to_be_visible()
         requests: list[str] = []
         page.on("request", lambda request: requests.append(request.url) if request.method == "POST" else None)
-        page.get_by_role("region", name="Right").get_by_label("Score threshold").press("End")
+        page.get_by_role("region", name="Right").get_by_label("Confidence threshold").press("End")
         expect(page.get_by_text("0 in both, 5 only left, 0 only right")).to_be_visible()
         assert requests == []
         assert "score_b=1" in page.url
@@ -96,7 +96,7 @@ def test_classes_of_one_model_are_compared_by_name(browser: Browser, server: str
 
 def test_classes_and_boxes_cannot_be_matched(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#compare?a=classifier&b=detector&image=scene.jpg") as page:
-        expect(page.get_by_text("there is nothing to match")).to_be_visible()
+        expect(page.get_by_text("cannot be compared")).to_be_visible()
 
 
 def test_zoom_applies_to_both_images(browser: Browser, server: str) -> None:
@@ -113,10 +113,10 @@ def test_zoom_applies_to_both_images(browser: Browser, server: str) -> None:
 def test_hovering_a_row_highlights_its_shapes(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#compare?a=detector&b=detector&image=scene.jpg&score_a=0.5&score_b=0.5") as page:
         expect(page.get_by_text("5 in both")).to_be_visible()
-        plain = page.evaluate("[...document.querySelectorAll('canvas.top')].map((canvas) => canvas.toDataURL())")
+        plain = page.evaluate("[...document.querySelectorAll('canvas.highlight')].map((canvas) => canvas.toDataURL())")
         page.get_by_role("row", name="purple star").hover()
-        expect(page.get_by_role("row", name="purple star")).to_have_class("chosen")
-        canvases = "[...document.querySelectorAll('canvas.top')]"
+        expect(page.get_by_role("row", name="purple star")).to_have_class("selected")
+        canvases = "[...document.querySelectorAll('canvas.highlight')]"
         page.wait_for_function(
             f"(plain) => {canvases}.every((canvas, at) => canvas.toDataURL() !== plain[at])", arg=plain
         )
@@ -127,10 +127,10 @@ def test_a_row_is_reached_by_keyboard(browser: Browser, server: str) -> None:
         first = page.get_by_role("region", name="Differences").get_by_role("button", name="yellow circle")
         first.focus()
         page.keyboard.press("Tab")
-        expect(page.get_by_role("row", name="purple star")).to_have_class("chosen")
-        expect(page.get_by_role("row", name="yellow circle")).not_to_have_class("chosen")
+        expect(page.get_by_role("row", name="purple star")).to_have_class("selected")
+        expect(page.get_by_role("row", name="yellow circle")).not_to_have_class("selected")
 
 
 def test_unknown_model_is_reported(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#compare?a=lost&b=detector&image=scene.jpg") as page:
-        expect(page.get_by_role("alert")).to_have_text("No model called lost looks at pictures here")
+        expect(page.get_by_role("alert")).to_have_text("No image model called lost is ready")

@@ -56,7 +56,7 @@ def test_windows_are_shown_with_their_verdicts(browser: Browser, repository: Pat
         httpx.Client(base_url=server.address, timeout=60) as client,
         open_page(browser, f"{server.address}/#drift") as page,
     ):
-        expect(page.get_by_text("No window is over yet")).to_be_visible()
+        expect(page.get_by_text("No window is complete yet")).to_be_visible()
         for seed, light, text in ((2, 1.0, "0 of 1 model has drifted"), (3, 0.4, "1 of 1 model has drifted")):
             for image in make_images(seed, WINDOW, light):
                 body = {"inputs": [image_input(base64_text(image))]}

@@ -83,7 +83,7 @@ def test_displayed_map_equals_the_map_of_the_answer(browser: Browser, server: st
 def test_url_with_an_image_is_explained_at_once(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#explain?model=classifier&image=shape.jpg&{QUICK}") as page:
         expect(page.get_by_role("radio")).to_have_count(1)
-        expect(page.get_by_text("1 finding explained")).to_be_visible()
+        expect(page.get_by_text("1 result explained")).to_be_visible()
         assert "model=classifier&image=shape.jpg" in page.url
 
 
@@ -117,13 +117,13 @@ def test_rejected_request_shows_an_error(browser: Browser, server: str, tmp_path
         page.screenshot(path=tmp_path / "refused.png")
         (tmp_path / "not.jpg").write_bytes(b"no picture")
         page.locator("input[type=file]").set_input_files(tmp_path / "not.jpg")
-        expect(page.get_by_role("alert")).to_have_text("not.jpg is not a picture that this browser can show")
+        expect(page.get_by_role("alert")).to_have_text("This browser cannot show not.jpg as an image")
 
 
 def test_unknown_model_is_reported(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#explain?model=lost&image=scene.jpg&{QUICK}") as page:
         expect(page.get_by_text("scene.jpg, 640 \u00d7 480")).to_be_visible()
-        expect(page.get_by_role("alert")).to_have_text("No model called lost can be explained here")
+        expect(page.get_by_role("alert")).to_have_text("No model called lost can be explained")
         expect(page.get_by_role("radio")).to_have_count(0)
 
 
@@ -138,4 +138,4 @@ def test_server_without_explainable_models_is_reported(browser: Browser) -> None
         serving("--model", str(MODELS / "half_plus_two")) as process,
         open_page(browser, f"{process.address}/#explain") as page,
     ):
-        expect(page.get_by_text("No model here can be explained")).to_be_visible()
+        expect(page.get_by_text("No model can be explained")).to_be_visible()

@@ -90,7 +90,7 @@ def test_figures_match_the_sent_requests(browser: Browser, used_server: str) -> 
 
 
 def test_page_shows_that_the_server_is_offline(browser: Browser, used_server: str) -> None:
-    notice = "Load balancers are told to send nothing here"
+    notice = "Not ready: load balancers send no requests to this server"
     with (
         open_live_page(browser, f"{used_server}/#metrics") as page,
         httpx.Client(base_url=used_server, timeout=60) as client,
@@ -115,7 +115,7 @@ def test_figures_update_while_the_page_is_open(browser: Browser, tmp_path: Path)
         expect(page.get_by_text("No requests yet")).to_be_visible()
         page.screenshot(path=tmp_path / "empty.png", full_page=True)
         command = page.locator("pre").inner_text()
-        shutil.copy(SCENE, tmp_path / "picture.jpg")
+        shutil.copy(SCENE, tmp_path / "image.jpg")
         answer = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
         assert '"outputs"' in answer
         expect(page.locator("[data-tile=rate]")).to_contain_text("1 in 60 min")
@@ -172,13 +172,13 @@ def test_model_name_is_escaped(browser: Browser, used_server: str) -> None:
 
 def test_hovering_a_chart_shows_its_values(browser: Browser, used_server: str) -> None:
     with open_live_page(browser, f"{used_server}{HOUR}") as page:
-        chart = page.locator("figure").filter(has_text="Requests a second")
-        expect(chart.locator(".when")).to_have_text("now")
+        chart = page.locator("figure").filter(has_text="Requests per second")
+        expect(chart.locator(".axis-end")).to_have_text("now")
         chart.locator("svg").hover(position={"x": 30, "y": 20})
-        expect(chart.locator(".when")).to_have_text(re.compile("^\u2212" + r"5\d min$"))
+        expect(chart.locator(".axis-end")).to_have_text(re.compile("^\u2212" + r"5\d min$"))
         expect(chart.locator(".value")).to_have_text("\u2013")
         page.mouse.move(0, 0)
-        expect(chart.locator(".when")).to_have_text("now")
+        expect(chart.locator(".axis-end")).to_have_text("now")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -105,7 +105,7 @@ def test_a_model_is_unloaded_and_loaded_by_keyboard_alone(browser: Browser, serv
         page.keyboard.press("Enter")
         expect(title).to_have_attribute("aria-expanded", "true")
         assert page.url.endswith("#models?model=detector")
-        for name in ("Try detector", "Load again detector", "Unload detector"):
+        for name in ("Try detector", "Reload detector", "Unload detector"):
             page.keyboard.press("Tab")
             expect(page.locator(":focus")).to_have_attribute("aria-label", name)
         page.keyboard.press("Enter")
@@ -178,5 +178,5 @@ def test_load_buttons_are_absent_without_admin_access(browser: Browser, options:
     ):
         expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
         expect(page.get_by_role("link", name="Try half_plus_two")).to_be_visible()
-        expect(page.get_by_role("button", name="Load again half_plus_two")).to_have_count(0)
+        expect(page.get_by_role("button", name="Reload half_plus_two")).to_have_count(0)
         expect(page.get_by_role("button", name="Unload half_plus_two")).to_have_count(0)

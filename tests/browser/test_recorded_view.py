@@ -52,18 +52,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def column(page: Page, name: str) -> list[str]:
-    return page.locator(f"table.recorded tbody .of-{name}").all_inner_texts()
+    return page.locator(f"table.recorded tbody .col-{name}").all_inner_texts()
 
 
 def search(page: Page, expected: int) -> None:
-    page.get_by_role("button", name="Find").click()
-    text = f"{expected} found, the newest first" if expected else "Nothing that was recorded meets this."
+    page.get_by_role("button", name="Search").click()
+    text = f"{expected} found, newest first" if expected else "No recorded inference matches these filters."
     expect(page.get_by_text(text)).to_be_visible()
 
 
 def test_recorded_inferences_are_listed_newest_first(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#recorded") as page:
-        expect(page.get_by_text("6 found, the newest first")).to_be_visible()
+        expect(page.get_by_text("6 found, newest first")).to_be_visible()
         assert column(page, "model") == ["detector", "classifier", "classifier", "detector", "detector", "detector"]
         assert "Expected at least one input" in column(page, "label")[0]
         assert column(page, "label")[1] == "blue star"
@@ -78,31 +78,31 @@ def test_search_by_model_label_metadata_and_place(browser: Browser, server: str)
     with open_page(browser, f"{server}/#recorded") as page:
         page.get_by_label("Model").fill("detector")
         search(page, 4)
-        page.get_by_label("Outcome").select_option("not answered")
+        page.get_by_label("Outcome").select_option("failed")
         search(page, 1)
         page.get_by_role("button", name="Clear").click()
-        expect(page.get_by_text("6 found, the newest first")).to_be_visible()
+        expect(page.get_by_text("6 found, newest first")).to_be_visible()
         page.get_by_label("Metadata").fill('camera = "north" and altitude > 105')
         search(page, 2)
         page.get_by_label("Label").fill("blue star")
         search(page, 0)
         page.get_by_role("button", name="Clear").click()
-        expect(page.get_by_text("6 found, the newest first")).to_be_visible()
-        page.get_by_label("Place", exact=True).select_option("in a circle")
+        expect(page.get_by_text("6 found, newest first")).to_be_visible()
+        page.get_by_label("Location", exact=True).select_option("in a circle")
         page.get_by_label("Circle, box or polygon").fill("48.1, 10, 20")
         search(page, 2)
         assert set(column(page, "model")) == {"classifier"}
         page.reload()
-        expect(page.get_by_text("2 found, the newest first")).to_be_visible()
+        expect(page.get_by_text("2 found, newest first")).to_be_visible()
         expect(page.get_by_label("Circle, box or polygon")).to_have_value("48.1, 10, 20")
 
 
 def test_invalid_filter_is_reported_by_name(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#recorded", expect_errors=True) as page:
         page.get_by_label("Metadata").fill("altitude >> 5")
-        page.get_by_role("button", name="Find").click()
+        page.get_by_role("button", name="Search").click()
         expect(page.get_by_role("alert")).to_contain_text("where: Expected")
-        expect(page.get_by_text("Nothing that was recorded meets this.")).to_be_hidden()
+        expect(page.get_by_text("No recorded inference matches these filters.")).to_be_hidden()
 
 
 def test_inference_is_opened_with_its_image_by_keyboard(browser: Browser, server: str) -> None:
@@ -117,8 +117,8 @@ def test_inference_is_opened_with_its_image_by_keyboard(browser: Browser, server
         expect(dialog).to_contain_text(HTML_TEXT)
         page.wait_for_function(
             """() => {
-              const { width, height } = document.querySelector("dialog canvas.ground");
-              const context = document.querySelector("dialog canvas.ground").getContext("2d");
+              const { width, height } = document.querySelector("dialog canvas.image");
+              const context = document.querySelector("dialog canvas.image").getContext("2d");
               return width > 0 && context.getImageData(width / 2, height / 2, 1, 1).data[3] === 255;
             }"""
         )
@@ -145,8 +145,8 @@ def test_older_inferences_are_shown_on_request(browser: Browser, server: str) ->
         )
         page.reload()
         expect(page.get_by_text("4 or more found")).to_be_visible()
-        page.get_by_role("button", name="Show older ones").click()
-        expect(page.get_by_text("6 found, the newest first")).to_be_visible()
+        page.get_by_role("button", name="Show older").click()
+        expect(page.get_by_text("6 found, newest first")).to_be_visible()
         expect(page.locator("table.recorded tbody button").nth(4)).to_be_focused()
 
 

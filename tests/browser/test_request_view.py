@@ -134,7 +134,7 @@ def test_request_and_its_commands_work_over_every_protocol(browser: Browser, ser
             choose(page, protocol)
             answer = send(page)
             if protocol == "grpc":
-                records = json.loads(block_text(page, "The same as text"))
+                records = json.loads(block_text(page, "Decoded response"))
                 assert [record["label"] for record in records] == expected
                 expect(page.get_by_role("region", name="curl")).to_be_hidden()
                 output = run_python(copy_text(page, "Python"), tmp_path, python_with("tritonclient"))
@@ -164,9 +164,9 @@ def test_copied_request_equals_the_sent_one(browser: Browser, server: str) -> No
 
 def test_request_uses_the_settings_of_the_try_view(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg") as page:
-        listed = page.get_by_role("region", name="What was found").get_by_role("listitem")
+        listed = page.get_by_role("region", name="Results").get_by_role("listitem")
         expect(listed).to_have_count(5)
-        page.get_by_role("slider", name="Score at least").fill("0.96")
+        page.get_by_role("slider", name="Confidence threshold").fill("0.96")
         expect(listed).to_have_count(3)
         page.get_by_role("button", name="Show the request").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Request")
@@ -177,7 +177,7 @@ def test_request_uses_the_settings_of_the_try_view(browser: Browser, server: str
         expect(page.get_by_text("TensorFlow Serving has no request parameters")).to_be_visible()
         choose(page, "grpc")
         send(page)
-        assert len(json.loads(block_text(page, "The same as text"))) == 3
+        assert len(json.loads(block_text(page, "Decoded response"))) == 3
 
 
 def test_special_characters_in_names_and_questions_are_escaped(browser: Browser, server: str, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_special_characters_in_names_and_questions_are_escaped(browser: Browser,
             choose(page, protocol)
             if protocol == "grpc":
                 send(page)
-                assert json.loads(block_text(page, "The same as text"))[0]["prompt"] == QUESTION
+                assert json.loads(block_text(page, "Decoded response"))[0]["prompt"] == QUESTION
                 output = run_python(copy_text(page, "Python"), tmp_path, python_with("tritonclient"))
                 assert "$HOME `id`" in output
                 continue
@@ -208,7 +208,7 @@ def test_file_name_cannot_end_the_here_document(browser: Browser, server: str, n
     shutil.copy(IMAGES / "scene.jpg", tmp_path / name)
     image = base64_text((IMAGES / "scene.jpg").read_bytes())
     with open_page(browser, f"{server}/#try?model=detector") as page:
-        expect(page.get_by_text("Drop or paste pictures here")).to_be_visible()
+        expect(page.get_by_text("Drop or paste images here")).to_be_visible()
         page.evaluate(DROP, [name, image])
         page.get_by_role("button", name="Show the request").click()
         for protocol in ("chariot", "grps"):
@@ -231,7 +231,7 @@ def test_several_images_are_sent_in_one_request(browser: Browser, server: str, t
         shutil.copy(IMAGES / name, tmp_path)
     with open_page(browser, f"{server}/#try?model=detector") as page:
         page.get_by_label("Choose files").set_input_files([IMAGES / name for name in names])
-        expect(page.get_by_role("group", name="Pictures", exact=True)).to_be_visible()
+        expect(page.get_by_role("group", name="Images", exact=True)).to_be_visible()
         page.get_by_role("button", name="Show the request").click()
         counts: dict[str, int] = {}
         for protocol in PROTOCOLS:
@@ -290,7 +290,7 @@ def test_protocol_can_be_chosen_before_the_models_are_loaded(browser: Browser, s
 def test_text_models_work_over_every_protocol(browser: Browser, server: str, tmp_path: Path) -> None:
     with open_page(browser, f"{server}/#try?model=text_classification") as page:
         page.get_by_role("textbox", name="Text").fill(QUESTION)
-        page.get_by_label("Findings at most").fill("1")
+        page.get_by_label("Max results").fill("1")
         page.get_by_role("button", name="Show the request").click()
         for protocol in PROTOCOLS:
             choose(page, protocol)
@@ -312,9 +312,9 @@ def test_chariot_v2_server_without_other_ports(browser: Browser, tmp_path: Path)
         assert len(json.loads(run_shell(copy_text(page, "curl"), tmp_path))["output"]) == 5
         assert len(json.loads(run_python(copy_text(page, "Python"), tmp_path))["output"]) == 5
         choose(page, "tfs")
-        expect(page.get_by_role("alert")).to_have_text("TensorFlow Serving's REST API is switched off here.")
+        expect(page.get_by_role("alert")).to_have_text("TensorFlow Serving's REST API is disabled on this server.")
         choose(page, "grpc")
-        expect(page.get_by_role("alert")).to_have_text("gRPC is switched off here.")
+        expect(page.get_by_role("alert")).to_have_text("gRPC is disabled on this server.")
         choose(page, "v1")
         expect(page.get_by_role("alert")).to_be_hidden()
         assert len(send(page)["predictions"][0]) == 5

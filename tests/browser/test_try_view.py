@@ -55,7 +55,7 @@ def infer(server: str, model: str, image: bytes, **parameters: object) -> list[d
 
 
 def rows(page: Page) -> Locator:
-    return page.get_by_role("region", name="What was found").locator("ol.records li")
+    return page.get_by_role("region", name="Results").locator("ol.records li")
 
 
 def expect_findings(page: Page, number: int) -> None:
@@ -87,7 +87,7 @@ def polygons(model: str, records: list[dict[str, Any]], width: int, height: int)
 
 
 def assert_drawn(page: Page, model: str, records: list[dict[str, Any]], width: int, height: int) -> None:
-    page.get_by_role("button", name="1:1, one pixel to one").click()
+    page.get_by_role("button", name="1:1, actual size").click()
     expect(page.get_by_text("100 %", exact=True)).to_be_visible()
     expected = {"polygons": polygons(model, records, width, height), "width": width, "height": height}
     page.wait_for_function(
@@ -138,7 +138,7 @@ def test_classes_are_shown_as_bars(browser: Browser, server: str) -> None:
         assert rows(page).all_inner_texts()[0] == f"{records[0]['label']}\n{100 * records[0]['score']:.1f} %"
         widths = page.eval_on_selector_all(".bar > span", "all => all.map(bar => parseFloat(bar.style.width))")
         assert widths == pytest.approx([100 * record["score"] for record in records], abs=0.01)
-        slide(page, "Score at least", 0.5)
+        slide(page, "Confidence threshold", 0.5)
         expect_findings(page, 1)
         expect(page.get_by_role("button", name="COCO")).to_have_count(0)
 
@@ -152,9 +152,9 @@ def test_sliders_filter_like_the_server(browser: Browser, server: str, model: st
         expect(rows(page).first).to_be_visible()
         page.on("request", lambda request: requests.append(request.url))
         for score, iou in ((0.1, 0.45), (0.05, 0.9), (0.05, 0.6), (0.2, 0.3), (0.9, 0.3), (0.05, 0.0)):
-            slide(page, "Score at least", score)
+            slide(page, "Confidence threshold", score)
             if iou != 0.45:
-                slide(page, "IoU at most", iou)
+                slide(page, "NMS IoU threshold", iou)
             expected = infer(server, model, image, score_threshold=score, iou_threshold=iou)
             expect_findings(page, len(expected))
             assert [row.split("\n")[0] for row in rows(page).all_inner_texts()] == [
@@ -162,18 +162,18 @@ def test_sliders_filter_like_the_server(browser: Browser, server: str, model: st
             ]
         # Only the IoU slider sends requests: when it stops, and once for all overlapping boxes.
         assert len(requests) == 6
-        slide(page, "IoU at most", 0.9)
-        page.get_by_label("Findings at most").fill("2")
-        page.get_by_label("Findings at most").press("Tab")
+        slide(page, "NMS IoU threshold", 0.9)
+        page.get_by_label("Max detections").fill("2")
+        page.get_by_label("Max detections").press("Tab")
         expect_findings(page, 2)
 
 
 def test_empty_result_above_the_score_threshold_is_reported(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg") as page:
         expect(rows(page).first).to_be_visible()
-        slide(page, "Score at least", 1)
+        slide(page, "Confidence threshold", 1)
         expect_findings(page, 0)
-        expect(page.get_by_text("Nothing scores that high.")).to_be_visible()
+        expect(page.get_by_text("No result reaches the confidence threshold.")).to_be_visible()
 
 
 def test_labels_can_be_hidden(browser: Browser, server: str) -> None:
@@ -195,7 +195,7 @@ PIXEL = """([name, x, y]) => {
 
 
 def pixel(page: Page, canvas: str, x: float, y: float) -> list[int]:
-    """Return red, green, blue and opacity at a point of the image ("ground") or of the shapes over it."""
+    """Return red, green, blue and opacity at a point of the layer "image", "shapes" or "highlight"."""
     return page.evaluate(PIXEL, [canvas, round(x), round(y)])
 
 
@@ -203,21 +203,21 @@ def test_hovering_links_the_list_and_the_shapes(browser: Browser, server: str) -
     record = infer(server, "detector", (IMAGES / "scene.jpg").read_bytes())[0]
     with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg") as page:
         expect_findings(page, 5)
-        page.get_by_role("button", name="1:1, one pixel to one").click()
+        page.get_by_role("button", name="1:1, actual size").click()
         stage = page.locator(".stage").bounding_box()
         assert stage is not None
         # Inside the border of one pixel.
         x = (stage["width"] - 2 - 640) / 2 + (record["xmin"] + record["xmax"]) / 2
         y = (stage["height"] - 2 - 480) / 2 + (record["ymin"] + record["ymax"]) / 2
-        assert pixel(page, "over", x, y)[3] == 0
+        assert pixel(page, "shapes", x, y)[3] == 0
         rows(page).first.hover()
-        page.wait_for_function(f"where => ({PIXEL})(where)[3] > 30", arg=["top", round(x), round(y)])
-        expect(page.locator(".stage")).to_contain_class("choosing")
+        page.wait_for_function(f"where => ({PIXEL})(where)[3] > 30", arg=["highlight", round(x), round(y)])
+        expect(page.locator(".stage")).to_contain_class("highlighting")
         page.mouse.move(stage["x"] + 1 + x, stage["y"] + 1 + y)
-        expect(rows(page).first).to_have_class("chosen")
+        expect(rows(page).first).to_have_class("selected")
         page.mouse.move(0, 0)
-        expect(rows(page).first).not_to_have_class("chosen")
-        expect(page.locator(".stage")).not_to_contain_class("choosing")
+        expect(rows(page).first).not_to_have_class("selected")
+        expect(page.locator(".stage")).not_to_contain_class("highlighting")
         rows(page).nth(1).get_by_role("button").focus()
         expect(rows(page).nth(1).get_by_role("button")).to_be_focused()
 
@@ -225,7 +225,7 @@ def test_hovering_links_the_list_and_the_shapes(browser: Browser, server: str) -
 def test_image_is_zoomed_and_moved_by_keyboard(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg") as page:
         expect_findings(page, 5)
-        stage = page.get_by_role("group", name="scene.jpg with what was found in it")
+        stage = page.get_by_role("group", name="scene.jpg with results")
         stage.focus()
         zoom = page.locator(".zoom")
         fitted = zoom.inner_text()
@@ -235,9 +235,9 @@ def test_image_is_zoomed_and_moved_by_keyboard(browser: Browser, server: str) ->
         expect(zoom).to_have_text("125 %")
         page.keyboard.press("-")
         expect(zoom).to_have_text("100 %")
-        before = page.evaluate("document.querySelector('canvas.ground').toDataURL()")
+        before = page.evaluate("document.querySelector('canvas.image').toDataURL()")
         page.keyboard.press("ArrowRight")
-        page.wait_for_function("before => document.querySelector('canvas.ground').toDataURL() !== before", arg=before)
+        page.wait_for_function("before => document.querySelector('canvas.image').toDataURL() !== before", arg=before)
         page.keyboard.press("0")
         expect(zoom).to_have_text(fitted)
         stage.hover()
@@ -251,7 +251,7 @@ def test_sample_can_be_chosen_again(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg") as page:
         expect_findings(page, 5)
         page.get_by_label("Choose files").set_input_files(IMAGES / "photo.jpg")
-        expect(page.get_by_role("group", name="photo.jpg with what was found in it")).to_be_visible()
+        expect(page.get_by_role("group", name="photo.jpg with results")).to_be_visible()
         page.get_by_role("button", name="Sample scene.jpg").click()
         expect_findings(page, 5)
         page.get_by_role("button", name="Sample shape.jpg").click()
@@ -265,7 +265,7 @@ def test_several_images_are_answered_and_listed(browser: Browser, server: str) -
     counts = [len(infer(server, "detector", (IMAGES / name).read_bytes())) for name in names]
     with open_page(browser, f"{server}/#try?model=detector") as page:
         page.get_by_label("Choose files").set_input_files([IMAGES / name for name in names])
-        strip = page.get_by_role("group", name="Pictures", exact=True)
+        strip = page.get_by_role("group", name="Images", exact=True)
         for index, (name, count) in enumerate(zip(names, counts, strict=True)):
             thumb = strip.get_by_role("button", name=f"{name}, {index + 1} of 3")
             expect(thumb).to_have_text(str(count))
@@ -278,7 +278,7 @@ def test_several_images_are_answered_and_listed(browser: Browser, server: str) -
         for index, name in enumerate(names):
             expect(strip.get_by_role("button", name=f"{name}, {index + 1} of 3").locator("span")).not_to_be_empty()
         page.get_by_role("button", name="Remove all").click()
-        expect(page.get_by_text("Drop or paste pictures here")).to_be_visible()
+        expect(page.get_by_text("Drop or paste images here")).to_be_visible()
         expect_findings(page, 0)
 
 
@@ -297,7 +297,7 @@ def test_images_are_accepted_by_drop_and_paste(browser: Browser, server: str, ev
         expect(page.get_by_role("button", name="Camera")).to_be_visible()
         page.evaluate(give, [event, HTML_NAME, base64_text((IMAGES / "scene.jpg").read_bytes())])
         expect_findings(page, 5)
-        expect(page.get_by_role("group", name=f"{HTML_NAME} with what was found in it")).to_be_visible()
+        expect(page.get_by_role("group", name=f"{HTML_NAME} with results")).to_be_visible()
         assert page.locator("main img").count() == 0
 
 
@@ -307,10 +307,10 @@ def test_image_is_taken_by_the_camera(browser: Browser, server: str) -> None:
         page.get_by_role("button", name="Camera").click()
         dialog = page.get_by_role("dialog", name="Camera")
         page.wait_for_function("() => document.querySelector('video')?.videoWidth > 0")
-        dialog.get_by_role("button", name="Take picture").click()
+        dialog.get_by_role("button", name="Take photo").click()
         expect(dialog).to_be_hidden()
         expect_findings(page, 20)
-        expect(page.get_by_role("group", name="camera.jpg with what was found in it")).to_be_visible()
+        expect(page.get_by_role("group", name="camera.jpg with results")).to_be_visible()
 
 
 def test_denied_camera_is_reported(browser: Browser, server: str) -> None:
@@ -362,7 +362,7 @@ def test_try_view_works_with_both_chariot_protocols(browser: Browser, protocol: 
 def test_answers_are_streamed_in_chunks(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#try?model=vlm") as page:
         page.get_by_role("button", name="Ask", exact=True).click()
-        expect(page.get_by_role("alert")).to_have_text("Give it a picture first.")
+        expect(page.get_by_role("alert")).to_have_text("Add an image first.")
         expect(page.get_by_role("group", name="Zoom")).to_be_hidden()
         page.get_by_role("button", name="Sample shape.jpg").click()
         expect(page.get_by_role("group", name="Zoom")).to_be_visible()
@@ -404,7 +404,7 @@ def test_results_of_text_tasks_are_shown(browser: Browser, server: str) -> None:
         expect(page.locator(".answer")).not_to_have_text("")
         page.get_by_role("textbox", name="Text").fill(" ")
         page.get_by_role("button", name="Run").click()
-        expect(page.get_by_role("alert")).to_have_text("Write something first.")
+        expect(page.get_by_role("alert")).to_have_text("Enter a text first.")
 
 
 def test_tensors_are_entered_and_shown(browser: Browser, server: str) -> None:
@@ -415,7 +415,7 @@ def test_tensors_are_entered_and_shown(browser: Browser, server: str) -> None:
         page.get_by_role("button", name="Run").click()
         expect(page.get_by_role("group", name="y", exact=True)).to_have_text("[2.5,3,4.5]")
         for wrong, message in (
-            ("{", "cannot be read"),
+            ("{", "not valid JSON"),
             ("[1]", "an object with x"),
             ('{"x": ["a"]}', "inputs[0].data"),
         ):
@@ -472,8 +472,8 @@ def test_masks_are_downloaded_and_filled_with_their_holes(browser: Browser, serv
       const { shapesOf, paint } = await import("/page/drawing.js");
       const { coco } = await import("/page/export.js");
       const shapes = shapesOf("IMAGE_SEGMENTATION", [record], 64, 36);
-      const picture = { name: "a.png", width: 64, height: 36 };
-      const file = coco({ labels: ["ring"] }, [{ picture, shapes, records: [record] }]);
+      const image = { name: "a.png", width: 64, height: 36 };
+      const file = coco({ labels: ["ring"] }, [{ image, shapes, records: [record] }]);
       const canvas = new OffscreenCanvas(64, 36);
       const context = canvas.getContext("2d", { willReadFrequently: true });
       context.fillRect = context.fillText = () => {};
@@ -523,11 +523,11 @@ def test_large_image_is_shown(browser: Browser, server: str, tmp_path: Path) -> 
     with open_page(browser, f"{server}/#try?model=classifier") as page:
         page.get_by_label("Choose files").set_input_files(path)
         expect_findings(page, 20)
-        width, height = page.evaluate("['width', 'height'].map(side => document.querySelector('canvas.ground')[side])")
+        width, height = page.evaluate("['width', 'height'].map(side => document.querySelector('canvas.image')[side])")
         scale = min(width / 3840, height / 2160)
         left, top = (width - 3840 * scale) / 2, (height - 2160 * scale) / 2
         for (x, y), bright in (((1500, 1000), 255), ((990, 1000), 0), ((1010, 1000), 255), ((2010, 1000), 0)):
-            colour = pixel(page, "ground", round(left + x * scale), round(top + y * scale))
+            colour = pixel(page, "image", round(left + x * scale), round(top + y * scale))
             assert abs(colour[0] - bright) < 60, (x, y)
 
 
@@ -539,7 +539,7 @@ def test_image_that_the_browser_cannot_show_is_still_sent(browser: Browser, serv
     with open_page(browser, f"{server}/#try?model=detector") as page:
         page.get_by_label("Choose files").set_input_files(path)
         expect_findings(page, len(records))
-        expect(page.get_by_role("alert")).to_contain_text("cannot show this kind of picture")
+        expect(page.get_by_role("alert")).to_contain_text("cannot show this image format")
 
 
 NAMES = """async ([count, label]) => {
@@ -585,7 +585,7 @@ MANY = """async () => {
 
 
 def test_slow_shapes_are_moved_before_they_are_repainted(browser: Browser, server: str) -> None:
-    over = "document.querySelector('canvas.over')"
+    over = "document.querySelector('canvas.shapes')"
     with open_page(browser, f"{server}/#try?model=detector") as page:
         expect(page.get_by_role("button", name="Camera")).to_be_visible()
         page.evaluate(MANY)
@@ -615,7 +615,7 @@ def test_try_view_is_readable_on_every_screen(
         elif query:
             expect_findings(page, 5)
         else:
-            expect(page.get_by_text("Drop or paste pictures here")).to_be_visible()
+            expect(page.get_by_text("Drop or paste images here")).to_be_visible()
         page.screenshot(path=tmp_path / f"{scheme}-{size[0]}.png", full_page=True)
         assert_fits(page, size)
         assert violations(page) == []

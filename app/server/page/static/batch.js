@@ -1,108 +1,108 @@
 // The Batch view: runs a model on a folder of images, and lists the results in a table.
 
-import { inspect } from "./batch_dialog.js";
-import { rowOf } from "./batch_row.js";
-import { choices, sortOf } from "./catalogue.js";
+import { showDialog } from "./batch_dialog.js";
+import { createRow } from "./batch_row.js";
+import { readyModels, inputKind } from "./catalogue.js";
 import { button, choice, field, save, slider } from "./controls.js";
 import { csvOf } from "./csv.js";
-import { deskView } from "./model_view.js";
-import { make, say } from "./dom.js";
-import { filesIn, mayBePicture } from "./dropped_files.js";
+import { modelView } from "./model_view.js";
+import { make, setText } from "./dom.js";
+import { droppedFiles, isImage } from "./dropped_files.js";
 import { infer } from "./inference.js";
 import { session } from "./session.js";
 import { text } from "./text.js";
 
-const words = text.batch;
+const strings = text.batch;
 const ID = "batch";
-const LOWEST = 0.05;
-const AT_ONCE = 4;
-const SHOWN = 100;
-const TRIES = 6;
-const NUMERIC = new Set(["score", "found", "time"]);
+const MIN_SCORE = 0.05;
+const MAX_CONCURRENT = 4;
+const PAGE_SIZE = 100;
+const MAX_ATTEMPTS = 6;
+const NUMERIC_COLUMNS = new Set(["score", "found", "time"]);
 
-export const batch = deskView({
+export const batch = modelView({
   id: ID,
-  title: words.title,
-  none: words.none,
-  able: (catalogue) => choices(catalogue).filter((model) => sortOf(model.task_type) === "picture"),
-  desk: deskOf,
+  title: strings.title,
+  none: strings.none,
+  select: (catalogue) => readyModels(catalogue).filter((model) => inputKind(model.task_type) === "image"),
+  create: createBatchView,
 });
 
-function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
+function createBatchView({ main, content, tools, catalogue, models, message, status }) {
   const model = choice(
-    able.map((model) => [model.name, model.name]),
-    () => begin(rows.map((row) => row.file)),
+    models.map((model) => [model.name, model.name]),
+    () => start(rows.map((row) => row.file)),
   );
-  const score = slider({ label: words.score, min: LOWEST, value: 0.5, oninput: () => summarise() });
-  const pick = (attributes, label) => {
+  const score = slider({ label: strings.score, min: MIN_SCORE, value: 0.5, oninput: () => updateRows() });
+  const fileButton = (attributes, label) => {
     const input = make("input", { type: "file", multiple: "", hidden: "", "aria-label": label, ...attributes });
     input.addEventListener("change", () => {
-      begin([...input.files]);
+      start([...input.files]);
       input.value = "";
     });
     return [button(label, () => input.click()), input];
   };
-  const stop = button(words.stop, () => asking?.abort());
-  const bar = make("progress", { max: 1, value: 0, "aria-label": words.progress });
-  const search = make("input", { type: "search", placeholder: words.searchHint });
-  const show = choice(Object.entries(words.kinds), () => arrange());
-  const counted = make("p", { class: "hint", role: "status" });
-  const heads = new Map(Object.keys(words.columns).map((key) => [key, headOf(key)]));
+  const stop = button(strings.stop, () => pending?.abort());
+  const bar = make("progress", { max: 1, value: 0, "aria-label": strings.progress });
+  const search = make("input", { type: "search", placeholder: strings.searchHint });
+  const show = choice(Object.entries(strings.filters), () => updateTable());
+  const resultCount = make("p", { class: "hint", role: "status" });
+  const headings = new Map(Object.keys(strings.columns).map((key) => [key, createHeading(key)]));
   const body = make("tbody");
-  const more = button(words.more, () => {
-    limit += SHOWN;
-    arrange();
+  const moreButton = button(strings.more, () => {
+    limit += PAGE_SIZE;
+    updateTable();
   });
   const table = make(
     "table",
-    { class: "words batch" },
+    { class: "text-table batch" },
     make(
       "thead",
       {},
       make(
         "tr",
         {},
-        make("th", { scope: "col", class: "of-picture" }, make("span", { class: "unseen" }, words.picture)),
-        ...[...heads.values()].map((head) => head.element),
+        make("th", { scope: "col", class: "col-image" }, make("span", { class: "visually-hidden" }, strings.image)),
+        ...[...headings.values()].map((heading) => heading.element),
       ),
     ),
     body,
   );
   const results = make(
     "section",
-    { class: "panel", "aria-label": words.results, hidden: "" },
+    { class: "panel", "aria-label": strings.results, hidden: "" },
     make(
       "div",
       { class: "row" },
-      field(words.search, search),
-      field(words.show, show),
+      field(strings.search, search),
+      field(strings.show, show),
       make(
         "div",
-        { class: "acts" },
-        button(words.csv, () => saveCsv()),
-        button(words.json, () => saveJson()),
+        { class: "actions" },
+        button(strings.csv, () => saveCsv()),
+        button(strings.json, () => saveJson()),
       ),
     ),
-    counted,
-    make("div", { class: "scrolls" }, table),
-    more,
+    resultCount,
+    make("div", { class: "scrollable" }, table),
+    moreButton,
   );
   const progress = make("div", { class: "row", hidden: "" }, bar, stop);
-  const empty = make("p", { class: "hint" }, words.empty);
-  work.append(
+  const empty = make("p", { class: "hint" }, strings.empty);
+  content.append(
     make(
       "section",
-      { class: "panel", "aria-label": words.task },
+      { class: "panel", "aria-label": strings.inputs },
       make(
         "div",
         { class: "row" },
-        field(words.model, model),
+        field(strings.model, model),
         score.element,
         make(
           "div",
-          { class: "acts" },
-          ...pick({ webkitdirectory: "" }, words.folder),
-          ...pick({ accept: "image/*" }, words.files),
+          { class: "actions" },
+          ...fileButton({ webkitdirectory: "" }, strings.folder),
+          ...fileButton({ accept: "image/*" }, strings.files),
         ),
       ),
       progress,
@@ -110,139 +110,139 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
     ),
     results,
   );
-  let [rows, order, limit, asking, timer] = [[], { key: "name", down: false }, SHOWN, null, 0];
+  let [rows, order, limit, pending, timer] = [[], { key: "name", descending: false }, PAGE_SIZE, null, 0];
 
-  function headOf(key) {
-    const sign = make("span", { "aria-hidden": "true" });
-    const act = make("button", { type: "button", class: "link" }, words.columns[key], sign);
-    const element = make("th", { scope: "col", class: `of-${key}` }, act);
-    act.addEventListener("click", () => {
-      order = { key, down: order.key === key ? !order.down : NUMERIC.has(key) };
-      arrange();
+  function createHeading(key) {
+    const arrow = make("span", { "aria-hidden": "true" });
+    const sortButton = make("button", { type: "button", class: "link" }, strings.columns[key], arrow);
+    const element = make("th", { scope: "col", class: `col-${key}` }, sortButton);
+    sortButton.addEventListener("click", () => {
+      order = { key, descending: order.key === key ? !order.descending : NUMERIC_COLUMNS.has(key) };
+      updateTable();
     });
-    return { element, sign };
+    return { element, arrow };
   }
 
-  const current = () => able.find(({ name }) => name === model.value);
+  const current = () => models.find(({ name }) => name === model.value);
 
-  function begin(files) {
-    asking?.abort();
-    keep();
-    const pictures = files.filter(mayBePicture);
+  function start(files) {
+    pending?.abort();
+    saveAddress();
+    const images = files.filter(isImage);
     if (!files.length) return;
-    said.clear();
-    if (pictures.length < files.length) said.tell(words.skipped(files.length - pictures.length));
-    if (!pictures.length) return;
-    rows = pictures.map((file) => rowOf(file, (row) => inspect(main, row, current().task_type, score.value())));
-    [limit, empty.hidden, results.hidden, progress.hidden] = [SHOWN, true, false, false];
+    message.clear();
+    if (images.length < files.length) message.show(strings.skipped(files.length - images.length));
+    if (!images.length) return;
+    rows = images.map((file) => createRow(file, (row) => showDialog(main, row, current().task_type, score.value())));
+    [limit, empty.hidden, results.hidden, progress.hidden] = [PAGE_SIZE, true, false, false];
     run(rows);
   }
 
   async function run(all) {
-    const mine = (asking = new AbortController());
-    const began = performance.now();
+    const thisRun = (pending = new AbortController());
+    const started = performance.now();
     const queue = [...all];
-    say(told, words.working(all.length));
-    arrange();
-    await Promise.all(Array.from({ length: AT_ONCE }, () => worker(queue, mine.signal)));
-    if (mine !== asking) return;
+    setText(status, strings.working(all.length));
+    updateTable();
+    await Promise.all(Array.from({ length: MAX_CONCURRENT }, () => worker(queue, thisRun.signal)));
+    if (thisRun !== pending) return;
     progress.hidden = true;
     const failed = all.filter((row) => row.error).length;
     const done = all.filter((row) => row.records).length;
-    say(
-      told,
-      mine.signal.aborted
-        ? words.stopped(done, all.length)
-        : words.done(done, failed, (performance.now() - began) / 1000),
+    setText(
+      status,
+      thisRun.signal.aborted
+        ? strings.stopped(done, all.length)
+        : strings.done(done, failed, (performance.now() - started) / 1000),
     );
-    summarise();
+    updateRows();
   }
 
   async function worker(queue, signal) {
     while (queue.length && !signal.aborted) {
       const row = queue.shift();
       try {
-        await answer(row, signal);
+        await requestRow(row, signal);
       } catch (error) {
         if (error.name === "AbortError") return;
         row.error = error.message;
       }
       row.show(current(), score.value());
-      soon();
+      scheduleUpdate();
     }
   }
 
   // A busy server answers 429: wait, then send the image again.
-  async function answer(row, signal) {
-    const chosen = current();
-    const parameters = chosen.parameters.score_threshold ? { score_threshold: LOWEST } : {};
-    for (let tries = 1; ; tries += 1) {
+  async function requestRow(row, signal) {
+    const selected = current();
+    const parameters = selected.parameters.score_threshold ? { score_threshold: MIN_SCORE } : {};
+    for (let attempt = 1; ; attempt += 1) {
       try {
-        const found = await infer({
+        const result = await infer({
           root: tools.root,
           catalogue,
-          model: chosen,
+          model: selected,
           data: [{ name: row.name, blob: row.file }],
           parameters,
           signal,
         });
-        [row.records, row.milliseconds] = [found.outputs[0], found.milliseconds];
+        [row.records, row.milliseconds] = [result.outputs[0], result.milliseconds];
         return;
       } catch (error) {
-        if (error.status !== 429 || tries === TRIES) throw error;
-        await new Promise((resolve) => setTimeout(resolve, 250 * 2 ** tries));
+        if (error.status !== 429 || attempt === MAX_ATTEMPTS) throw error;
+        await new Promise((resolve) => setTimeout(resolve, 250 * 2 ** attempt));
       }
     }
   }
 
   // Redraw at most every 200 ms: results arrive faster than anyone can read them.
-  function soon() {
+  function scheduleUpdate() {
     if (timer) return;
     timer = setTimeout(() => {
       timer = 0;
-      arrange();
+      updateTable();
     }, 200);
   }
 
-  function summarise() {
-    keep();
+  function updateRows() {
+    saveAddress();
     for (const row of rows) row.show(current(), score.value());
-    arrange();
+    updateTable();
   }
 
-  function arrange() {
+  function updateTable() {
     const done = rows.filter((row) => row.records || row.error).length;
     [bar.max, bar.value] = [Math.max(rows.length, 1), done];
-    const asked = search.value.trim().toLowerCase();
-    const kinds = {
+    const query = search.value.trim().toLowerCase();
+    const filters = {
       all: () => true,
       found: (row) => row.found > 0,
       empty: (row) => row.records && row.found === 0,
       failed: (row) => row.error,
     };
-    const kept = rows.filter((row) => kinds[show.value](row) && row.words().includes(asked));
-    const { key, down } = order;
-    const sign = down ? -1 : 1;
-    kept.sort((one, other) => {
+    const visibleRows = rows.filter((row) => filters[show.value](row) && row.searchText().includes(query));
+    const { key, descending } = order;
+    const sign = descending ? -1 : 1;
+    visibleRows.sort((one, other) => {
       const [left, right] = [one.key(key), other.key(key)];
       // Unknown values come last in both directions.
       if (left === null || right === null) return (left === null) - (right === null);
       return sign * (typeof left === "string" ? left.localeCompare(right, "en", { numeric: true }) : left - right);
     });
-    for (const [name, head] of heads) {
-      const sorted = name === key ? (down ? "descending" : "ascending") : "none";
-      head.element.setAttribute("aria-sort", sorted);
-      say(head.sign, { descending: " ▼", ascending: " ▲", none: "" }[sorted]);
+    for (const [name, heading] of headings) {
+      const sorted = name === key ? (descending ? "descending" : "ascending") : "none";
+      heading.element.setAttribute("aria-sort", sorted);
+      setText(heading.arrow, { descending: " ▼", ascending: " ▲", none: "" }[sorted]);
     }
     const focused = document.activeElement;
-    body.replaceChildren(...kept.slice(0, limit).map((row) => row.element));
+    body.replaceChildren(...visibleRows.slice(0, limit).map((row) => row.element));
     if (focused !== document.activeElement && body.contains(focused)) focused.focus();
-    for (const row of kept.slice(0, limit)) row.paint();
-    more.hidden = kept.length <= limit;
-    say(counted, words.counted(kept.length, rows.length));
+    for (const row of visibleRows.slice(0, limit)) row.drawThumbnail();
+    moreButton.hidden = visibleRows.length <= limit;
+    setText(resultCount, strings.counted(visibleRows.length, rows.length));
   }
 
-  function keep() {
+  function saveAddress() {
     history.replaceState(null, "", `#${ID}?${new URLSearchParams({ model: model.value, score: score.value() })}`);
   }
 
@@ -271,28 +271,28 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
       row.milliseconds?.toFixed(1) ?? "",
       row.error ?? "",
     ]);
-    save(new Blob([csvOf([words.csvColumns, ...lines])], { type: "text/csv" }), "batch.csv");
+    save(new Blob([csvOf([strings.csvColumns, ...lines])], { type: "text/csv" }), "batch.csv");
   }
 
   async function drop(event) {
     event.preventDefault();
-    if (event.type === "drop") begin(await filesIn(event.dataTransfer));
+    if (event.type === "drop") start(await droppedFiles(event.dataTransfer));
   }
 
-  search.addEventListener("input", arrange);
+  search.addEventListener("input", updateTable);
   for (const type of ["dragover", "drop"]) main.addEventListener(type, drop);
   return {
     change(parameters) {
       const name = parameters.get("model") ?? session.model;
-      const known = able.find((model) => model.name === name);
-      if (parameters.has("model") && !known) said.fail(words.unknown(name));
-      model.value = (known ?? able.find((model) => model.task_type !== "IMAGE_CLASSIFICATION") ?? able[0]).name;
-      const wanted = Number.parseFloat(parameters.get("score"));
-      if (wanted >= LOWEST && wanted <= 1) score.set(wanted);
-      if (rows.length) begin(rows.map((row) => row.file));
+      const requested = models.find((model) => model.name === name);
+      if (parameters.has("model") && !requested) message.showError(strings.unknown(name));
+      model.value = (requested ?? models.find((model) => model.task_type !== "IMAGE_CLASSIFICATION") ?? models[0]).name;
+      const threshold = Number.parseFloat(parameters.get("score"));
+      if (threshold >= MIN_SCORE && threshold <= 1) score.set(threshold);
+      if (rows.length) start(rows.map((row) => row.file));
     },
     close() {
-      asking?.abort();
+      pending?.abort();
       clearTimeout(timer);
       for (const type of ["dragover", "drop"]) main.removeEventListener(type, drop);
     },

@@ -2,19 +2,19 @@
 
 import { summaryOf } from "./batch_row.js";
 import { button } from "./controls.js";
-import { make, say } from "./dom.js";
-import { narrow, shapesOf } from "./drawing.js";
-import { readPicture } from "./images.js";
+import { make, setText } from "./dom.js";
+import { filterShapes, shapesOf } from "./drawing.js";
+import { readImage } from "./images.js";
 import { text } from "./text.js";
 import { viewer } from "./viewer.js";
 
-const words = text.batch;
+const strings = text.batch;
 
-export async function inspect(main, row, task, score) {
-  const view = viewer({ label: words.pictureOf(row.name) });
+export async function showDialog(main, row, task, score) {
+  const view = viewer({ label: strings.imageOf(row.name) });
   const title = make("h2", { id: "inspected", tabindex: "-1" }, row.name);
   const note = make("p", { class: "hint" });
-  const close = button(words.close, () => dialog.close());
+  const close = button(strings.close, () => dialog.close());
   const dialog = make(
     "dialog",
     { class: "large", "aria-labelledby": "inspected" },
@@ -30,11 +30,11 @@ export async function inspect(main, row, task, score) {
   });
   dialog.showModal();
   close.focus();
-  const found = row.records === null ? "" : summaryOf(task, row.records, score).shown || words.nothing;
-  say(note, row.error ?? (found || words.waiting));
-  const picture = await readPicture(row.file, row.name);
+  const summary = row.records === null ? "" : summaryOf(task, row.records, score).shown || strings.nothing;
+  setText(note, row.error ?? (summary || strings.waiting));
+  const image = await readImage(row.file, row.name);
   if (!dialog.isConnected) return;
-  view.element.hidden = picture.bitmap === null;
-  view.show(picture);
-  view.shapes(narrow(shapesOf(task, row.records ?? [], picture.width, picture.height), { score }));
+  view.element.hidden = image.bitmap === null;
+  view.show(image);
+  view.shapes(filterShapes(shapesOf(task, row.records ?? [], image.width, image.height), { score }));
 }

@@ -2,11 +2,11 @@
 
 import { text } from "./text.js";
 
-const SORTS = { IMAGE_TEXT_TO_TEXT: "question", TENSOR: "tensor" };
+const INPUT_KINDS = { IMAGE_TEXT_TO_TEXT: "question", TENSOR: "tensor" };
 
 // The kind of input a task takes: an image, a question about an image, a text, or tensors.
-export function sortOf(task) {
-  return SORTS[task] ?? (/^(TEXT|TOKEN)_/.test(task) ? "text" : "picture");
+export function inputKind(task) {
+  return INPUT_KINDS[task] ?? (/^(TEXT|TOKEN)_/.test(task) ? "text" : "image");
 }
 
 // Fetch page/models.json (app/server/page/catalogue.py).
@@ -22,11 +22,12 @@ export async function fetchCatalogue(root) {
 }
 
 // The ready models, one entry each: the version that answers when a request names none.
-export function choices(catalogue) {
+export function readyModels(catalogue) {
   return catalogue.models.filter((model) => model.latest && model.state === "READY");
 }
 
-export function chosen(catalogue, name) {
-  const all = choices(catalogue);
-  return all.find((model) => model.name === name) ?? all.find((model) => sortOf(model.task_type) === "picture") ?? all[0];
+export function chooseModel(catalogue, name) {
+  const models = readyModels(catalogue);
+  const imageModel = models.find((model) => inputKind(model.task_type) === "image");
+  return models.find((model) => model.name === name) ?? imageModel ?? models[0];
 }

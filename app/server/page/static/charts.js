@@ -1,70 +1,70 @@
 // SVG charts. The SVG stretches to the available width, so text is HTML beside it.
 
-import { draw, make, say } from "./dom.js";
+import { make, makeSvg, setText } from "./dom.js";
 import { trimmed } from "./format.js";
 import { text } from "./text.js";
 
 const WIDTH = 600;
 const HEIGHT = 120;
-const STEPS = [1, 2, 2.5, 5, 10];
-const NICE = [1, 2, 5];
+const ROUND_STEPS = [1, 2, 2.5, 5, 10];
+const TICK_STEPS = [1, 2, 5];
 
 // The smallest round number that is at least `value`.
-function ceiling(value) {
+function roundUp(value) {
   const power = 10 ** Math.floor(Math.log10(value));
-  return power * STEPS.find((step) => step * power >= value * (1 - 1e-9));
+  return power * ROUND_STEPS.find((step) => step * power >= value * (1 - 1e-9));
 }
 
 // The same for bytes, with units of 1024.
 export function roundBytes(value) {
   const unit = value < 2 ** 30 ? 2 ** 20 : 2 ** 30;
-  return unit * ceiling(value / unit);
+  return unit * roundUp(value / unit);
 }
 
 // Runs of known values, as lists of [index, value].
 function runs(values) {
-  const found = [];
+  const result = [];
   let run = [];
-  values.forEach((value, place) => {
-    if (value !== null) run.push([place, value]);
-    else if (run.length) found.push(run.splice(0));
+  values.forEach((value, index) => {
+    if (value !== null) run.push([index, value]);
+    else if (run.length) result.push(run.splice(0));
   });
-  if (run.length) found.push(run);
-  return found;
+  if (run.length) result.push(run);
+  return result;
 }
 
 // Paths through values between 0 and `top`. Every run fills the full width of its intervals, so that a single value is
 // visible.
 function paths(values, top, width = WIDTH, height = HEIGHT) {
   const part = width / values.length;
-  const x = (place) => (place * part).toFixed(1);
+  const x = (index) => (index * part).toFixed(1);
   const y = (value) => (height - (height * value) / top).toFixed(1);
   return runs(values).map((run) => {
     const [first, last] = [run[0], run.at(-1)];
-    const through = run.map(([place, value]) => `L${x(place + 0.5)} ${y(value)}`).join("");
+    const through = run.map(([index, value]) => `L${x(index + 0.5)} ${y(value)}`).join("");
     const line = `M${x(first[0])} ${y(first[1])}${through}H${x(last[0] + 1)}`;
     return { line, area: `${line}V${height}H${x(first[0])}Z` };
   });
 }
 
-function joined(found, kind) {
-  return found.map((path) => path[kind]).join("");
+function joinPaths(segments, kind) {
+  return segments.map((path) => path[kind]).join("");
 }
 
 function canvas() {
-  return draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
+  return makeSvg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
 }
 
 function grid(svg) {
   for (const share of [0, 0.5, 1]) {
     const y = HEIGHT * share;
-    svg.append(draw("line", { class: "grid", x1: 0, x2: WIDTH, y1: y, y2: y }));
+    svg.append(makeSvg("line", { class: "grid", x1: 0, x2: WIDTH, y1: y, y2: y }));
   }
 }
 
 export function sparkline() {
-  const path = draw("path", { class: "line tone-1" });
-  const element = draw(
+  const path = makeSvg("path", { class: "line tone-1" });
+  const element = makeSvg(
     "svg",
     { class: "spark", viewBox: "0 0 100 24", preserveAspectRatio: "none", "aria-hidden": "true" },
     path,
@@ -73,20 +73,20 @@ export function sparkline() {
     element,
     show(values) {
       const top = Math.max(...values.map((value) => value ?? 0), 1e-9);
-      path.setAttribute("d", joined(paths(values, top, 100, 22), "line"));
+      path.setAttribute("d", joinPaths(paths(values, top, 100, 22), "line"));
     },
   };
 }
 
 // The legend shows the current values, or those under the pointer.
-export function trendChart({ title, lines, format, least = 0, round = ceiling }) {
+export function trendChart({ title, lines, format, min = 0, round = roundUp }) {
   const svg = canvas();
   grid(svg);
-  const fill = draw("path", { class: "area tone-1" });
-  const cursor = draw("line", { class: "cursor", y1: 0, y2: HEIGHT, visibility: "hidden" });
+  const fill = makeSvg("path", { class: "area tone-1" });
+  const cursor = makeSvg("line", { class: "cursor", y1: 0, y2: HEIGHT, visibility: "hidden" });
   svg.append(fill, cursor);
-  const drawn = lines.map((name, index) => {
-    const path = draw("path", { class: `line tone-${index + 1}` });
+  const chartLines = lines.map((name, index) => {
+    const path = makeSvg("path", { class: `line tone-${index + 1}` });
     svg.append(path);
     const value = make("span", { class: "value" });
     const label = text.metrics.lines[name];
@@ -94,9 +94,9 @@ export function trendChart({ title, lines, format, least = 0, round = ceiling })
     const entry = make("span", { class: "entry" }, ...(lines.length > 1 ? [key, `${label} `] : []), value);
     return { name, label, path, value, entry };
   });
-  const high = make("span", { class: "high" });
-  const then = make("span", { class: "then" });
-  const when = make("span", { class: "when" });
+  const high = make("span", { class: "axis-max" });
+  const axisStart = make("span", { class: "axis-start" });
+  const axisEnd = make("span", { class: "axis-end" });
   const element = make(
     "figure",
     { class: "chart" },
@@ -104,53 +104,53 @@ export function trendChart({ title, lines, format, least = 0, round = ceiling })
       "figcaption",
       {},
       make("h3", {}, title),
-      make("span", { class: "legend" }, ...drawn.map((line) => line.entry)),
+      make("span", { class: "legend" }, ...chartLines.map((line) => line.entry)),
     ),
     make("div", { class: "plot" }, svg, high),
-    make("div", { class: "axis", "aria-hidden": "true" }, then, when),
+    make("div", { class: "axis", "aria-hidden": "true" }, axisStart, axisEnd),
   );
   let last = null;
-  let pointed = null;
+  let pointerShare = null;
 
   function show(series, interval, over) {
     last = { series, interval, over };
-    const known = Object.values(series).flat().filter((value) => value !== null);
-    const top = round(Math.max(...known, least, 1e-6));
-    say(high, known.length ? trimmed(format(top)) : text.metrics.unknown);
+    const knownValues = Object.values(series).flat().filter((value) => value !== null);
+    const top = round(Math.max(...knownValues, min, 1e-6));
+    setText(high, knownValues.length ? trimmed(format(top)) : text.metrics.noData);
     const size = series[lines[0]].length;
-    for (const line of drawn) {
-      const found = paths(series[line.name], top);
-      line.path.setAttribute("d", joined(found, "line"));
-      if (lines.length === 1) fill.setAttribute("d", joined(found, "area"));
+    for (const line of chartLines) {
+      const segments = paths(series[line.name], top);
+      line.path.setAttribute("d", joinPaths(segments, "line"));
+      if (lines.length === 1) fill.setAttribute("d", joinPaths(segments, "area"));
     }
-    const place = pointed === null ? size - 1 : Math.min(Math.floor(pointed * size), size - 1);
-    for (const line of drawn) say(line.value, format(series[line.name][place]));
+    const index = pointerShare === null ? size - 1 : Math.min(Math.floor(pointerShare * size), size - 1);
+    for (const line of chartLines) setText(line.value, format(series[line.name][index]));
     const units = { 1: "s", 60: "min", 3600: "h", windows: size === 1 ? "window" : "windows" };
-    say(then, `−${size} ${units[interval]}`);
-    say(when, place === size - 1 ? text.metrics.now : `−${size - 1 - place} ${units[interval]}`);
-    cursor.setAttribute("visibility", pointed === null ? "hidden" : "visible");
-    for (const end of ["x1", "x2"]) cursor.setAttribute(end, ((place + 0.5) * WIDTH) / size);
-    svg.setAttribute("aria-label", described(series, over));
+    setText(axisStart, `−${size} ${units[interval]}`);
+    setText(axisEnd, index === size - 1 ? text.metrics.now : `−${size - 1 - index} ${units[interval]}`);
+    cursor.setAttribute("visibility", pointerShare === null ? "hidden" : "visible");
+    for (const end of ["x1", "x2"]) cursor.setAttribute(end, ((index + 0.5) * WIDTH) / size);
+    svg.setAttribute("aria-label", describe(series, over));
   }
 
-  function described(series, over) {
-    const said = drawn.flatMap(({ name, label }) => {
-      const known = series[name].filter((value) => value !== null);
-      if (!known.length) return [];
-      const [now, low, most] = [series[name].at(-1), Math.min(...known), Math.max(...known)].map(format);
-      return [text.metrics.trendLabel(`${title} ${label}`.trim(), over, now, low, most)];
+  function describe(series, over) {
+    const descriptions = chartLines.flatMap(({ name, label }) => {
+      const knownValues = series[name].filter((value) => value !== null);
+      if (!knownValues.length) return [];
+      const [now, low, high] = [series[name].at(-1), Math.min(...knownValues), Math.max(...knownValues)].map(format);
+      return [text.metrics.trendLabel(`${title} ${label}`.trim(), over, now, low, high)];
     });
-    return said.join("; ") || text.metrics.emptyLabel(title, over);
+    return descriptions.join("; ") || text.metrics.emptyLabel(title, over);
   }
 
-  function point(event) {
+  function movePointer(event) {
     const box = svg.getBoundingClientRect();
-    pointed = event === null ? null : Math.min(Math.max((event.clientX - box.left) / box.width, 0), 1);
+    pointerShare = event === null ? null : Math.min(Math.max((event.clientX - box.left) / box.width, 0), 1);
     if (last !== null) show(last.series, last.interval, last.over);
   }
 
-  svg.addEventListener("pointermove", point);
-  svg.addEventListener("pointerleave", () => point(null));
+  svg.addEventListener("pointermove", movePointer);
+  svg.addEventListener("pointerleave", () => movePointer(null));
   return { element, show };
 }
 
@@ -158,8 +158,8 @@ export function trendChart({ title, lines, format, least = 0, round = ceiling })
 export function distributionChart({ title, format }) {
   const svg = canvas();
   grid(svg);
-  const fill = draw("path", { class: "area tone-1" });
-  const path = draw("path", { class: "line tone-1" });
+  const fill = makeSvg("path", { class: "area tone-1" });
+  const path = makeSvg("path", { class: "line tone-1" });
   svg.append(fill, path);
   const axis = make("div", { class: "axis ticks", "aria-hidden": "true" });
   const element = make(
@@ -170,8 +170,8 @@ export function distributionChart({ title, format }) {
       "div",
       { class: "plot" },
       svg,
-      make("span", { class: "high" }, "100 %"),
-      make("span", { class: "middle" }, "50 %"),
+      make("span", { class: "axis-max" }, "100 %"),
+      make("span", { class: "axis-middle" }, "50 %"),
     ),
     axis,
   );
@@ -182,7 +182,7 @@ export function distributionChart({ title, format }) {
     path.setAttribute("d", "");
     fill.setAttribute("d", "");
     if (!points.length) {
-      axis.append(make("span", {}, text.metrics.unknown));
+      axis.append(make("span", {}, text.metrics.noData));
       return;
     }
     const low = Math.log10(points[0][0] / 1.25);
@@ -205,13 +205,13 @@ export function distributionChart({ title, format }) {
 
 // Round numbers between two powers of ten: 1, 2 and 5 of each power, or only 1 if space is short.
 function ticks(low, high) {
-  const found = [];
+  const result = [];
   for (let power = Math.floor(low); power <= high; power += 1) {
-    for (const step of high - low > 1.6 ? [1] : NICE) {
+    for (const step of high - low > 1.6 ? [1] : TICK_STEPS) {
       const value = step * 10 ** power;
-      const place = (Math.log10(value) - low) / (high - low);
-      if (place > 0.04 && place < 0.96) found.push(value);
+      const share = (Math.log10(value) - low) / (high - low);
+      if (share > 0.04 && share < 0.96) result.push(value);
     }
   }
-  return found;
+  return result;
 }

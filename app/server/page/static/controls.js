@@ -1,25 +1,25 @@
 // Form controls with labels.
 
-import { make, say } from "./dom.js";
+import { make, setText } from "./dom.js";
 
-let made = 0;
+let controlCount = 0;
 
-export function button(label, act, kind = "plain") {
+export function button(label, onclick, kind = "plain") {
   const element = make("button", { type: "button", class: kind }, label);
-  element.addEventListener("click", act);
+  element.addEventListener("click", onclick);
   return element;
 }
 
 // A control with its label above it.
 export function field(label, control, hint = "") {
-  control.id ||= `control-${(made += 1)}`;
-  const parts = [make("label", { for: control.id }, label), control];
+  control.id ||= `control-${(controlCount += 1)}`;
+  const children = [make("label", { for: control.id }, label), control];
   if (hint) {
     const note = make("p", { class: "hint", id: `${control.id}-hint` }, hint);
     control.setAttribute("aria-describedby", note.id);
-    parts.push(note);
+    children.push(note);
   }
-  return make("div", { class: "field" }, ...parts);
+  return make("div", { class: "field" }, ...children);
 }
 
 // A select with options [value, label]. `select.fill(options, value)` replaces the options.
@@ -52,10 +52,10 @@ export function slider({
   element.firstChild.after(output);
   const set = (next) => {
     input.value = next;
-    say(output, format(Number(input.value)));
+    setText(output, format(Number(input.value)));
   };
   input.addEventListener("input", () => {
-    say(output, format(Number(input.value)));
+    setText(output, format(Number(input.value)));
     oninput(Number(input.value));
   });
   input.addEventListener("change", () => onchange(Number(input.value)));
@@ -67,29 +67,29 @@ export function slider({
 export function switcher(label, options, onchoose) {
   const buttons = new Map(options.map(([id, name]) => [id, button(name, () => onchoose(id), "")]));
   return {
-    element: make("div", { class: "windows", role: "group", "aria-label": label }, ...buttons.values()),
-    choose(chosen) {
-      for (const [id, element] of buttons) element.setAttribute("aria-pressed", id === chosen);
+    element: make("div", { class: "button-group", role: "group", "aria-label": label }, ...buttons.values()),
+    choose(pressed) {
+      for (const [id, element] of buttons) element.setAttribute("aria-pressed", id === pressed);
     },
   };
 }
 
 // A message or an error: { element, showError(sentence), show(sentence), clear() }.
 export function notice() {
-  const element = make("p", { class: "said", role: "alert", hidden: "" });
+  const element = make("p", { class: "message", role: "alert", hidden: "" });
   const show = (kind) => (sentence) => {
     element.hidden = !sentence;
     element.dataset.kind = kind;
-    say(element, sentence);
+    setText(element, sentence);
   };
-  return { element, fail: show("fault"), tell: show("news"), clear: () => show("news")("") };
+  return { element, showError: show("error"), show: show("info"), clear: () => show("info")("") };
 }
 
-export async function copy(element, words, value) {
-  const before = element.textContent;
+export async function copy(element, strings, value) {
+  const previous = element.textContent;
   await navigator.clipboard.writeText(value);
-  say(element, words.copied);
-  setTimeout(() => say(element, before), 2000);
+  setText(element, strings.copied);
+  setTimeout(() => setText(element, previous), 2000);
 }
 
 // Download a blob under a name.

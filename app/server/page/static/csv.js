@@ -1,7 +1,7 @@
 // CSV files for spreadsheets (RFC 4180).
 
-export function csvOf(lines) {
-  return lines.map((line) => `${line.map(cell).join(",")}\r\n`).join("");
+export function csvOf(rows) {
+  return rows.map((row) => `${row.map(cell).join(",")}\r\n`).join("");
 }
 
 // Prefix an apostrophe where a spreadsheet would run the value as a formula.

@@ -1,26 +1,26 @@
 // A command that sends a first request, for a server without traffic.
 
-import { make, say } from "./dom.js";
+import { make, setText } from "./dom.js";
 import { text } from "./text.js";
 
-const words = text.metrics;
-const PICTURE = `$(base64 -w0 ${words.picture})`;
+const strings = text.metrics;
+const IMAGE_DATA = `$(base64 -w0 ${strings.imageFile})`;
 
-function inputs(task) {
-  if (task === "IMAGE_TEXT_TO_TEXT") return [PICTURE, `, "parameters": {"prompts": ["${words.question}"]}`];
-  if (task.startsWith("TEXT_") || task.startsWith("TOKEN_")) return [words.sentence, ""];
-  return [PICTURE, ""];
+function inputData(task) {
+  if (task === "IMAGE_TEXT_TO_TEXT") return [IMAGE_DATA, `, "parameters": {"prompts": ["${strings.sampleQuestion}"]}`];
+  if (task.startsWith("TEXT_") || task.startsWith("TOKEN_")) return [strings.sampleText, ""];
+  return [IMAGE_DATA, ""];
 }
 
 // The first image model, or else a text model. Tensor models are skipped: their shapes differ.
-function choice(models) {
+function chooseModel(models) {
   const ready = models.filter((model) => model.state === "READY" && model.task !== "" && model.task !== "TENSOR");
-  const plain = ready.filter((model) => !/^(TEXT|TOKEN)_|_TO_TEXT$/.test(model.task));
-  return plain[0] ?? ready[0];
+  const imageModels = ready.filter((model) => !/^(TEXT|TOKEN)_|_TO_TEXT$/.test(model.task));
+  return imageModels[0] ?? ready[0];
 }
 
 function command(root, { name, task }) {
-  const [data, parameters] = inputs(task);
+  const [data, parameters] = inputData(task);
   const url = new URL(`v2/models/${encodeURIComponent(name)}/infer`, root);
   return [
     `curl -s ${url} -H 'Content-Type: application/json' -d @- <<JSON`,
@@ -29,26 +29,26 @@ function command(root, { name, task }) {
   ].join("\n");
 }
 
-export function example(root) {
+export function curlExample(root) {
   const code = make("code");
-  const hint = make("p", {}, words.emptyHint);
-  const shell = make("pre", { tabindex: "0", role: "group", "aria-label": words.emptyHint }, code);
-  const copy = make("button", { type: "button" }, words.copy);
+  const hint = make("p", {}, strings.emptyHint);
+  const pre = make("pre", { tabindex: "0", role: "group", "aria-label": strings.emptyHint }, code);
+  const copy = make("button", { type: "button" }, strings.copy);
   const schema = new URL("schema", root);
-  const help = make("p", { class: "hint" }, `${words.emptyHelp} `, make("a", { href: schema }, schema.pathname));
+  const help = make("p", { class: "hint" }, `${strings.emptyHelp} `, make("a", { href: schema }, schema.pathname));
   copy.addEventListener("click", async () => {
     await navigator.clipboard.writeText(code.textContent);
-    say(copy, words.copied);
-    setTimeout(() => say(copy, words.copy), 2000);
+    setText(copy, strings.copied);
+    setTimeout(() => setText(copy, strings.copy), 2000);
   });
   // Browsers allow the clipboard only over HTTPS or on a loopback address.
   copy.hidden = !window.isSecureContext;
   return {
-    element: make("div", {}, hint, make("div", { class: "shell" }, shell, copy), help),
+    element: make("div", {}, hint, make("div", { class: "code-row" }, pre, copy), help),
     show(models) {
-      const model = choice(models);
-      for (const element of [hint, shell.parentElement]) element.hidden = model === undefined;
-      if (model !== undefined) say(code, command(root, model));
+      const model = chooseModel(models);
+      for (const element of [hint, pre.parentElement]) element.hidden = model === undefined;
+      if (model !== undefined) setText(code, command(root, model));
     },
   };
 }

@@ -4,42 +4,42 @@
 
 import { isolated } from "./format.js";
 
-const GOLDEN = 137.508;
-const ON_PICTURE = 12;
-const LINE = 2;
-const LONGEST_NAME = 40;
+const GOLDEN_ANGLE = 137.508;
+const LABEL_SIZE = 12;
+const LINE_WIDTH = 2;
+const MAX_LABEL_CHARACTERS = 40;
 
 // The colour of a label, derived from its text alone. The golden angle separates neighbouring hashes.
 export function colourOf(label) {
-  const [hue, light] = toneOf(label);
-  return `rgb(${channels(hue, 0.85, light).join(" ")})`;
+  const [hue, lightness] = hueAndLightness(label);
+  return `rgb(${channels(hue, 0.85, lightness).join(" ")})`;
 }
 
 // Black or white, whichever is readable on the label's colour.
 export function inkOn(label) {
-  const [hue, light] = toneOf(label);
-  const [red, green, blue] = channels(hue, 0.85, light).map((channel) => {
+  const [hue, lightness] = hueAndLightness(label);
+  const [red, green, blue] = channels(hue, 0.85, lightness).map((channel) => {
     const share = channel / 255;
     return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
   });
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
 }
 
-function toneOf(label) {
+function hueAndLightness(label) {
   let hash = 2166136261;
   for (const character of String(label)) hash = Math.imul(hash ^ character.codePointAt(0), 16777619) >>> 0;
-  return [((hash % 3600) * GOLDEN) % 360, 0.46 + 0.06 * ((hash >>> 16) % 3)];
+  return [((hash % 3600) * GOLDEN_ANGLE) % 360, 0.46 + 0.06 * ((hash >>> 16) % 3)];
 }
 
-function channels(hue, saturation, light) {
-  const reach = saturation * Math.min(light, 1 - light);
+function channels(hue, saturation, lightness) {
+  const chroma = saturation * Math.min(lightness, 1 - lightness);
   return [0, 8, 4].map((offset) => {
-    const place = (offset + hue / 30) % 12;
-    return Math.round(255 * (light - reach * Math.max(-1, Math.min(place - 3, 9 - place, 1))));
+    const position = (offset + hue / 30) % 12;
+    return Math.round(255 * (lightness - chroma * Math.max(-1, Math.min(position - 3, 9 - position, 1))));
   });
 }
 
-const RINGS = {
+const RINGS_BY_TASK = {
   OBJECT_DETECTION: ({ xmin, ymin, xmax, ymax }) => [
     [
       [xmin, ymin],
@@ -61,12 +61,13 @@ const RINGS = {
 
 // The shapes of `records` in an image of this size: { index, label, score, kind, rings, bounds }.
 export function shapesOf(task, records, width, height) {
-  const rings = RINGS[task];
+  const rings = RINGS_BY_TASK[task];
   if (rings === undefined) return [];
-  const kind = { OBJECT_DETECTION: "box", ORIENTED_OBJECT_DETECTION: "turned" }[task] ?? "contour";
+  const kind = { OBJECT_DETECTION: "box", ORIENTED_OBJECT_DETECTION: "oriented" }[task] ?? "contour";
   return records.map((record, index) => {
-    const found = rings(record, width, height);
-    return { index, label: record.label, score: record.score, kind, rings: found, bounds: boundsOf(found) };
+    const ringsOfRecord = rings(record, width, height);
+    const bounds = boundsOf(ringsOfRecord);
+    return { index, label: record.label, score: record.score, kind, rings: ringsOfRecord, bounds };
   });
 }
 
@@ -84,18 +85,18 @@ function boundsOf(rings) {
 }
 
 // Filter shapes like the server: by score and labels (a Set), then NMS within a label, then at most `max`, best first.
-export function narrow(shapes, { score = 0, iou = 1, most = Infinity, labels = null } = {}) {
-  const kept = [];
-  const rivals = new Map();
+export function filterShapes(shapes, { score = 0, iou = 1, max = Infinity, labels = null } = {}) {
+  const selected = [];
+  const byLabel = new Map();
   for (const shape of [...shapes].sort((one, other) => other.score - one.score)) {
     if (shape.score < score || (labels !== null && !labels.has(shape.label))) continue;
-    const own = rivals.get(shape.label) ?? [];
-    if (iou < 1 && own.some((rival) => overlap(rival, shape) > iou)) continue;
-    rivals.set(shape.label, [...own, shape]);
-    kept.push(shape);
-    if (kept.length >= most) break;
+    const sameLabel = byLabel.get(shape.label) ?? [];
+    if (iou < 1 && sameLabel.some((rival) => overlap(rival, shape) > iou)) continue;
+    byLabel.set(shape.label, [...sameLabel, shape]);
+    selected.push(shape);
+    if (selected.length >= max) break;
   }
-  return kept;
+  return selected;
 }
 
 // Intersection over union: exact for oriented boxes, of the bounding boxes for contours.
@@ -103,31 +104,31 @@ export function overlap(one, other) {
   const width = Math.min(one.bounds[2], other.bounds[2]) - Math.max(one.bounds[0], other.bounds[0]);
   const height = Math.min(one.bounds[3], other.bounds[3]) - Math.max(one.bounds[1], other.bounds[1]);
   if (width <= 0 || height <= 0) return 0;
-  const turned = one.kind === "turned";
-  const shared = turned ? area(clipped(one.rings[0], other.rings[0])) : width * height;
-  const size = turned ? (shape) => area(shape.rings[0]) : ({ bounds: [l, t, r, b] }) => (r - l) * (b - t);
+  const oriented = one.kind === "oriented";
+  const shared = oriented ? area(clip(one.rings[0], other.rings[0])) : width * height;
+  const size = oriented ? (shape) => area(shape.rings[0]) : ({ bounds: [l, t, r, b] }) => (r - l) * (b - t);
   const union = size(one) + size(other) - shared;
   return union > 0 ? shared / union : 0;
 }
 
 function area(ring) {
   let twice = 0;
-  ring.forEach(([x, y], place) => {
-    const [nextX, nextY] = ring[(place + 1) % ring.length];
+  ring.forEach(([x, y], index) => {
+    const [nextX, nextY] = ring[(index + 1) % ring.length];
     twice += x * nextY - nextX * y;
   });
   return Math.abs(twice) / 2;
 }
 
 // Sutherland-Hodgman clipping of one convex ring by another, both clockwise.
-function clipped(ring, by) {
-  let left = ring;
-  by.forEach(([ax, ay], place) => {
-    const [bx, by_] = by[(place + 1) % by.length];
+function clip(ring, by) {
+  let points = ring;
+  by.forEach(([ax, ay], edge) => {
+    const [bx, by_] = by[(edge + 1) % by.length];
     const side = ([x, y]) => (bx - ax) * (y - ay) - (by_ - ay) * (x - ax);
     const next = [];
-    left.forEach((point, index) => {
-      const before = left[(index + left.length - 1) % left.length];
+    points.forEach((point, index) => {
+      const before = points[(index + points.length - 1) % points.length];
       const [here, there] = [side(point), side(before)];
       if (here >= 0 !== there >= 0) {
         const share = there / (there - here);
@@ -135,18 +136,18 @@ function clipped(ring, by) {
       }
       if (here >= 0) next.push(point);
     });
-    left = next;
+    points = next;
   });
-  return left;
+  return points;
 }
 
 // The smallest shape at a point of the image, or undefined. `tolerance`: extra pixels around each shape.
-export function hit(shapes, x, y, slack = 0) {
+export function hit(shapes, x, y, tolerance = 0) {
   const size = ({ bounds: [l, t, r, b] }) => (r - l) * (b - t);
   const near = shapes.filter(
-    ({ bounds: [l, t, r, b] }) => x >= l - slack && x <= r + slack && y >= t - slack && y <= b + slack,
+    ({ bounds: [l, t, r, b] }) => x >= l - tolerance && x <= r + tolerance && y >= t - tolerance && y <= b + tolerance,
   );
-  const inside = near.filter((shape) => shape.kind === "box" || covers(shape.rings, x, y));
+  const inside = near.filter((shape) => shape.kind === "box" || contains(shape.rings, x, y));
   return (inside.length ? inside : near).reduce(
     (best, shape) => (best === undefined || size(shape) < size(best) ? shape : best),
     undefined,
@@ -154,11 +155,11 @@ export function hit(shapes, x, y, slack = 0) {
 }
 
 // The even-odd rule.
-function covers(rings, x, y) {
+function contains(rings, x, y) {
   let inside = false;
   for (const ring of rings) {
-    ring.forEach(([ax, ay], place) => {
-      const [bx, by] = ring[(place + 1) % ring.length];
+    ring.forEach(([ax, ay], index) => {
+      const [bx, by] = ring[(index + 1) % ring.length];
       if (ay > y !== by > y && x < ax + ((y - ay) / (by - ay)) * (bx - ax)) inside = !inside;
     });
   }
@@ -171,7 +172,7 @@ function pathOf({ rings }) {
     // A contour of one point is one pixel.
     if (ring.length === 1) path.rect(ring[0][0] - 0.5, ring[0][1] - 0.5, 1, 1);
     else {
-      ring.forEach(([x, y], place) => (place ? path.lineTo(x, y) : path.moveTo(x, y)));
+      ring.forEach(([x, y], index) => (index ? path.lineTo(x, y) : path.moveTo(x, y)));
       path.closePath();
     }
   }
@@ -184,7 +185,7 @@ const paths = new WeakMap();
 // `width`: image width, which labels must not exceed. `unit`: line width factor.
 export function paint(context, shapes, { scale = 1, strong = false, unit = 1, width = Infinity } = {}) {
   context.lineJoin = "round";
-  context.lineWidth = ((strong ? 2 : 1) * LINE * unit) / scale;
+  context.lineWidth = ((strong ? 2 : 1) * LINE_WIDTH * unit) / scale;
   for (const shape of [...shapes].reverse()) {
     if (!paths.has(shape)) paths.set(shape, pathOf(shape));
     const path = paths.get(shape);
@@ -196,23 +197,23 @@ export function paint(context, shapes, { scale = 1, strong = false, unit = 1, wi
     }
     context.stroke(path);
   }
-  const taken = [];
-  for (const shape of shapes) name(context, shape, taken, { scale, unit, width });
+  const occupied = [];
+  for (const shape of shapes) drawLabel(context, shape, occupied, { scale, unit, width });
 }
 
 // Paint the label at the upper left corner, in the same size at every zoom. Put it inside the shape, or leave it out,
 // where a better result has its label already.
-function name(context, shape, taken, { scale, unit, width: most }) {
-  const [text, wide] = writingOf(context, shape);
-  const size = (ON_PICTURE * unit) / scale;
-  const [width, height] = [size * (wide + 0.7), size * 1.45];
-  const left = Math.max(0, Math.min(shape.bounds[0] - (LINE * unit) / scale / 2, most - width));
+function drawLabel(context, shape, occupied, { scale, unit, width: max }) {
+  const [text, relativeWidth] = labelOf(context, shape);
+  const size = (LABEL_SIZE * unit) / scale;
+  const [width, height] = [size * (relativeWidth + 0.7), size * 1.45];
+  const left = Math.max(0, Math.min(shape.bounds[0] - (LINE_WIDTH * unit) / scale / 2, max - width));
   const above = shape.bounds[1] - height;
   const top = [...(above >= 0 ? [above] : []), Math.max(shape.bounds[1], 0)].find((y) =>
-    taken.every(([l, t, r, b]) => left >= r || left + width <= l || y >= b || y + height <= t),
+    occupied.every(([l, t, r, b]) => left >= r || left + width <= l || y >= b || y + height <= t),
   );
   if (top === undefined) return;
-  taken.push([left, top, left + width, top + height]);
+  occupied.push([left, top, left + width, top + height]);
   context.font = fontOf(size);
   context.textBaseline = "middle";
   context.fillStyle = colourOf(shape.label);
@@ -225,18 +226,19 @@ function fontOf(size) {
   return `600 ${size}px system-ui, "DejaVu Sans", sans-serif`;
 }
 
-const writings = new WeakMap();
+const labelTexts = new WeakMap();
 
 // The label text of a shape, and its width at font size 1.
-function writingOf(context, shape) {
-  if (!writings.has(shape)) {
-    const letters = [...String(shape.label)];
-    const label = letters.length > LONGEST_NAME ? `${letters.slice(0, LONGEST_NAME).join("")}…` : letters.join("");
+function labelOf(context, shape) {
+  if (!labelTexts.has(shape)) {
+    const characters = [...String(shape.label)];
+    const isLong = characters.length > MAX_LABEL_CHARACTERS;
+    const label = isLong ? `${characters.slice(0, MAX_LABEL_CHARACTERS).join("")}…` : characters.join("");
     const text = `${isolated(label)} ${(100 * shape.score).toFixed(0)} %`.trim();
-    context.font = fontOf(ON_PICTURE);
-    writings.set(shape, [text, context.measureText(text).width / ON_PICTURE]);
+    context.font = fontOf(LABEL_SIZE);
+    labelTexts.set(shape, [text, context.measureText(text).width / LABEL_SIZE]);
   }
-  return writings.get(shape);
+  return labelTexts.get(shape);
 }
 
 // The image with `shapes`, at its own size.

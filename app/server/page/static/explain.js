@@ -1,126 +1,131 @@
 // The Explain view: which parts of an image cause each result.
 
-import { choices } from "./catalogue.js";
+import { readyModels } from "./catalogue.js";
 import { button, choice, field, save, slider } from "./controls.js";
-import { deskView } from "./model_view.js";
-import { make, say } from "./dom.js";
+import { modelView } from "./model_view.js";
+import { make, setText } from "./dom.js";
 import { colourOf, shapesOf } from "./drawing.js";
 import { percent } from "./format.js";
-import { picker } from "./image_input.js";
+import { imageInput } from "./image_input.js";
 import { base64Of, sampleFor } from "./images.js";
-import { GRADIENT, coloured, toOverlaidPng } from "./saliency.js";
+import { GRADIENT, colourMap, toExplanationPng } from "./saliency.js";
 import { session } from "./session.js";
 import { text } from "./text.js";
 import { viewer } from "./viewer.js";
 
-const words = text.explain;
+const strings = text.explain;
 const ID = "explain";
 const DEFAULTS = { method: "rise", samples: "400", grid: "8", seed: "0", label: "" };
 
-export const explain = deskView({
+export const explain = modelView({
   id: ID,
-  title: words.title,
-  none: words.none,
-  able: (catalogue) => choices(catalogue).filter((model) => model.explains),
-  desk: deskOf,
+  title: strings.title,
+  none: strings.none,
+  select: (catalogue) => readyModels(catalogue).filter((model) => model.explains),
+  create: createExplainView,
 });
 
-function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
-  const view = viewer({ label: words.picture });
-  const source = picker(main, { root: tools.root, samples: catalogue.samples, onpicture: take, onfault: said.fail });
+function createExplainView({ main, content, tools, catalogue, models, message, status }) {
+  const view = viewer({ label: strings.image });
+  const source = imageInput(main, {
+    root: tools.root,
+    samples: catalogue.samples,
+    onimage: useImage,
+    onerror: message.showError,
+  });
   const model = choice(
-    able.map((model) => [model.name, model.name]),
+    models.map((model) => [model.name, model.name]),
     () => reset(true),
   );
-  const method = choice(Object.entries(words.methods), () =>
+  const method = choice(Object.entries(strings.methods), () =>
     samples.closest(".field").toggleAttribute("hidden", method.value !== "rise"),
   );
   const samples = make("input", { type: "number", min: 1, max: 100000, required: "" });
   const grid = make("input", { type: "number", min: 2, max: 32, required: "" });
   const seed = make("input", { type: "number", min: 0, max: 4294967295, required: "" });
   const label = choice([], () => {});
-  const run = make("button", { class: "main", type: "submit" }, words.run);
-  const stop = button(words.stop, () => asking?.abort());
+  const run = make("button", { class: "primary", type: "submit" }, strings.run);
+  const stop = button(strings.stop, () => pending?.abort());
   const clock = make("span", { class: "hint" });
   const opacity = slider({
-    label: words.opacity,
+    label: strings.opacity,
     value: 0.6,
     oninput: paint,
     format: (value) => percent(100 * value).replace(".0", ""),
   });
-  const list = make("div", { class: "reasons", role: "radiogroup", "aria-label": words.findings });
-  const png = button(words.png, () => download());
+  const list = make("div", { class: "explanations", role: "radiogroup", "aria-label": strings.results });
+  const png = button(strings.png, () => download());
   const about = make("p", { class: "hint" });
-  const legend = make("div", { class: "legend-bar", "aria-hidden": "true" });
+  const legend = make("div", { class: "map-gradient", "aria-hidden": "true" });
   legend.style.background = GRADIENT;
   const results = make(
     "section",
-    { class: "panel results", "aria-label": words.findings, hidden: "" },
-    make("h2", {}, words.findings),
+    { class: "panel results", "aria-label": strings.results, hidden: "" },
+    make("h2", {}, strings.results),
     list,
     opacity.element,
     make(
       "div",
-      { class: "legend-of", "aria-hidden": "true" },
-      make("span", {}, words.little),
+      { class: "map-legend", "aria-hidden": "true" },
+      make("span", {}, strings.lowImportance),
       legend,
-      make("span", {}, words.much),
+      make("span", {}, strings.highImportance),
     ),
     about,
-    make("div", { class: "acts" }, png),
+    make("div", { class: "actions" }, png),
   );
   const form = make(
     "form",
     { class: "panel form" },
-    make("div", { class: "wide" }, field(words.model, model)),
-    make("div", { class: "wide" }, field(words.method, method)),
-    field(words.samples, samples, words.samplesHint),
-    field(words.grid, grid, words.gridHint),
-    field(words.seed, seed),
-    field(words.label, label),
-    make("div", { class: "acts" }, run, stop, clock),
+    make("div", { class: "wide" }, field(strings.model, model)),
+    make("div", { class: "wide" }, field(strings.method, method)),
+    field(strings.samples, samples, strings.samplesHint),
+    field(strings.grid, grid, strings.gridHint),
+    field(strings.seed, seed),
+    field(strings.label, label),
+    make("div", { class: "actions" }, run, stop, clock),
   );
-  let [picture, sample, asking, found, maps, shown, settled] = [null, "", null, null, [], 0, null];
+  let [image, sample, pending, explained, maps, selected, shownAddress] = [null, "", null, null, [], 0, null];
   let warning = "";
   stop.hidden = true;
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    ask();
+    runExplanation();
   });
-  work.replaceChildren(
+  content.replaceChildren(
     make(
       "div",
-      { class: "desk" },
-      make("div", { class: "stand" }, source.element, view.element),
-      make("div", { class: "side" }, form, results),
+      { class: "with-sidebar" },
+      make("div", { class: "main-column" }, source.element, view.element),
+      make("div", { class: "sidebar" }, form, results),
     ),
   );
 
-  const current = () => able.find(({ name }) => name === model.value);
+  const current = () => models.find(({ name }) => name === model.value);
 
-  function reset(relabel) {
-    [found, maps] = [null, []];
+  function reset(replaceLabels) {
+    [explained, maps] = [null, []];
     results.hidden = true;
     view.overlay(null, 0);
     view.shapes([]);
-    if (!relabel) return;
+    if (!replaceLabels) return;
     const { labels, task_type: task } = current();
     label.fill([
-      ["", task === "IMAGE_CLASSIFICATION" ? words.best : words.every],
+      ["", task === "IMAGE_CLASSIFICATION" ? strings.highestScore : strings.allObjects],
       ...labels.map((name) => [name, name]),
     ]);
   }
 
-  function take(next, from) {
-    asking?.abort();
-    [picture, sample] = [next, from];
-    session.pictures = [next];
-    said.fail(warning);
+  function useImage(next, sampleName) {
+    pending?.abort();
+    [image, sample] = [next, sampleName];
+    session.images = [next];
+    message.showError(warning);
     view.show(next);
     reset(false);
   }
 
-  function written() {
+  function readForm() {
     const values = {
       method: method.value,
       samples: samples.value,
@@ -135,142 +140,143 @@ function deskOf({ main, work, tools, catalogue, models: able, said, told }) {
     };
   }
 
-  async function ask() {
-    if (picture === null) {
-      said.fail(words.noPicture);
+  async function runExplanation() {
+    if (image === null) {
+      message.showError(strings.noImage);
       return;
     }
-    const { values, address } = written();
-    settled = new URLSearchParams(address).toString();
+    const { values, address } = readForm();
+    shownAddress = new URLSearchParams(address).toString();
     tools.go(ID, address);
-    asking?.abort();
-    const mine = (asking = new AbortController());
-    const began = performance.now();
-    const timer = setInterval(() => say(clock, words.seconds((performance.now() - began) / 1000)), 100);
+    pending?.abort();
+    const thisRequest = (pending = new AbortController());
+    const started = performance.now();
+    const timer = setInterval(() => setText(clock, strings.seconds((performance.now() - started) / 1000)), 100);
     warning = "";
-    said.clear();
+    message.clear();
     reset(false);
-    wait(true);
-    say(told, words.working);
+    setRunning(true);
+    setText(status, strings.working);
     try {
-      const answer = await explained(values, mine.signal);
-      const ready = await Promise.all(answer.explanations[0].map((explanation) => coloured(explanation.saliency.png)));
-      if (mine !== asking) return;
-      show(answer, ready, (performance.now() - began) / 1000);
+      const answer = await requestExplanation(values, thisRequest.signal);
+      const pngs = answer.explanations[0].map((explanation) => explanation.saliency.png);
+      const colouredMaps = await Promise.all(pngs.map(colourMap));
+      if (thisRequest !== pending) return;
+      show(answer, colouredMaps, (performance.now() - started) / 1000);
     } catch (error) {
-      if (mine !== asking) return;
-      say(told, error.name === "AbortError" ? words.stopped : "");
-      if (error.name !== "AbortError") said.fail(error.message);
+      if (thisRequest !== pending) return;
+      setText(status, error.name === "AbortError" ? strings.stopped : "");
+      if (error.name !== "AbortError") message.showError(error.message);
     } finally {
       clearInterval(timer);
-      if (mine === asking) wait(false);
+      if (thisRequest === pending) setRunning(false);
     }
   }
 
-  function wait(waiting) {
-    run.hidden = waiting;
-    stop.hidden = !waiting;
-    say(clock, "");
+  function setRunning(running) {
+    run.hidden = running;
+    stop.hidden = !running;
+    setText(clock, "");
     // Do not scroll: on a phone the form is far below the image.
-    if (waiting) stop.focus({ preventScroll: true });
+    if (running) stop.focus({ preventScroll: true });
     else if (document.activeElement === document.body) run.focus({ preventScroll: true });
   }
 
-  async function explained({ method: way, samples: number, grid: cells, seed: start, label: wanted }, signal) {
-    const parameters = { method: way, grid: Number(cells), seed: Number(start) };
-    if (way === "rise") parameters.samples = Number(number);
-    if (wanted) parameters.label = wanted;
-    const body = JSON.stringify({ instances: [{ b64: await base64Of(picture.blob) }], parameters });
+  async function requestExplanation(values, signal) {
+    const parameters = { method: values.method, grid: Number(values.grid), seed: Number(values.seed) };
+    if (values.method === "rise") parameters.samples = Number(values.samples);
+    if (values.label) parameters.label = values.label;
+    const body = JSON.stringify({ instances: [{ b64: await base64Of(image.blob) }], parameters });
     const url = new URL(`v1/models/${encodeURIComponent(model.value)}:explain`, tools.root);
     const headers = { "Content-Type": "application/json" };
     const response = await fetch(url, { method: "POST", headers, body, signal }).catch((error) => {
-      throw error.name === "AbortError" ? error : new Error(words.unreachable);
+      throw error.name === "AbortError" ? error : new Error(strings.unreachable);
     });
     const answer = await response.json().catch((error) => {
       if (error.name === "AbortError") throw error;
       return {};
     });
-    if (!response.ok) throw new Error(answer.error ?? words.refused(response.status));
+    if (!response.ok) throw new Error(answer.error ?? strings.refused(response.status));
     return answer;
   }
 
-  function show(answer, ready, seconds) {
-    [found, maps] = [answer, ready];
+  function show(answer, colouredMaps, seconds) {
+    [explained, maps] = [answer, colouredMaps];
     const all = answer.explanations[0];
     results.hidden = false;
-    say(told, all.length ? words.done(all.length, seconds) : words.nothing);
+    setText(status, all.length ? strings.done(all.length, seconds) : strings.nothing);
     opacity.element.hidden = png.hidden = !all.length;
     legend.parentElement.hidden = !all.length;
-    say(about, all.length ? words.about(all[0].method, all[0].samples) : words.nothing);
-    list.replaceChildren(...all.map((explanation, place) => entry(explanation, place)));
+    setText(about, all.length ? strings.about(all[0].method, all[0].samples) : strings.nothing);
+    list.replaceChildren(...all.map((explanation, index) => createOption(explanation, index)));
     if (all.length) choose(0);
   }
 
-  function entry({ label: name, score }, place) {
-    const input = make("input", { type: "radio", name: "explanation", value: place });
-    const key = make("span", { class: "swatch" });
-    key.style.background = colourOf(name);
-    input.addEventListener("change", () => choose(place));
+  function createOption({ label: name, score }, index) {
+    const input = make("input", { type: "radio", name: "explanation", value: index });
+    const swatch = make("span", { class: "swatch" });
+    swatch.style.background = colourOf(name);
+    input.addEventListener("change", () => choose(index));
     return make(
       "label",
       {},
       input,
-      key,
-      make("span", { class: "named" }, name),
+      swatch,
+      make("span", { class: "explanation-label" }, name),
       make("span", { class: "number" }, percent(100 * score)),
     );
   }
 
-  function choose(place) {
-    shown = place;
-    list.querySelectorAll("input")[place].checked = true;
+  function choose(index) {
+    selected = index;
+    list.querySelectorAll("input")[index].checked = true;
     paint();
     view.shapes(shapes());
   }
 
   function shapes() {
-    const record = found.predictions[0][found.explanations[0][shown].index];
-    return record === undefined ? [] : shapesOf(current().task_type, [record], picture.width, picture.height);
+    const record = explained.predictions[0][explained.explanations[0][selected].index];
+    return record === undefined ? [] : shapesOf(current().task_type, [record], image.width, image.height);
   }
 
   function paint() {
-    if (maps[shown]) view.overlay(maps[shown], opacity.value());
+    if (maps[selected]) view.overlay(maps[selected], opacity.value());
   }
 
   async function download() {
-    const name = `${picture.name.replace(/\.[^.]*$/, "")}-${found.explanations[0][shown].label}.png`;
-    save(await toOverlaidPng(picture, maps[shown], opacity.value(), shapes()), name);
+    const name = `${image.name.replace(/\.[^.]*$/, "")}-${explained.explanations[0][selected].label}.png`;
+    save(await toExplanationPng(image, maps[selected], opacity.value(), shapes()), name);
   }
 
   return {
     change(parameters) {
-      if (parameters.toString() === settled) return;
-      settled = parameters.toString();
-      const known = (name) => able.some((model) => model.name === name);
+      if (parameters.toString() === shownAddress) return;
+      shownAddress = parameters.toString();
+      const isKnown = (name) => models.some((model) => model.name === name);
       const name = parameters.get("model") ?? session.model;
-      model.value = known(name) ? name : able[0].name;
+      model.value = isKnown(name) ? name : models[0].name;
       // Keep the warning visible with the first image, which is for another model.
-      warning = parameters.has("model") && !known(name) ? words.unknown(name) : "";
-      said.fail(warning);
+      warning = parameters.has("model") && !isKnown(name) ? strings.unknown(name) : "";
+      message.showError(warning);
       const value = (key) => parameters.get(key) ?? DEFAULTS[key];
       [samples.value, grid.value, seed.value] = ["samples", "grid", "seed"].map(value);
-      method.value = value("method") in words.methods ? value("method") : DEFAULTS.method;
+      method.value = value("method") in strings.methods ? value("method") : DEFAULTS.method;
       method.dispatchEvent(new Event("change"));
       reset(true);
       label.value = value("label");
       if (label.value !== value("label")) label.value = "";
-      const image = parameters.get("image");
-      if (image) {
-        source.sample(image).then(() => sample === image && !warning && ask());
-      } else if (picture === null && session.pictures[0]?.width) {
-        source.take(session.pictures[0]);
-      } else if (picture === null) {
-        const first = sampleFor(catalogue, current().task_type);
-        if (first) source.sample(first);
+      const sampleName = parameters.get("image");
+      if (sampleName) {
+        source.sample(sampleName).then(() => sample === sampleName && !warning && runExplanation());
+      } else if (image === null && session.images[0]?.width) {
+        source.take(session.images[0]);
+      } else if (image === null) {
+        const defaultSample = sampleFor(catalogue, current().task_type);
+        if (defaultSample) source.sample(defaultSample);
       }
     },
     close() {
-      asking?.abort();
+      pending?.abort();
       source.close();
       view.close();
     },

@@ -7,29 +7,29 @@ function file(value) {
 }
 
 // `answers`: a list of { image, records, shapes }.
-export function written(model, parameters, found) {
+export function jsonFile(model, parameters, answers) {
   return file({
     model: model.name,
     version: model.version,
     task_type: model.task_type,
     parameters,
-    pictures: found.map(({ picture: { name, width, height }, records }) => ({ name, width, height, records })),
+    pictures: answers.map(({ image: { name, width, height }, records }) => ({ name, width, height, records })),
   });
 }
 
 // Boxes are left, top, width, height in pixels. Contours with holes or parts are RLE, because polygons cannot express
 // them; oriented boxes are polygons.
-export function coco(model, found) {
+export function coco(model, answers) {
   const labels = [...model.labels];
   const annotations = [];
-  found.forEach(({ picture, shapes }, place) => {
+  answers.forEach(({ image, shapes }, index) => {
     for (const shape of shapes) {
       if (!labels.includes(shape.label)) labels.push(shape.label);
       const [left, top, right, bottom] = shape.bounds;
-      const { area, segmentation } = outline(shape, picture);
+      const { area, segmentation } = segmentationOf(shape, image);
       annotations.push({
         id: annotations.length + 1,
-        image_id: place + 1,
+        image_id: index + 1,
         category_id: labels.indexOf(shape.label) + 1,
         bbox: [left, top, right - left, bottom - top],
         area,
@@ -40,44 +40,44 @@ export function coco(model, found) {
     }
   });
   return file({
-    images: found.map(({ picture: { name, width, height } }, place) => ({
-      id: place + 1,
+    images: answers.map(({ image: { name, width, height } }, index) => ({
+      id: index + 1,
       file_name: name,
       width,
       height,
     })),
     annotations,
-    categories: labels.map((name, place) => ({ id: place + 1, name, color: colourOf(name) })),
+    categories: labels.map((name, index) => ({ id: index + 1, name, color: colourOf(name) })),
   });
 }
 
-function outline(shape, picture) {
+function segmentationOf(shape, image) {
   const {
     kind,
     rings,
     bounds: [left, top, right, bottom],
   } = shape;
-  if (kind === "contour" && (rings.length > 1 || rings[0].length < 3)) return runs(rings, picture);
+  if (kind === "contour" && (rings.length > 1 || rings[0].length < 3)) return runLengths(rings, image);
   const area = kind === "box" ? (right - left) * (bottom - top) : polygonArea(rings[0]);
   return { area, segmentation: kind === "box" ? [] : [rings[0].flat()] };
 }
 
 function polygonArea(ring) {
-  const twice = ring.reduce((sum, [x, y], place) => {
-    const [nextX, nextY] = ring[(place + 1) % ring.length];
+  const twice = ring.reduce((sum, [x, y], index) => {
+    const [nextX, nextY] = ring[(index + 1) % ring.length];
     return sum + x * nextY - nextX * y;
   }, 0);
   return Math.abs(twice) / 2;
 }
 
 // COCO RLE, column by column, by the even-odd rule with the rings included.
-function runs(rings, { width, height }) {
+function runLengths(rings, { width, height }) {
   const mask = new Uint8Array(width * height);
   for (let column = 0; column < width; column += 1) {
     const crossings = [];
     for (const ring of rings) {
-      ring.forEach(([ax, ay], place) => {
-        const [bx, by] = ring[(place + 1) % ring.length];
+      ring.forEach(([ax, ay], index) => {
+        const [bx, by] = ring[(index + 1) % ring.length];
         const x = column + 0.5;
         if (ax > x !== bx > x) crossings.push(ay + ((x - ax) / (bx - ax)) * (by - ay));
       });
@@ -93,7 +93,7 @@ function runs(rings, { width, height }) {
     }
   }
   for (const ring of rings)
-    ring.forEach((point, place) => line(mask, height, width, point, ring[(place + 1) % ring.length]));
+    ring.forEach((point, index) => line(mask, height, width, point, ring[(index + 1) % ring.length]));
   const counts = [0];
   let [inside, area] = [0, 0];
   for (const pixel of mask) {

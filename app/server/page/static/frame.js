@@ -3,10 +3,10 @@
 // A view is { id, title, open(element, tools) }; open() returns { change(parameters), close() }.
 // Its address is #id?parameters. To add a view, write its module and add a line to ALL_VIEWS; it loads on first use.
 
-import { make, say } from "./dom.js";
+import { make, setText } from "./dom.js";
 import { text } from "./text.js";
 
-const ALL = [
+const ALL_VIEWS = [
   { id: "try", title: text.try.title, load: async () => (await import("./try.js")).tryView },
   { id: "request", title: text.request.title, load: async () => (await import("./request.js")).requestView },
   { id: "explain", title: text.explain.title, load: async () => (await import("./explain.js")).explain },
@@ -19,13 +19,15 @@ const ALL = [
 ];
 // The server may enable only the metrics view, and may have no recordings.
 const { views, opens } = document.documentElement.dataset;
-const wanted = views.split(" ");
-const VIEWS = ALL.filter(({ id, optional }) => wanted.includes(id) || (wanted.includes("all") && !optional));
+const enabledIds = views.split(" ");
+const ENABLED_VIEWS = ALL_VIEWS.filter(
+  ({ id, optional }) => enabledIds.includes(id) || (enabledIds.includes("all") && !optional),
+);
 
 const main = make("main", { id: "view", tabindex: "-1" });
 const state = make("p", { class: "state", role: "status" });
 const about = make("p", { class: "about" });
-const links = new Map(VIEWS.map((view) => [view.id, make("a", { href: `#${view.id}` }, view.title)]));
+const links = new Map(ENABLED_VIEWS.map((view) => [view.id, make("a", { href: `#${view.id}` }, view.title)]));
 const skip = make("a", { class: "skip", href: "#view" }, text.skip);
 
 document.body.replaceChildren(
@@ -33,7 +35,7 @@ document.body.replaceChildren(
   make(
     "header",
     {},
-    make("a", { class: "brand", href: `#${VIEWS[0].id}` }, make("span", { class: "mark" }), text.product),
+    make("a", { class: "brand", href: `#${ENABLED_VIEWS[0].id}` }, make("span", { class: "mark" }), text.product),
     make("nav", { "aria-label": text.views }, ...links.values()),
     about,
     state,
@@ -51,31 +53,32 @@ const tools = {
   // The root of the server; a proxy may put it under any path.
   root: new URL("../", import.meta.url),
   state(name) {
-    say(state, text.states[name]);
+    setText(state, text.states[name]);
     state.dataset.state = name;
   },
-  about(words) {
-    say(about, words);
+  about(sentence) {
+    setText(about, sentence);
   },
   go(view, parameters) {
     location.hash = `${view}?${new URLSearchParams(parameters)}`;
   },
 };
 
-let shown = null;
+let current = null;
 let opened = null;
 let parameters = null;
 
 async function route() {
   const [id, query = ""] = location.hash.slice(1).split("?", 2);
-  const view = [id, opens].map((wantedId) => VIEWS.find((known) => known.id === wantedId)).find(Boolean) ?? VIEWS[0];
+  const findView = (name) => ENABLED_VIEWS.find((candidate) => candidate.id === name);
+  const view = findView(id) ?? findView(opens) ?? ENABLED_VIEWS[0];
   parameters = new URLSearchParams(query);
-  if (view === shown) {
+  if (view === current) {
     opened?.change(parameters);
     return;
   }
   opened?.close();
-  [shown, opened] = [view, null];
+  [current, opened] = [view, null];
   for (const [viewId, link] of links) {
     if (viewId === view.id) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -83,17 +86,17 @@ async function route() {
   document.title = `${view.title} · ${text.product}`;
   main.replaceChildren();
   main.dataset.view = view.id;
-  for (const element of [state, about]) say(element, "");
+  for (const element of [state, about]) setText(element, "");
   delete state.dataset.state;
-  const loaded = await view.load().catch(() => null);
+  const module = await view.load().catch(() => null);
   // The user may have opened another view meanwhile.
-  if (view !== shown) return;
-  if (loaded === null) {
-    main.append(make("p", { class: "said", role: "alert" }, text.notLoaded));
-    shown = null;
+  if (view !== current) return;
+  if (module === null) {
+    main.append(make("p", { class: "message", role: "alert" }, text.notLoaded));
+    current = null;
     return;
   }
-  opened = loaded.open(main, tools);
+  opened = module.open(main, tools);
   opened.change(parameters);
 }
 

@@ -1,51 +1,51 @@
 // Choose one image: a file, a sample, or anything dropped or pasted in the view.
 
 import { button } from "./controls.js";
-import { make, say } from "./dom.js";
-import { filesOf, loadSample, readPicture, wake } from "./images.js";
+import { make, setText } from "./dom.js";
+import { filesOf, loadSample, readImage, wake } from "./images.js";
 import { text } from "./text.js";
 
-const words = text.picker;
+const strings = text.imageInput;
 
 // `onimage(image, sample)` receives each image, `onerror(sentence)` each failure. Return { element, sample(name),
 // take(image), close() }.
-export function picker(main, { root, samples, onpicture, onfault }) {
-  const input = make("input", { type: "file", accept: "image/*", hidden: "", "aria-label": words.choose });
-  const name = make("span", { class: "hint picked" });
-  const offered = samples.map((entry) => button(entry.name, () => sample(entry.name)));
+export function imageInput(main, { root, samples, onimage, onerror }) {
+  const input = make("input", { type: "file", accept: "image/*", hidden: "", "aria-label": strings.choose });
+  const name = make("span", { class: "hint image-name" });
+  const sampleButtons = samples.map((entry) => button(entry.name, () => sample(entry.name)));
   const element = make(
     "div",
-    { class: "picker" },
-    button(words.choose, () => input.click()),
+    { class: "image-input" },
+    button(strings.choose, () => input.click()),
     input,
-    ...(offered.length ? [make("span", { class: "hint" }, words.samples), ...offered] : []),
+    ...(sampleButtons.length ? [make("span", { class: "hint" }, strings.samples), ...sampleButtons] : []),
     name,
   );
-  let turn = 0;
+  let latest = 0;
 
   // If two images are being read, the later request wins.
-  async function take(reading, from) {
-    const mine = (turn += 1);
+  async function take(loading, sampleName) {
+    const thisRequest = (latest += 1);
     try {
-      const picture = await reading;
-      if (mine !== turn) return;
-      if (picture.bitmap === null) throw new Error(words.unreadable(picture.name));
-      say(name, words.size(picture.name, picture.width, picture.height));
-      onpicture(picture, from);
+      const image = await loading;
+      if (thisRequest !== latest) return;
+      if (image.bitmap === null) throw new Error(strings.unreadable(image.name));
+      setText(name, strings.size(image.name, image.width, image.height));
+      onimage(image, sampleName);
     } catch (error) {
-      if (mine === turn) onfault(error.message);
+      if (thisRequest === latest) onerror(error.message);
     }
   }
 
-  const sample = (wanted) => take(loadSample(root, wanted), wanted);
-  const file = (files) => files.length && take(readPicture(files[0], files[0].name), "");
+  const sample = (sampleName) => take(loadSample(root, sampleName), sampleName);
+  const useFiles = (files) => files.length && take(readImage(files[0], files[0].name), "");
   const drop = (event) => {
     event.preventDefault();
-    if (event.type === "drop") file(filesOf(event.dataTransfer));
+    if (event.type === "drop") useFiles(filesOf(event.dataTransfer));
   };
-  const paste = (event) => file(filesOf(event.clipboardData));
+  const paste = (event) => useFiles(filesOf(event.clipboardData));
   input.addEventListener("change", () => {
-    file([...input.files]);
+    useFiles([...input.files]);
     // Otherwise selecting the same file again would trigger no event.
     input.value = "";
   });
@@ -54,9 +54,9 @@ export function picker(main, { root, samples, onpicture, onfault }) {
   return {
     element,
     sample,
-    take: (picture) => take(wake(picture), ""),
+    take: (image) => take(wake(image), ""),
     close() {
-      turn = -1;
+      latest = -1;
       for (const type of ["dragover", "drop"]) main.removeEventListener(type, drop);
       document.removeEventListener("paste", paste);
     },

@@ -1,151 +1,154 @@
 // Images to run a model on: dropped, pasted, selected, taken with the camera, or samples.
 
 import { button } from "./controls.js";
-import { make, say } from "./dom.js";
-import { filesOf, loadSample, openCamera, readPicture, sleep, wake } from "./images.js";
+import { make, setText } from "./dom.js";
+import { filesOf, loadSample, openCamera, readImage, sleep, wake } from "./images.js";
 import { session } from "./session.js";
 import { text } from "./text.js";
 
-const words = text.try;
-const THUMB = 72;
-const AT_ONCE = 2;
-const FEW = 8;
+const strings = text.try;
+const THUMBNAIL_SIZE = 72;
+const MAX_CONCURRENT = 2;
+const MIN_FILES_FOR_PROGRESS = 8;
 // Thumbnails stay when large bitmaps are released and when the view closes.
-const drawn = new WeakMap();
+const thumbnailCanvases = new WeakMap();
 
 // `area` accepts drops; `onshow(image)` shows an image, `onnew(images)` receives added images.
-export function gallery({ root, area, samples, onshow, onnew, onsample, fault }) {
+export function imageList({ root, area, samples, onshow, onnew, onsample, message }) {
   const input = make("input", {
     type: "file",
     accept: "image/*",
     multiple: "",
-    class: "unseen",
-    "aria-label": words.pick,
+    class: "visually-hidden",
+    "aria-label": strings.chooseFiles,
   });
   input.tabIndex = -1;
-  const strip = make("div", { class: "strip", role: "group", "aria-label": words.pictures, hidden: "" });
-  const dialog = make("dialog", { "aria-label": words.camera });
-  const remove = button(words.remove, () => put([]));
+  const strip = make("div", { class: "strip", role: "group", "aria-label": strings.images, hidden: "" });
+  const dialog = make("dialog", { "aria-label": strings.camera });
+  const remove = button(strings.remove, () => replace([]));
   const sampleButtons = samples.map(({ name }) => {
-    const choice = button(name, () => {
-      const before = location.hash;
+    const sampleButton = button(name, () => {
+      const previous = location.hash;
       onsample(name);
       // An unchanged address triggers no event, so load the sample here.
-      if (location.hash === before) self.sample(name);
+      if (location.hash === previous) api.sample(name);
     });
-    choice.setAttribute("aria-label", words.sample(name));
-    return choice;
+    sampleButton.setAttribute("aria-label", strings.sample(name));
+    return sampleButton;
   });
   const sources = make(
     "div",
     { class: "sources" },
-    make("span", { class: "hint drop" }, words.drop),
-    button(words.pick, () => input.click()),
+    make("span", { class: "hint drop-hint" }, strings.drop),
+    button(strings.chooseFiles, () => input.click()),
     input,
   );
   // Browsers allow the camera only over HTTPS or on a loopback address.
-  if (navigator.mediaDevices?.getUserMedia) sources.append(button(words.camera, photograph));
-  if (sampleButtons.length) sources.append(make("span", { class: "hint" }, words.samples), ...sampleButtons);
-  sources.append(make("p", { class: "hint begin" }, words.begin));
-  const element = make("div", { class: "gallery empty" }, sources, strip, dialog);
-  const thumbs = new WeakMap();
+  if (navigator.mediaDevices?.getUserMedia) sources.append(button(strings.camera, takePhoto));
+  if (sampleButtons.length) sources.append(make("span", { class: "hint" }, strings.samples), ...sampleButtons);
+  sources.append(make("p", { class: "hint intro" }, strings.intro));
+  const element = make("div", { class: "image-list empty" }, sources, strip, dialog);
+  const thumbnails = new WeakMap();
   let shown = null;
-  let adding = 0;
+  let latestRequest = 0;
 
   // Read a few files at a time and keep only the first decoded: a hundred photos do not fit into memory.
   async function add(files) {
     if (!files.length) return;
-    const mine = (adding += 1);
-    fault.clear();
-    const read = [];
+    const thisRequest = (latestRequest += 1);
+    message.clear();
+    const loaded = [];
     let next = 0;
     const worker = async () => {
-      for (let place = next++; place < files.length && mine === adding; place = next++) {
-        const picture = await readPicture(files[place], files[place].name || "image.png");
-        await shrink(picture);
-        if (place > 0) sleep(picture);
-        read[place] = picture;
-        if (files.length > FEW && mine === adding) fault.tell(words.reading(read.filter(Boolean).length, files.length));
+      for (let index = next++; index < files.length && thisRequest === latestRequest; index = next++) {
+        const image = await readImage(files[index], files[index].name || "image.png");
+        await drawThumbnail(image);
+        if (index > 0) sleep(image);
+        loaded[index] = image;
+        if (files.length > MIN_FILES_FOR_PROGRESS && thisRequest === latestRequest) {
+          message.show(strings.reading(loaded.filter(Boolean).length, files.length));
+        }
       }
     };
-    await Promise.all(Array.from({ length: AT_ONCE }, worker));
-    if (mine !== adding) {
-      for (const image of read) if (image) sleep(image);
+    await Promise.all(Array.from({ length: MAX_CONCURRENT }, worker));
+    if (thisRequest !== latestRequest) {
+      for (const image of loaded) if (image) sleep(image);
       return;
     }
-    fault.clear();
-    put(read);
+    message.clear();
+    replace(loaded);
   }
 
-  async function shrink(picture) {
-    if (drawn.has(picture)) return;
-    const canvas = make("canvas", { width: THUMB, height: THUMB });
-    drawn.set(picture, canvas);
-    if (!picture.bitmap) return;
-    const scale = Math.max(THUMB / picture.width, THUMB / picture.height);
-    const [width, height] = [picture.width, picture.height].map((side) => Math.ceil(side * scale));
+  async function drawThumbnail(image) {
+    if (thumbnailCanvases.has(image)) return;
+    const canvas = make("canvas", { width: THUMBNAIL_SIZE, height: THUMBNAIL_SIZE });
+    thumbnailCanvases.set(image, canvas);
+    if (!image.bitmap) return;
+    const scale = Math.max(THUMBNAIL_SIZE / image.width, THUMBNAIL_SIZE / image.height);
+    const [width, height] = [image.width, image.height].map((side) => Math.ceil(side * scale));
     // Draw a small bitmap: an invisible canvas may keep its source in memory.
     const size = { resizeWidth: width, resizeHeight: height, resizeQuality: "medium" };
-    const small = await createImageBitmap(picture.bitmap, size).catch(() => null);
-    if (small) canvas.getContext("2d").drawImage(small, (THUMB - width) / 2, (THUMB - height) / 2);
+    const small = await createImageBitmap(image.bitmap, size).catch(() => null);
+    if (small) canvas.getContext("2d").drawImage(small, (THUMBNAIL_SIZE - width) / 2, (THUMBNAIL_SIZE - height) / 2);
   }
 
   // Replace the images, and show the first.
-  function put(pictures) {
-    for (const image of session.pictures) if (image !== shown) sleep(image);
-    session.pictures = pictures;
-    element.classList.toggle("empty", !pictures.length);
-    strip.hidden = pictures.length < 2;
-    strip.replaceChildren(...pictures.map(thumb), remove);
-    for (const image of pictures.slice(1)) sleep(image);
-    onnew(pictures);
-    choose(pictures[0] ?? null);
+  function replace(images) {
+    for (const image of session.images) if (image !== shown) sleep(image);
+    session.images = images;
+    element.classList.toggle("empty", !images.length);
+    strip.hidden = images.length < 2;
+    strip.replaceChildren(...images.map(createThumbnail), remove);
+    for (const image of images.slice(1)) sleep(image);
+    onnew(images);
+    choose(images[0] ?? null);
   }
 
-  function thumb(picture, place, all) {
-    const name = words.picture(picture.name, place + 1, all.length);
-    shrink(picture);
-    const thumbnail = make("button", { type: "button", "aria-label": name, title: picture.name }, drawn.get(picture));
-    thumbnail.addEventListener("click", () => choose(picture));
-    thumbs.set(picture, thumbnail);
+  function createThumbnail(image, index, all) {
+    const name = strings.image(image.name, index + 1, all.length);
+    drawThumbnail(image);
+    const attributes = { type: "button", "aria-label": name, title: image.name };
+    const thumbnail = make("button", attributes, thumbnailCanvases.get(image));
+    thumbnail.addEventListener("click", () => choose(image));
+    thumbnails.set(image, thumbnail);
     return thumbnail;
   }
 
   // Keep showing the previous image until the next one is decoded, then release it.
-  async function choose(picture) {
-    const before = shown;
-    shown = picture;
-    for (const image of session.pictures) thumbs.get(image)?.setAttribute("aria-pressed", image === picture);
-    if (picture !== null) await wake(picture);
-    if (shown === picture) onshow(picture);
-    else if (picture !== null) sleep(picture);
-    if (before !== null && before !== shown) sleep(before);
+  async function choose(image) {
+    const previous = shown;
+    shown = image;
+    for (const other of session.images) thumbnails.get(other)?.setAttribute("aria-pressed", other === image);
+    if (image !== null) await wake(image);
+    if (shown === image) onshow(image);
+    else if (image !== null) sleep(image);
+    if (previous !== null && previous !== shown) sleep(previous);
   }
 
-  async function photograph() {
-    fault.clear();
+  async function takePhoto() {
+    message.clear();
     let camera;
     try {
       camera = await openCamera();
     } catch (error) {
-      fault.fail(words.noCamera(error.message));
+      message.showError(strings.cameraFailed(error.message));
       return;
     }
-    const take = button(
-      words.take,
+    const takeButton = button(
+      strings.takePhoto,
       async () => {
-        put([await camera.take()]);
+        replace([await camera.take()]);
         dialog.close();
       },
-      "main",
+      "primary",
     );
     dialog.replaceChildren(
       camera.element,
       make(
         "p",
         { class: "row" },
-        take,
-        button(words.cancel, () => dialog.close()),
+        takeButton,
+        button(strings.cancel, () => dialog.close()),
       ),
     );
     dialog.onclose = camera.close;
@@ -157,46 +160,46 @@ export function gallery({ root, area, samples, onshow, onnew, onsample, fault })
     add([...input.files]);
     input.value = "";
   });
-  const pasted = (event) => {
+  const paste = (event) => {
     const files = filesOf(event.clipboardData);
     if (!files.length) return;
     event.preventDefault();
     add(files);
   };
-  const over = (event) => {
+  const drag = (event) => {
     event.preventDefault();
-    area.classList.toggle("over", event.type === "dragover");
+    area.classList.toggle("drag-over", event.type === "dragover");
     if (event.type === "drop") add(filesOf(event.dataTransfer));
   };
-  document.addEventListener("paste", pasted);
-  for (const event of ["dragover", "dragleave", "drop"]) area.addEventListener(event, over);
+  document.addEventListener("paste", paste);
+  for (const event of ["dragover", "dragleave", "drop"]) area.addEventListener(event, drag);
 
-  const self = {
+  const api = {
     element,
-    put,
+    replace,
     choose,
     shown: () => shown,
     async sample(name) {
-      fault.clear();
+      message.clear();
       try {
-        put([{ ...(await loadSample(root, name)), sample: name }]);
+        replace([{ ...(await loadSample(root, name)), sample: name }]);
       } catch (error) {
-        fault.fail(error.message);
+        message.showError(error.message);
       }
     },
     // Write the result on the thumbnail.
-    mark(picture, words_) {
-      const thumbnail = thumbs.get(picture);
+    setBadge(image, label) {
+      const thumbnail = thumbnails.get(image);
       if (thumbnail === undefined) return;
       if (thumbnail.children.length < 2) thumbnail.append(make("span"));
-      say(thumbnail.lastChild, words_);
+      setText(thumbnail.lastChild, label);
     },
     close() {
-      adding += 1;
-      document.removeEventListener("paste", pasted);
-      for (const event of ["dragover", "dragleave", "drop"]) area.removeEventListener(event, over);
+      latestRequest += 1;
+      document.removeEventListener("paste", paste);
+      for (const event of ["dragover", "dragleave", "drop"]) area.removeEventListener(event, drag);
       if (dialog.open) dialog.close();
     },
   };
-  return self;
+  return api;
 }

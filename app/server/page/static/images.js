@@ -3,7 +3,7 @@
 import { text } from "./text.js";
 
 // `bitmap` is null for formats that the browser cannot show, such as TIFF; the server may still read them.
-export async function readPicture(blob, name) {
+export async function readImage(blob, name) {
   const bitmap = await createImageBitmap(blob, { imageOrientation: "from-image" }).catch(() => null);
   return { name, blob, bitmap, width: bitmap?.width ?? 0, height: bitmap?.height ?? 0 };
 }
@@ -21,7 +21,7 @@ export function base64Of(blob) {
 export async function loadSample(root, name) {
   const response = await fetch(new URL(`page/samples/${encodeURIComponent(name)}`, root)).catch(() => null);
   if (!response?.ok) throw new Error(text.try.noSample(name));
-  return readPicture(await response.blob(), name);
+  return readImage(await response.blob(), name);
 }
 
 export function sampleFor(catalogue, task) {
@@ -49,20 +49,20 @@ export async function openCamera() {
       const canvas = new OffscreenCanvas(video.videoWidth, video.videoHeight);
       canvas.getContext("2d").drawImage(video, 0, 0);
       close();
-      return readPicture(await canvas.convertToBlob({ type: "image/jpeg", quality: 0.92 }), "camera.jpg");
+      return readImage(await canvas.convertToBlob({ type: "image/jpeg", quality: 0.92 }), "camera.jpg");
     },
   };
 }
 
 // A decoded image takes four bytes per pixel, so only visible images stay decoded.
-export async function wake(picture) {
-  if (picture.bitmap === null && picture.width > 0) {
-    picture.bitmap = (await readPicture(picture.blob, picture.name)).bitmap;
+export async function wake(image) {
+  if (image.bitmap === null && image.width > 0) {
+    image.bitmap = (await readImage(image.blob, image.name)).bitmap;
   }
-  return picture;
+  return image;
 }
 
-export function sleep(picture) {
-  picture.bitmap?.close();
-  picture.bitmap = null;
+export function sleep(image) {
+  image.bitmap?.close();
+  image.bitmap = null;
 }

@@ -1,6 +1,6 @@
 // Run inference: build the request of a protocol, send it, read the answer.
 
-import { sortOf } from "./catalogue.js";
+import { inputKind } from "./catalogue.js";
 import { base64Of } from "./images.js";
 import { PROTOCOLS, bodyText } from "./protocols.js";
 import { text } from "./text.js";
@@ -16,38 +16,38 @@ export class InferenceFailure extends Error {
 
 // A cache of the last images in base64.
 const encodings = new Map();
-const MOST_ENCODED = 4;
+const MAX_ENCODINGS = 4;
 
-function encodingOf(picture) {
-  const encoding = encodings.get(picture) ?? base64Of(picture.blob);
-  encodings.delete(picture);
-  encodings.set(picture, encoding);
-  if (encodings.size > MOST_ENCODED) encodings.delete(encodings.keys().next().value);
+function encode(image) {
+  const encoding = encodings.get(image) ?? base64Of(image.blob);
+  encodings.delete(image);
+  encodings.set(image, encoding);
+  if (encodings.size > MAX_ENCODINGS) encodings.delete(encodings.keys().next().value);
   return encoding;
 }
 
 // The request body: text, or the image file itself.
 export async function bodyOf(written, data) {
   if (written.raw !== null) return data[written.raw].blob;
-  const pictures = await Promise.all(data.map((datum) => (datum?.blob ? encodingOf(datum) : "")));
-  const write = (body) => bodyText(body, (index) => pictures[index]);
+  const images = await Promise.all(data.map((datum) => (datum?.blob ? encode(datum) : "")));
+  const write = (body) => bodyText(body, (index) => images[index]);
   return written.body.lines ? written.body.lines.map((line) => `${write(line)}\n`).join("") : write(written.body);
 }
 
 // Send a request in the protocol `id`. Return { request, response, milliseconds } as text.
-export async function exchangeBy(id, { root, signal, ...exchange }) {
+export async function sendRequest(id, { root, signal, ...exchange }) {
   const protocol = PROTOCOLS[id];
   const written = protocol.write(exchange);
   const body = await bodyOf(written, exchange.data);
-  const url = new URL((protocol.by ?? "") + written.path, root);
-  const began = performance.now();
+  const url = new URL((protocol.proxy ?? "") + written.path, root);
+  const started = performance.now();
   let response;
   try {
     // Default to JSON, which other sites cannot send without a preflight.
     const headers = { "Content-Type": "application/json", ...written.headers };
     response = await fetch(url, { method: "POST", headers, body, signal });
     const answer = await response.text();
-    const milliseconds = performance.now() - began;
+    const milliseconds = performance.now() - started;
     return {
       request: { method: "POST", url: url.href, headers: written.headers, body },
       response: { status: response.status, headers: Object.fromEntries(response.headers), text: answer },
@@ -59,7 +59,7 @@ export async function exchangeBy(id, { root, signal, ...exchange }) {
   }
 }
 
-function reading(answer) {
+function parseJson(answer) {
   try {
     return JSON.parse(answer);
   } catch {
@@ -67,21 +67,21 @@ function reading(answer) {
   }
 }
 
-function refusal({ status, text: said }) {
-  return reading(said)?.error ?? text.try.refused(status);
+function errorText({ status, text: body }) {
+  return parseJson(body)?.error ?? text.try.refused(status);
 }
 
-const READ = {
-  picture: (answer) => answer.outputs.map((output) => output.data[0]),
+const READERS = {
+  image: (answer) => answer.outputs.map((output) => output.data[0]),
   tensor: (answer) => [answer.outputs],
 };
 
 // The records of an answer in either Chariot protocol, one list for each input.
-function records(catalogue, sort, said) {
-  if (sort === "tensor" || catalogue.chariot_protocol !== "chariot-v2") {
-    return (READ[sort] ?? READ.picture)(JSON.parse(said));
+function readRecords(catalogue, kind, body) {
+  if (kind === "tensor" || catalogue.chariot_protocol !== "chariot-v2") {
+    return (READERS[kind] ?? READERS.image)(JSON.parse(body));
   }
-  return said
+  return body
     .trim()
     .split("\n")
     .map((line) => JSON.parse(line).output);
@@ -90,23 +90,24 @@ function records(catalogue, sort, said) {
 // Run `model` on `data`: images, texts, or one object of tensors by name. Throw InferenceFailure with the server's
 // error, or AbortError.
 export async function infer(exchange) {
-  const sort = sortOf(exchange.model.task_type);
-  const found = await exchangeBy(sort === "tensor" ? "v2" : "chariot", exchange);
-  if (found.response.status !== 200) throw new InferenceFailure(refusal(found.response), found.response.status, found);
+  const kind = inputKind(exchange.model.task_type);
+  const reply = await sendRequest(kind === "tensor" ? "v2" : "chariot", exchange);
+  const { response } = reply;
+  if (response.status !== 200) throw new InferenceFailure(errorText(response), response.status, reply);
   let outputs;
   try {
-    outputs = records(exchange.catalogue, sort, found.response.text);
+    outputs = readRecords(exchange.catalogue, kind, response.text);
   } catch {
-    throw new InferenceFailure(text.try.unintelligible, found.response.status, found);
+    throw new InferenceFailure(text.try.unreadableAnswer, response.status, reply);
   }
-  return { outputs, milliseconds: found.milliseconds, exchange: found };
+  return { outputs, milliseconds: reply.milliseconds, exchange: reply };
 }
 
 // The chunks of a generated text as they arrive (Triton's generate_stream).
-export async function* streamAnswer({ root, model, picture = null, text: asked, parameters = {}, signal }) {
+export async function* streamAnswer({ root, model, image = null, text: prompt, parameters = {}, signal }) {
   const url = new URL(`v2/models/${encodeURIComponent(model.name)}/generate_stream`, root);
-  const body = { text_input: asked, parameters };
-  if (picture !== null) body.image = await encodingOf(picture);
+  const body = { text_input: prompt, parameters };
+  if (image !== null) body.image = await encode(image);
   const request = {
     method: "POST",
     headers: { "Content-Type": "application/json" },
@@ -117,19 +118,19 @@ export async function* streamAnswer({ root, model, picture = null, text: asked, 
     throw error.name === "AbortError" ? error : new InferenceFailure(text.try.unreachable, 0, null);
   });
   if (!response.ok) {
-    const found = { status: response.status, text: await response.text() };
-    throw new InferenceFailure(refusal(found), response.status, { response: found });
+    const reply = { status: response.status, text: await response.text() };
+    throw new InferenceFailure(errorText(reply), response.status, { response: reply });
   }
-  let held = "";
+  let buffer = "";
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let chunk = await reader.read(); !chunk.done; chunk = await reader.read()) {
-    held += chunk.value;
-    const events = held.split(/\r?\n\r?\n/);
-    held = events.pop();
+    buffer += chunk.value;
+    const events = buffer.split(/\r?\n\r?\n/);
+    buffer = events.pop();
     for (const event of events) {
-      const said = reading(event.replace(/^data: ?/, ""));
-      if (said?.error) throw new InferenceFailure(said.error, response.status, null);
-      if (said?.text_output) yield said.text_output;
+      const message = parseJson(event.replace(/^data: ?/, ""));
+      if (message?.error) throw new InferenceFailure(message.error, response.status, null);
+      if (message?.text_output) yield message.text_output;
     }
   }
 }

@@ -6,37 +6,37 @@ import { make } from "./dom.js";
 
 // `select(catalogue)` returns the models of the view; `none` is shown if there are none. `create(parts)` returns {
 // change(parameters), close() }.
-export function deskView({ id, title, none, able, desk }) {
+export function modelView({ id, title, none, select, create }) {
   return {
     id,
     title,
     open(main, tools) {
-      const said = notice();
-      const told = make("p", { class: "hint", role: "status" });
-      const work = make("div", { class: "work" });
-      main.append(make("div", { class: "heading" }, make("h1", {}, title), told), said.element, work);
-      let [closed, opened, waiting] = [false, null, new URLSearchParams()];
+      const message = notice();
+      const status = make("p", { class: "hint", role: "status" });
+      const content = make("div", { class: "content" });
+      main.append(make("div", { class: "heading" }, make("h1", {}, title), status), message.element, content);
+      let [closed, view, latest] = [false, null, new URLSearchParams()];
       fetchCatalogue(tools.root).then(
         (catalogue) => {
           if (closed) return;
-          const models = able(catalogue);
+          const models = select(catalogue);
           if (!models.length) {
-            work.append(make("p", { class: "panel" }, none));
+            content.append(make("p", { class: "panel" }, none));
             return;
           }
-          opened = desk({ main, work, tools, catalogue, models, said, told });
-          opened.change(waiting);
+          view = create({ main, content, tools, catalogue, models, message, status });
+          view.change(latest);
         },
-        (error) => said.fail(error.message),
+        (error) => message.showError(error.message),
       );
       return {
         change(parameters) {
-          waiting = parameters;
-          opened?.change(parameters);
+          latest = parameters;
+          view?.change(parameters);
         },
         close() {
           closed = true;
-          opened?.close();
+          view?.close();
         },
       };
     },

@@ -1,171 +1,171 @@
 // The Models view: every model with its state, inputs, outputs and settings; loading and unloading.
 
 import { fetchCatalogue } from "./catalogue.js";
-import { make, say } from "./dom.js";
+import { make, setText } from "./dom.js";
 import { count } from "./format.js";
 import { text } from "./text.js";
 
-const words = text.models;
+const strings = text.models;
 const ID = "models";
-const PATIENCE = 4000;
-const FEW = 24;
+const POLL_MS = 4000;
+const MAX_LABELS = 24;
 // Facts that the card already shows.
-const TOLD = new Set(["task type", "labels"]);
+const SHOWN_IN_CARD = new Set(["task type", "labels"]);
 
-export const models = { id: ID, title: words.title, open };
+export const models = { id: ID, title: strings.title, open };
 
 function open(main, tools) {
-  const told = make("p", { class: "hint", role: "status" });
-  const said = make("p", { class: "notice panel", role: "alert", hidden: "" });
+  const status = make("p", { class: "hint", role: "status" });
+  const notice = make("p", { class: "notice panel", role: "alert", hidden: "" });
   const list = make("div", { class: "cards" });
   const cards = new Map();
-  main.append(make("div", { class: "heading" }, make("h1", {}, words.title), told), said, list);
-  let wanted = "";
+  main.append(make("div", { class: "heading" }, make("h1", {}, strings.title), status), notice, list);
+  let selected = "";
   let timer = 0;
   let closed = false;
-  let busy = "";
+  let busyModel = "";
 
-  async function look() {
+  async function poll() {
     clearTimeout(timer);
     try {
-      const [catalogue, repository] = await Promise.all([fetchCatalogue(tools.root), ask("")]);
+      const [catalogue, repository] = await Promise.all([fetchCatalogue(tools.root), fetchRepository("")]);
       if (closed) return;
-      show(merged(catalogue.models, repository.versions), repository.admin);
+      show(mergeModels(catalogue.models, repository.versions), repository.admin);
     } catch (error) {
-      if (!closed) fail(error.message);
+      if (!closed) showError(error.message);
     }
-    if (!closed) timer = setTimeout(turn, PATIENCE);
+    if (!closed) timer = setTimeout(pollIfVisible, POLL_MS);
   }
 
   // Do not poll while the page is hidden; poll again when it becomes visible.
-  function turn() {
+  function pollIfVisible() {
     clearTimeout(timer);
-    if (!document.hidden) look();
+    if (!document.hidden) poll();
   }
 
-  async function ask(path, method = "GET") {
+  async function fetchRepository(path, method = "GET") {
     const url = new URL(`page/repository${path}`, tools.root);
     const headers = { "Charioteer-Page": location.origin };
     const response = await fetch(url, { method, headers }).catch(() => null);
-    if (response === null) throw new Error(words.unreachable);
+    if (response === null) throw new Error(strings.unreachable);
     const answer = await response.json().catch(() => ({}));
-    if (!response.ok) throw new Error(answer.error ?? words.refused(response.status));
+    if (!response.ok) throw new Error(answer.error ?? strings.refused(response.status));
     return answer;
   }
 
-  function fail(message) {
-    say(said, message);
-    said.hidden = !message;
+  function showError(message) {
+    setText(notice, message);
+    notice.hidden = !message;
   }
 
   async function change(name, action) {
-    busy = name;
-    fail("");
-    say(told, words.doing[action](name));
-    cards.get(name).wait(true);
+    busyModel = name;
+    showError("");
+    setText(status, strings.inProgress[action](name));
+    cards.get(name).setBusy(true);
     try {
-      await ask(`/${encodeURIComponent(name)}/${action}`, "POST");
+      await fetchRepository(`/${encodeURIComponent(name)}/${action}`, "POST");
     } catch (error) {
-      fail(words.failed[action](name, error.message));
+      showError(strings.actionFailed[action](name, error.message));
     }
-    busy = "";
-    await look();
+    busyModel = "";
+    await poll();
     cards.get(name)?.focus();
   }
 
-  function show(found, admin) {
+  function show(models, admin) {
     for (const [name, card] of cards) {
-      if (found.some((model) => model.name === name)) continue;
+      if (models.some((model) => model.name === name)) continue;
       card.element.remove();
       cards.delete(name);
     }
-    found.forEach((model, place) => {
+    models.forEach((model, index) => {
       if (!cards.has(model.name)) {
-        const card = cardOf(model.name, { tools, change, choose });
+        const card = createCard(model.name, { tools, change, select });
         cards.set(model.name, card);
-        list.insertBefore(card.element, list.children[place] ?? null);
+        list.insertBefore(card.element, list.children[index] ?? null);
       }
       cards.get(model.name).show(model, admin);
     });
-    const ready = found.filter((model) => model.state === "READY").length;
-    if (!busy) say(told, found.length ? words.summary(found.length, ready) : words.none);
-    reveal();
+    const ready = models.filter((model) => model.state === "READY").length;
+    if (!busyModel) setText(status, models.length ? strings.summary(models.length, ready) : strings.noModels);
+    updateSelection();
   }
 
-  function choose(name) {
-    tools.go(ID, name === wanted ? {} : { model: name });
+  function select(name) {
+    tools.go(ID, name === selected ? {} : { model: name });
   }
 
-  function reveal() {
-    for (const [name, card] of cards) card.open(name === wanted);
+  function updateSelection() {
+    for (const [name, card] of cards) card.open(name === selected);
   }
 
-  document.addEventListener("visibilitychange", turn);
-  look();
+  document.addEventListener("visibilitychange", pollIfVisible);
+  poll();
   return {
     change(parameters) {
-      wanted = parameters.get("model") ?? "";
-      reveal();
+      selected = parameters.get("model") ?? "";
+      updateSelection();
     },
     close() {
       closed = true;
       clearTimeout(timer);
-      document.removeEventListener("visibilitychange", turn);
+      document.removeEventListener("visibilitychange", pollIfVisible);
     },
   };
 }
 
-const BEST_FIRST = ["READY", "LOADING", "UNAVAILABLE"];
+const STATES_BEST_FIRST = ["READY", "LOADING", "UNAVAILABLE"];
 
 // One entry per model: the repository also lists models that were never loaded, the catalogue describes loaded ones.
-function merged(catalogue, versions) {
-  const found = new Map();
+function mergeModels(catalogue, versions) {
+  const models = new Map();
   for (const version of versions) {
-    if (!found.has(version.name)) found.set(version.name, { name: version.name, versions: [], about: null });
-    found.get(version.name).versions.push(version);
+    if (!models.has(version.name)) models.set(version.name, { name: version.name, versions: [], about: null });
+    models.get(version.name).versions.push(version);
   }
   for (const entry of catalogue) {
-    const model = found.get(entry.name);
+    const model = models.get(entry.name);
     if (model !== undefined && entry.task_type && (model.about === null || entry.latest)) model.about = entry;
   }
-  for (const model of found.values()) {
-    model.state = BEST_FIRST.find((state) => model.versions.some((version) => version.state === state));
+  for (const model of models.values()) {
+    model.state = STATES_BEST_FIRST.find((state) => model.versions.some((version) => version.state === state));
   }
-  return [...found.values()].sort((one, other) => one.name.localeCompare(other.name));
+  return [...models.values()].sort((left, right) => left.name.localeCompare(right.name));
 }
 
-function cardOf(name, { tools, change, choose }) {
+function createCard(name, { tools, change, select }) {
   const id = `model-${crypto.getRandomValues(new Uint32Array(1))[0]}`;
   const title = make("button", { type: "button", class: "link", "aria-controls": id }, name);
   const state = make("span", { class: "badge" });
   const task = make("span", { class: "hint" });
-  const tryIt = make("a", { href: `#try?${new URLSearchParams({ model: name })}` }, words.tryIt);
+  const tryIt = make("a", { href: `#try?${new URLSearchParams({ model: name })}` }, strings.tryIt);
   const load = make("button", { type: "button", class: "plain" });
-  const unload = make("button", { type: "button", class: "plain" }, words.unload);
+  const unload = make("button", { type: "button", class: "plain" }, strings.unload);
   const reasons = make("div");
-  const body = make("div", { id, class: "about-model" });
+  const body = make("div", { id, class: "model-details" });
   const element = make(
     "section",
     { class: "panel card", "aria-label": name },
     make(
       "div",
-      { class: "card-head" },
+      { class: "card-header" },
       make("h2", {}, title),
       state,
       task,
-      make("span", { class: "acts" }, tryIt, load, unload),
+      make("span", { class: "actions" }, tryIt, load, unload),
     ),
     reasons,
     body,
   );
-  let before = "";
-  title.addEventListener("click", () => choose(name));
+  let previous = "";
+  title.addEventListener("click", () => select(name));
   load.addEventListener("click", () => change(name, "load"));
-  unload.addEventListener("click", () => confirmed(name, element).then((yes) => yes && change(name, "unload")));
+  unload.addEventListener("click", () => confirmUnload(name, element).then((yes) => yes && change(name, "unload")));
   return {
     element,
     focus: () => (unload.hidden ? (load.hidden ? title : load) : unload).focus(),
-    wait(waiting) {
+    setBusy(waiting) {
       for (const control of [load, unload]) control.disabled = waiting;
     },
     open(opened) {
@@ -173,25 +173,25 @@ function cardOf(name, { tools, change, choose }) {
       body.hidden = !opened;
     },
     show(model, admin) {
-      const now = JSON.stringify([model, admin]);
-      this.wait(false);
+      const current = JSON.stringify([model, admin]);
+      this.setBusy(false);
       // Leave an unchanged card alone, so that it keeps focus and selection.
-      if (now === before) return;
-      before = now;
+      if (current === previous) return;
+      previous = current;
       const ready = model.state === "READY";
-      say(state, words.states[model.state]);
+      setText(state, strings.states[model.state]);
       state.dataset.state = model.state;
-      say(task, model.about === null ? "" : words.task(model.about.task_type));
+      setText(task, model.about === null ? "" : strings.task(model.about.task_type));
       tryIt.hidden = !ready;
       load.hidden = !admin || model.state === "LOADING";
       unload.hidden = !admin || !ready;
-      say(load, ready ? words.reload : words.load);
+      setText(load, ready ? strings.reload : strings.load);
       for (const button of [load, unload]) button.setAttribute("aria-label", `${button.textContent} ${name}`);
-      tryIt.setAttribute("aria-label", `${words.tryIt} ${name}`);
+      tryIt.setAttribute("aria-label", `${strings.tryIt} ${name}`);
       const failed = model.versions.filter((version) => version.reason);
       reasons.replaceChildren(
-        ...failed.map((version) =>
-          make("p", { class: version.wanted ? "reason" : "reason hint" }, words.reason(version.version, version.reason)),
+        ...failed.map(({ version, reason, wanted }) =>
+          make("p", { class: wanted ? "reason" : "reason hint" }, strings.reason(version, reason)),
         ),
       );
       body.replaceChildren(...details(model, tools.root));
@@ -200,12 +200,12 @@ function cardOf(name, { tools, change, choose }) {
 }
 
 // Resolve to true if the user confirms. Escape cancels, and the browser restores the focus.
-function confirmed(name, element) {
-  const no = make("button", { class: "plain", value: "", autofocus: "" }, words.cancel);
-  const yes = make("button", { class: "plain danger", value: "yes" }, words.unload);
-  const title = make("h2", { id: "sure" }, words.sure(name));
-  const acts = make("form", { method: "dialog", class: "acts" }, no, yes);
-  const dialog = make("dialog", { "aria-labelledby": "sure" }, title, make("p", {}, words.consequence), acts);
+function confirmUnload(name, element) {
+  const no = make("button", { class: "plain", value: "", autofocus: "" }, strings.cancel);
+  const yes = make("button", { class: "plain danger", value: "yes" }, strings.unload);
+  const title = make("h2", { id: "confirm" }, strings.confirmUnload(name));
+  const actions = make("form", { method: "dialog", class: "actions" }, no, yes);
+  const dialog = make("dialog", { "aria-labelledby": "confirm" }, title, make("p", {}, strings.unloadNote), actions);
   element.append(dialog);
   dialog.showModal();
   return new Promise((resolve) => {
@@ -217,88 +217,88 @@ function confirmed(name, element) {
 }
 
 function details({ name, versions, about }, root) {
-  const at = (path) => new URL(path, root).href;
+  const urlOf = (path) => new URL(path, root).href;
   const path = `v2/models/${encodeURIComponent(name)}`;
-  const parts = [
+  const sections = [
     table(
-      words.versions,
-      words.versionColumns,
-      versions.map((version) => [version.version, words.states[version.state]]),
+      strings.versions,
+      strings.versionColumns,
+      versions.map((version) => [version.version, strings.states[version.state]]),
     ),
   ];
   if (about !== null) {
     const shape = ({ name: tensor, datatype, shape: sizes }) => {
-      return [tensor, datatype, `[${sizes.map((size) => (size < 0 ? words.any : size)).join(", ")}]`];
+      return [tensor, datatype, `[${sizes.map((size) => (size < 0 ? strings.anySize : size)).join(", ")}]`];
     };
     const parameters = Object.entries(about.parameters).map(([key, schema]) => [
       key,
-      kind(schema),
-      written(schema.default),
+      typeText(schema),
+      valueText(schema.default),
     ]);
     const facts = about.facts
-      .filter((fact) => !TOLD.has(fact.topic))
+      .filter((fact) => !SHOWN_IN_CARD.has(fact.topic))
       .map((fact) => [fact.topic, fact.value, fact.origin]);
-    parts.push(
-      table(words.inputs, words.tensorColumns, about.inputs.map(shape)),
-      table(words.outputs, words.tensorColumns, about.outputs.map(shape)),
-      table(words.parameters, words.parameterColumns, parameters),
+    sections.push(
+      table(strings.inputs, strings.tensorColumns, about.inputs.map(shape)),
+      table(strings.outputs, strings.tensorColumns, about.outputs.map(shape)),
+      table(strings.parameters, strings.parameterColumns, parameters),
       labels(about.labels),
-      table(words.facts, words.factColumns, facts, "wide"),
+      table(strings.facts, strings.factColumns, facts, "wide"),
     );
   }
   const links = [
-    [`#request?${new URLSearchParams({ model: name })}`, words.links.request],
-    [at(path), words.links.metadata],
-    [at(`${path}/stats`), words.links.statistics],
-    [at("schema"), words.links.schema],
+    [`#request?${new URLSearchParams({ model: name })}`, strings.links.request],
+    [urlOf(path), strings.links.metadata],
+    [urlOf(`${path}/stats`), strings.links.statistics],
+    [urlOf("schema"), strings.links.schema],
   ];
   const shown = about === null ? links.slice(-1) : links;
-  parts.push(
+  sections.push(
     make(
       "div",
       {},
-      make("h3", {}, words.more),
+      make("h3", {}, strings.more),
       make("ul", { class: "links" }, ...shown.map(([href, label]) => make("li", {}, make("a", { href }, label)))),
     ),
   );
-  return parts.filter((part) => part !== null);
+  return sections.filter((section) => section !== null);
 }
 
 function labels(names) {
   if (!names.length) return null;
-  const chips = make("ul", { class: "chips" }, ...names.slice(0, FEW).map((label) => make("li", {}, label)));
-  const more = make("button", { type: "button", class: "link" }, words.allLabels(count(names.length)));
-  more.hidden = names.length <= FEW;
-  more.addEventListener("click", () => {
-    chips.append(...names.slice(FEW).map((label) => make("li", {}, label)));
-    more.hidden = true;
+  const chips = make("ul", { class: "chips" }, ...names.slice(0, MAX_LABELS).map((label) => make("li", {}, label)));
+  const moreButton = make("button", { type: "button", class: "link" }, strings.allLabels(count(names.length)));
+  moreButton.hidden = names.length <= MAX_LABELS;
+  moreButton.addEventListener("click", () => {
+    chips.append(...names.slice(MAX_LABELS).map((label) => make("li", {}, label)));
+    moreButton.hidden = true;
   });
-  return make("div", { class: "wide" }, make("h3", {}, words.labels(count(names.length))), chips, more);
+  return make("div", { class: "wide" }, make("h3", {}, strings.labels(count(names.length))), chips, moreButton);
 }
 
-function table(title, heads, rows, kind = "") {
+function table(title, headings, rows, kind = "") {
   if (!rows.length) return null;
-  const head = make("tr", {}, ...heads.map((heading) => make("th", { scope: "col" }, heading)));
+  const head = make("tr", {}, ...headings.map((heading) => make("th", { scope: "col" }, heading)));
   const cells = ([first, ...rest]) =>
     make("tr", {}, make("th", { scope: "row" }, first), ...rest.map((cell) => make("td", {}, cell)));
   const body = make("tbody", {}, ...rows.map(cells));
-  const inner = make("table", { class: "words", "aria-label": title }, make("thead", {}, head), body);
-  return make("div", { class: kind }, make("h3", {}, title), make("div", { class: "scrolls" }, inner));
+  const content = make("table", { class: "text-table", "aria-label": title }, make("thead", {}, head), body);
+  return make("div", { class: kind }, make("h3", {}, title), make("div", { class: "scrollable" }, content));
 }
 
-function kind(schema) {
-  const one = schema.type ?? (schema.enum ?? []).map(written).join(", ") ?? "";
-  const inner = schema.anyOf
+function typeText(schema) {
+  const ownType = schema.type ?? (schema.enum ?? []).map(valueText).join(", ") ?? "";
+  const content = schema.anyOf
     ? schema.anyOf
-        .map((option) => kind(option))
+        .map((option) => typeText(option))
         .filter((option) => option !== "null")
         .join(", ")
-    : [one].flat().join(", ");
+    : [ownType].flat().join(", ");
   const { minimum, maximum } = schema;
-  if (minimum !== undefined && maximum !== undefined) return words.between(inner, minimum, maximum);
-  return minimum === undefined ? inner : words.least(inner, minimum);
+  if (minimum !== undefined && maximum !== undefined) return strings.between(content, minimum, maximum);
+  return minimum === undefined ? content : strings.atLeast(content, minimum);
 }
 
-function written(value) {
+function valueText(value) {
   return value === undefined || value === null ? "–" : typeof value === "string" ? value : JSON.stringify(value);
 }

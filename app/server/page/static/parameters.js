@@ -4,117 +4,121 @@ import { choice, field, slider } from "./controls.js";
 import { make } from "./dom.js";
 import { text } from "./text.js";
 
-const words = text.try;
+const strings = text.try;
 // Parameters with their own controls elsewhere, or without meaning for users of the page.
-const ELSEWHERE = new Set(["action", "score_threshold", "iou_threshold", "labels", "prompts"]);
+const NOT_IN_FORM = new Set(["action", "score_threshold", "iou_threshold", "labels", "prompts"]);
 
 // `onfilter`: filter the received answer. `onrequest`: send a new request. `onslide`: the IoU slider is moving.
-export function parameterForm(model, { onnarrow, onask, onslide = onnarrow }) {
+export function parameterForm(model, { onfilter, onrequest, onslide = onfilter }) {
   const schema = model.parameters;
-  const seen =
+  const filters =
     model.task_type === "TEXT_GENERATION" || model.task_type === "IMAGE_TEXT_TO_TEXT"
       ? false
       : "score_threshold" in schema;
-  const parts = [];
+  const fields = [];
   // Models without their own labels need candidate labels.
-  const told =
+  const needsLabels =
     !model.labels.length &&
     ["IMAGE_CLASSIFICATION", "OBJECT_DETECTION", "TEXT_CLASSIFICATION"].includes(model.task_type);
+  const maxLabel = /DETECTION|SEGMENTATION/.test(model.task_type) ? strings.maxDetections : strings.maxResults;
   const readers = new Map();
   let score = null;
   let iou = null;
-  let [moved, sliding] = [false, false];
+  let [iouChanged, iouSliding] = [false, false];
 
-  if (seen) {
-    score = slider({ label: words.score, value: schema.score_threshold.default, oninput: onnarrow });
-    parts.push(score.element);
+  if (filters) {
+    score = slider({ label: strings.score, value: schema.score_threshold.default, oninput: onfilter });
+    fields.push(score.element);
   }
   if ("iou_threshold" in schema) {
     const oninput = () => {
-      [moved, sliding] = [true, true];
+      [iouChanged, iouSliding] = [true, true];
       onslide();
     };
     const onchange = () => {
-      sliding = false;
-      onask();
+      iouSliding = false;
+      onrequest();
     };
-    iou = slider({ label: words.iou, max: 0.95, value: schema.iou_threshold.default, oninput, onchange });
-    parts.push(iou.element);
+    iou = slider({ label: strings.iou, max: 0.95, value: schema.iou_threshold.default, oninput, onchange });
+    fields.push(iou.element);
   }
-  for (const [name, about] of Object.entries(schema)) {
-    if (ELSEWHERE.has(name) || (name === "candidate_labels" && !told)) continue;
-    const most = name === "top_k" && seen;
-    const [control, read] = controlOf(about, most ? onnarrow : onask);
+  for (const [name, parameter] of Object.entries(schema)) {
+    if (NOT_IN_FORM.has(name) || (name === "candidate_labels" && !needsLabels)) continue;
+    const limitsResults = name === "top_k" && filters;
+    const [control, read] = createControl(parameter, limitsResults ? onfilter : onrequest);
     readers.set(name, read);
-    if (most) control.placeholder = words.everything;
-    const hint = kindOf(about).type === "array" ? words.listHint : "";
-    parts.push(field(most ? words.most : (words.names[name] ?? name), control, hint));
+    if (limitsResults) control.placeholder = strings.all;
+    const hint = typeOf(parameter).type === "array" ? strings.listHint : "";
+    fields.push(field(limitsResults ? maxLabel : (strings.names[name] ?? name), control, hint));
   }
 
-  const others = () => {
-    const found = {};
+  const ownParameters = () => {
+    const parameters = {};
     for (const [name, read] of readers) {
       const value = read();
-      if (value !== undefined) found[name] = value;
+      if (value !== undefined) parameters[name] = value;
     }
-    return found;
+    return parameters;
   };
   return {
-    element: make("div", { class: "form" }, ...parts),
+    element: make("div", { class: "form" }, ...fields),
     // `iou` is 1 (no filter) unless its slider is moving, because the server has already applied NMS.
-    narrowing: () => ({
+    filter: () => ({
       score: score?.value() ?? 0,
-      iou: sliding ? iou.value() : 1,
-      most: seen && others().top_k >= 1 ? Math.floor(others().top_k) : Infinity,
+      iou: iouSliding ? iou.value() : 1,
+      max: filters && ownParameters().top_k >= 1 ? Math.floor(ownParameters().top_k) : Infinity,
     }),
-    sliding: () => sliding,
-    others,
-    overlap: () => (moved ? { iou_threshold: iou.value() } : {}),
+    isSliding: () => iouSliding,
+    ownParameters,
+    iouParameter: () => (iouChanged ? { iou_threshold: iou.value() } : {}),
     // The parameters of a request for exactly what is shown.
-    asked() {
-      const found = others();
-      if (score !== null && score.value() !== schema.score_threshold.default) found.score_threshold = score.value();
-      return moved ? { ...found, iou_threshold: iou.value() } : found;
+    requested() {
+      const parameters = ownParameters();
+      if (score !== null && score.value() !== schema.score_threshold.default) {
+        parameters.score_threshold = score.value();
+      }
+      return iouChanged ? { ...parameters, iou_threshold: iou.value() } : parameters;
     },
   };
 }
 
 // An optional parameter is a union of its type and null.
-function kindOf(about) {
-  return about.anyOf?.find((option) => option.type !== "null") ?? about;
+function typeOf(schema) {
+  return schema.anyOf?.find((option) => option.type !== "null") ?? schema;
 }
 
 // A control and its reader; undefined means the model's default.
-function controlOf(about, onchange) {
-  const kind = kindOf(about);
-  const usual = about.default ?? null;
-  if (kind.enum || kind.type === "boolean") {
-    const values = kind.enum ?? [true, false];
-    const named = values.map((option) => [JSON.stringify(option), { true: words.yes, false: words.no }[option] ?? option]);
-    const left = usual === null ? words.ofModel : words.usual({ true: words.yes, false: words.no }[usual] ?? usual);
-    const select = choice([["", left], ...named], onchange);
+function createControl(schema, onchange) {
+  const type = typeOf(schema);
+  const defaultValue = schema.default ?? null;
+  if (type.enum || type.type === "boolean") {
+    const values = type.enum ?? [true, false];
+    const labelOf = (option) => ({ true: strings.yes, false: strings.no })[option] ?? option;
+    const options = values.map((option) => [JSON.stringify(option), labelOf(option)]);
+    const emptyLabel = defaultValue === null ? strings.modelDefault : strings.defaultValue(labelOf(defaultValue));
+    const select = choice([["", emptyLabel], ...options], onchange);
     return [select, () => (select.value === "" ? undefined : JSON.parse(select.value))];
   }
-  const number = kind.type === "number" || kind.type === "integer";
+  const isNumber = type.type === "number" || type.type === "integer";
   const input = make(
     "input",
-    number ? { type: "number", step: kind.type === "integer" ? 1 : "any" } : { type: "text" },
+    isNumber ? { type: "number", step: type.type === "integer" ? 1 : "any" } : { type: "text" },
   );
   for (const [bound, name] of [
     ["minimum", "min"],
     ["maximum", "max"],
   ]) {
-    if (bound in kind) input.setAttribute(name, kind[bound]);
+    if (bound in type) input.setAttribute(name, type[bound]);
   }
-  if (usual !== null) input.placeholder = [usual].flat().join(", ");
+  if (defaultValue !== null) input.placeholder = [defaultValue].flat().join(", ");
   input.addEventListener("change", onchange);
   return [
     input,
     () => {
       const value = input.value.trim();
       if (value === "") return undefined;
-      if (number) return Number(value);
-      return kind.type === "array" ? value.split(",").map((item) => item.trim()) : value;
+      if (isNumber) return Number(value);
+      return type.type === "array" ? value.split(",").map((item) => item.trim()) : value;
     },
   ];
 }

@@ -2,171 +2,172 @@
 
 import { summaryOf } from "./batch_row.js";
 import { button, choice, field, notice } from "./controls.js";
-import { make, say } from "./dom.js";
+import { make, setText } from "./dom.js";
 import { colourOf } from "./drawing.js";
 import { milliseconds, percent } from "./format.js";
-import { inspect } from "./recording_dialog.js";
+import { showRecording } from "./recording_dialog.js";
 import { text } from "./text.js";
 
-const words = text.recorded;
+const strings = text.recorded;
 const ID = "recorded";
-const PAGE = 50;
-const PLAIN = ["model", "label", "min-score", "since", "until"];
-const PLACES = ["near", "box", "polygon"];
+const PAGE_SIZE = 50;
+const TEXT_FILTERS = ["model", "label", "min-score", "since", "until"];
+const AREAS = ["near", "box", "polygon"];
 
-export const recorded = { id: ID, title: words.title, open };
+export const recorded = { id: ID, title: strings.title, open };
 
 function open(main, tools) {
-  const said = notice();
-  const told = make("p", { class: "hint", role: "status" });
+  const message = notice();
+  const status = make("p", { class: "hint", role: "status" });
   const inputs = Object.fromEntries(
-    PLAIN.map((key) => [
+    TEXT_FILTERS.map((key) => [
       key,
-      make("input", { type: "text", autocomplete: "off", placeholder: words.hints[key] ?? "" }),
+      make("input", { type: "text", autocomplete: "off", placeholder: strings.hints[key] ?? "" }),
     ]),
   );
-  const error = choice(Object.entries(words.errors), () => {});
-  const where = make("input", { type: "text", autocomplete: "off", placeholder: words.hints.where });
-  const shape = choice(Object.entries(words.shapes), () => shaped());
-  const place = make("input", { type: "text", autocomplete: "off" });
-  const placed = field(words.place, place);
+  const error = choice(Object.entries(strings.errors), () => {});
+  const where = make("input", { type: "text", autocomplete: "off", placeholder: strings.hints.where });
+  const areaKind = choice(Object.entries(strings.areas), () => updateArea());
+  const area = make("input", { type: "text", autocomplete: "off" });
+  const areaField = field(strings.area, area);
   const form = make(
     "form",
     { class: "filters", role: "search" },
-    ...PLAIN.map((key) => field(words.filters[key], inputs[key])),
-    field(words.filters.error, error),
-    make("div", { class: "wide" }, field(words.filters.where, where, words.whereHint)),
-    field(words.filters.shape, shape),
-    make("div", { class: "wide" }, placed),
+    ...TEXT_FILTERS.map((key) => field(strings.filters[key], inputs[key])),
+    field(strings.filters.error, error),
+    make("div", { class: "wide" }, field(strings.filters.where, where, strings.whereHint)),
+    field(strings.filters.area, areaKind),
+    make("div", { class: "wide" }, areaField),
     make(
       "div",
-      { class: "acts" },
-      make("button", { class: "main", type: "submit" }, words.find),
-      button(words.clear, () => tools.go(ID, {})),
+      { class: "actions" },
+      make("button", { class: "primary", type: "submit" }, strings.search),
+      button(strings.clear, () => tools.go(ID, {})),
     ),
   );
-  const folded = make("details", { class: "panel" }, make("summary", {}, words.filtering), form);
+  const filterPanel = make("details", { class: "panel" }, make("summary", {}, strings.filterTitle), form);
   const body = make("tbody");
-  const heads = Object.entries(words.columns).map(([key, label]) =>
-    make("th", { scope: "col", class: `of-${key}` }, label),
+  const headings = Object.entries(strings.columns).map(([key, label]) =>
+    make("th", { scope: "col", class: `col-${key}` }, label),
   );
-  const table = make("table", { class: "words recorded" }, make("thead", {}, make("tr", {}, ...heads)), body);
-  const older = button(words.older, () => load(next));
-  const empty = make("p", { class: "hint", hidden: "" }, words.none);
+  const table = make("table", { class: "text-table recorded" }, make("thead", {}, make("tr", {}, ...headings)), body);
+  const older = button(strings.showOlder, () => load(next));
+  const empty = make("p", { class: "hint", hidden: "" }, strings.none);
   const results = make(
     "section",
-    { class: "panel", "aria-label": words.results },
-    make("div", { class: "scrolls" }, table),
+    { class: "panel", "aria-label": strings.results },
+    make("div", { class: "scrollable" }, table),
     empty,
     older,
   );
-  main.append(make("div", { class: "heading" }, make("h1", {}, words.title), told), said.element, folded, results);
-  let [query, found, next, asking, shown] = ["", [], null, null, null];
+  const heading = make("div", { class: "heading" }, make("h1", {}, strings.title), status);
+  main.append(heading, message.element, filterPanel, results);
+  let [query, inferences, next, pending, dialog] = ["", [], null, null, null];
 
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    tools.go(ID, written());
+    tools.go(ID, readFilters());
   });
 
-  function shaped() {
-    placed.parentElement.hidden = !shape.value;
-    place.placeholder = words.hints[shape.value] ?? "";
+  function updateArea() {
+    areaField.parentElement.hidden = !areaKind.value;
+    area.placeholder = strings.hints[areaKind.value] ?? "";
   }
 
-  function written() {
-    const values = Object.fromEntries(PLAIN.map((key) => [key, inputs[key].value.trim()]));
-    if (shape.value) values[shape.value] = place.value.trim();
+  function readFilters() {
+    const values = Object.fromEntries(TEXT_FILTERS.map((key) => [key, inputs[key].value.trim()]));
+    if (areaKind.value) values[areaKind.value] = area.value.trim();
     const all = { ...values, error: error.value, where: where.value.trim() };
     return Object.fromEntries(Object.entries(all).filter(([, value]) => value));
   }
 
   async function load(after) {
-    asking?.abort();
-    const mine = (asking = new AbortController());
+    pending?.abort();
+    const thisRequest = (pending = new AbortController());
     const url = new URL(`inferences?${query}`, tools.root);
-    url.searchParams.set("limit", PAGE);
+    url.searchParams.set("limit", PAGE_SIZE);
     if (after) url.searchParams.set("after", after);
-    said.clear();
-    say(told, words.looking);
+    message.clear();
+    setText(status, strings.searching);
     older.hidden = true;
     try {
-      const response = await fetch(url, { signal: mine.signal }).catch((fault) => {
-        throw fault.name === "AbortError" ? fault : new Error(words.unreachable);
+      const response = await fetch(url, { signal: thisRequest.signal }).catch((failure) => {
+        throw failure.name === "AbortError" ? failure : new Error(strings.unreachable);
       });
       const answer = await response.json().catch(() => ({}));
-      if (mine !== asking) return;
-      if (!response.ok) throw new Error(answer.error ?? words.refused(response.status));
+      if (thisRequest !== pending) return;
+      if (!response.ok) throw new Error(answer.error ?? strings.refused(response.status));
       show(answer, Boolean(after));
-    } catch (fault) {
-      if (mine !== asking || fault.name === "AbortError") return;
-      say(told, "");
-      said.fail(fault.message);
+    } catch (failure) {
+      if (thisRequest !== pending || failure.name === "AbortError") return;
+      setText(status, "");
+      message.showError(failure.message);
       if (after) return;
       show({ inferences: [], next: null }, false);
-      say(told, "");
+      setText(status, "");
       empty.hidden = true;
     }
   }
 
-  function show(answer, more) {
-    const first = more ? found.length : 0;
-    found = more ? [...found, ...answer.inferences] : answer.inferences;
+  function show(answer, append) {
+    const first = append ? inferences.length : 0;
+    inferences = append ? [...inferences, ...answer.inferences] : answer.inferences;
     next = answer.next;
-    const rows = answer.inferences.map((inference, index) => rowOf(inference, first + index));
-    if (more) body.append(...rows);
+    const rows = answer.inferences.map((inference, index) => createRow(inference, first + index));
+    if (append) body.append(...rows);
     else body.replaceChildren(...rows);
-    table.hidden = !found.length;
-    empty.hidden = found.length > 0;
+    table.hidden = !inferences.length;
+    empty.hidden = inferences.length > 0;
     older.hidden = next === null;
-    say(told, words.counted(found.length, next !== null));
-    if (more) rows[0]?.querySelector("button").focus();
+    setText(status, strings.counted(inferences.length, next !== null));
+    if (append) rows[0]?.querySelector("button").focus();
   }
 
-  function rowOf(inference, index) {
-    const opener = button(words.time(inference.started), () => inspectAt(index), "link");
-    const cell = (key, ...content) => make("td", { class: `of-${key}` }, ...content);
-    const { told: what, score } = summaryIn(inference);
+  function createRow(inference, index) {
+    const openButton = button(strings.time(inference.started), () => openAt(index), "link");
+    const cell = (key, ...content) => make("td", { class: `col-${key}` }, ...content);
+    const { content, score } = summarise(inference);
     return make(
       "tr",
       inference.error ? { class: "failed" } : {},
-      make("th", { scope: "row", class: "of-time" }, opener),
+      make("th", { scope: "row", class: "col-time" }, openButton),
       cell("model", inference.model),
-      cell("label", ...what),
+      cell("label", ...content),
       cell("score", score === null ? "–" : percent(100 * score)),
-      cell("took", milliseconds(inference.duration / 1000)),
-      cell("metadata", inference.metadata.map(({ key, value }) => `${key} = ${words.value(value)}`).join(", ")),
+      cell("duration", milliseconds(inference.duration / 1000)),
+      cell("metadata", inference.metadata.map(({ key, value }) => `${key} = ${strings.value(value)}`).join(", ")),
     );
   }
 
-  function summaryIn({ error: kind, message, task_type: task, records }) {
-    if (kind) return { told: [message || kind], score: null };
+  function summarise({ error: errorKind, message, task_type: task, records }) {
+    if (errorKind) return { content: [message || errorKind], score: null };
     if (!records?.length || records[0].label === undefined || records[0].score === undefined) {
       return {
-        told: [make("span", { class: "hint" }, records?.length ? words.answers(records.length) : words.nothing)],
+        content: [make("span", { class: "hint" }, records?.length ? strings.answers(records.length) : strings.nothing)],
         score: null,
       };
     }
     const summary = summaryOf(task, records, 0);
-    const key = make("span", { class: "swatch" });
-    key.style.background = colourOf(summary.labels[0]);
-    return { told: [key, make("span", { class: "brief" }, summary.shown)], score: summary.score };
+    const swatch = make("span", { class: "swatch" });
+    swatch.style.background = colourOf(summary.labels[0]);
+    return { content: [swatch, make("span", { class: "truncated" }, summary.shown)], score: summary.score };
   }
 
   // Put the opened inference into the address without a history entry.
-  async function inspectAt(index) {
-    const inference = found[index];
-    mark(inference.id);
-    shown = inspect(main, tools.root, inference, {
-      newer: index > 0 ? () => inspectAt(index - 1) : null,
-      older: index < found.length - 1 ? () => inspectAt(index + 1) : null,
-      closed() {
-        mark("");
+  async function openAt(index) {
+    const inference = inferences[index];
+    saveAddress(inference.id);
+    dialog = showRecording(main, tools.root, inference, {
+      newer: index > 0 ? () => openAt(index - 1) : null,
+      older: index < inferences.length - 1 ? () => openAt(index + 1) : null,
+      onclose() {
+        saveAddress("");
         body.rows[index]?.querySelector("button").focus();
       },
     });
   }
 
-  function mark(id) {
+  function saveAddress(id) {
     const parameters = new URLSearchParams(query);
     if (id) parameters.set("id", id);
     history.replaceState(null, "", `#${ID}?${parameters}`);
@@ -175,29 +176,30 @@ function open(main, tools) {
   async function openById(id) {
     const response = await fetch(new URL(`inferences/${encodeURIComponent(id)}`, tools.root)).catch(() => null);
     const answer = await response?.json().catch(() => null);
-    if (response?.ok) shown = inspect(main, tools.root, answer, { newer: null, older: null, closed: () => mark("") });
-    else said.fail(answer?.error ?? words.unreachable);
+    const options = { newer: null, older: null, onclose: () => saveAddress("") };
+    if (response?.ok) dialog = showRecording(main, tools.root, answer, options);
+    else message.showError(answer?.error ?? strings.unreachable);
   }
 
   return {
     change(parameters) {
-      shown?.close();
+      dialog?.close();
       const id = parameters.get("id");
       parameters.delete("id");
       query = parameters.toString();
-      for (const key of PLAIN) inputs[key].value = parameters.get(key) ?? "";
+      for (const key of TEXT_FILTERS) inputs[key].value = parameters.get(key) ?? "";
       where.value = parameters.getAll("where").join(" and ");
       error.value = parameters.get("error") ?? "";
-      shape.value = PLACES.find((shapeName) => parameters.has(shapeName)) ?? "";
-      place.value = parameters.get(shape.value) ?? "";
-      shaped();
+      areaKind.value = AREAS.find((kind) => parameters.has(kind)) ?? "";
+      area.value = parameters.get(areaKind.value) ?? "";
+      updateArea();
       // On a phone the filters would fill the screen.
-      folded.open ||= query !== "" || window.innerWidth > 700;
+      filterPanel.open ||= query !== "" || window.innerWidth > 700;
       load(null).then(() => id && openById(id));
     },
     close() {
-      asking?.abort();
-      shown?.close();
+      pending?.abort();
+      dialog?.close();
     },
   };
 }

@@ -2,7 +2,7 @@
 
 export const session = {
   model: "",
-  pictures: [],
+  images: [],
   question: "",
   text: "",
   tensors: "",

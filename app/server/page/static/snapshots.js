@@ -1,15 +1,15 @@
 // The stream of metrics snapshots.
 
-const SILENCE = 6000;
-const FIRST_RETRY = 1000;
-const LONGEST_RETRY = 8000;
+const MAX_SILENCE_MS = 6000;
+const FIRST_RETRY_MS = 1000;
+const MAX_RETRY_MS = 8000;
 
 // Call `onsnapshot` with every snapshot, and `onstate` with connecting, live, paused or lost. Return a function that
 // stops.
-export function follow(url, shown, state) {
+export function subscribe(url, onsnapshot, onstate) {
   let source = null;
   let timer = 0;
-  let pause = FIRST_RETRY;
+  let retryDelay = FIRST_RETRY_MS;
 
   function close() {
     clearTimeout(timer);
@@ -17,41 +17,41 @@ export function follow(url, shown, state) {
     source = null;
   }
 
-  function lose() {
+  function reconnectLater() {
     close();
-    state("lost");
-    timer = setTimeout(open, pause);
-    pause = Math.min(pause * 2, LONGEST_RETRY);
+    onstate("lost");
+    timer = setTimeout(open, retryDelay);
+    retryDelay = Math.min(retryDelay * 2, MAX_RETRY_MS);
   }
 
   function open() {
     close();
     source = new EventSource(url);
-    timer = setTimeout(lose, SILENCE);
-    source.onerror = lose;
+    timer = setTimeout(reconnectLater, MAX_SILENCE_MS);
+    source.onerror = reconnectLater;
     source.onmessage = (event) => {
       clearTimeout(timer);
-      timer = setTimeout(lose, SILENCE);
-      pause = FIRST_RETRY;
-      state("live");
-      shown(JSON.parse(event.data));
+      timer = setTimeout(reconnectLater, MAX_SILENCE_MS);
+      retryDelay = FIRST_RETRY_MS;
+      onstate("live");
+      onsnapshot(JSON.parse(event.data));
     };
   }
 
-  function turn() {
+  function updateVisibility() {
     if (document.hidden) {
       close();
-      state("paused");
+      onstate("paused");
     } else {
-      state("connecting");
+      onstate("connecting");
       open();
     }
   }
 
-  document.addEventListener("visibilitychange", turn);
-  turn();
+  document.addEventListener("visibilitychange", updateVisibility);
+  updateVisibility();
   return () => {
-    document.removeEventListener("visibilitychange", turn);
+    document.removeEventListener("visibilitychange", updateVisibility);
     close();
   };
 }

@@ -1,29 +1,30 @@
 // The Try view: inputs on the left, parameters and results on the right.
 
-import { choices, chosen, fetchCatalogue, sortOf } from "./catalogue.js";
+import { chooseModel, fetchCatalogue, inputKind, readyModels } from "./catalogue.js";
 import { choice, field, notice } from "./controls.js";
 import { make } from "./dom.js";
-import { picturePart } from "./try_image.js";
-import { questionPart, tensorPart, textPart } from "./try_text.js";
+import { createImageTry } from "./try_image.js";
+import { createQuestionTry, createTensorTry, createTextTry } from "./try_text.js";
 import { session } from "./session.js";
 import { text } from "./text.js";
 
-const words = text.try;
+const strings = text.try;
 const ID = "try";
-const PATIENCE = 1000;
-const PARTS = { picture: picturePart, question: questionPart, text: textPart, tensor: tensorPart };
+const RETRY_MS = 1000;
+const CREATORS = { image: createImageTry, question: createQuestionTry, text: createTextTry, tensor: createTensorTry };
 
-export const tryView = { id: ID, title: words.title, open };
+export const tryView = { id: ID, title: strings.title, open };
 
 function open(main, tools) {
-  const [fault, lost] = [notice(), notice()];
+  const [message, missing] = [notice(), notice()];
   const select = choice([], (model) => tools.go(ID, { model }));
   const about = make("span", { class: "hint" });
   const body = make("div");
-  const picking = make("div", { class: "picking" }, field(words.model, select), about);
-  main.append(make("div", { class: "toolbar" }, make("h1", {}, words.title), picking), lost.element, fault.element, body);
+  const modelSelect = make("div", { class: "model-select" }, field(strings.model, select), about);
+  const toolbar = make("div", { class: "toolbar" }, make("h1", {}, strings.title), modelSelect);
+  main.append(toolbar, missing.element, message.element, body);
   let catalogue = null;
-  let part = null;
+  let content = null;
   let parameters = new URLSearchParams();
   let [closed, timer] = [false, 0];
 
@@ -31,52 +32,53 @@ function open(main, tools) {
     try {
       catalogue = await fetchCatalogue(tools.root);
     } catch (error) {
-      fault.fail(error.message);
+      message.showError(error.message);
       return;
     }
     if (closed) return;
-    const all = choices(catalogue);
+    const models = readyModels(catalogue);
     tools.about(text.version(catalogue.version));
-    select.fill(all.map(({ name }) => [name, name]));
-    if (all.length) {
-      fault.clear();
+    select.fill(models.map(({ name }) => [name, name]));
+    if (models.length) {
+      message.clear();
       show();
     } else {
-      fault.tell(words.noModels);
-      if (catalogue.models.some((model) => model.state === "LOADING")) timer = setTimeout(load, PATIENCE);
+      message.show(strings.noModels);
+      if (catalogue.models.some((model) => model.state === "LOADING")) timer = setTimeout(load, RETRY_MS);
     }
   }
 
   function show() {
-    const asked = parameters.get("model");
-    const model = chosen(catalogue, asked ?? session.model);
-    lost.tell(asked === null || asked === model.name ? "" : words.notReady(asked));
+    const requested = parameters.get("model");
+    const model = chooseModel(catalogue, requested ?? session.model);
+    missing.show(requested === null || requested === model.name ? "" : strings.notReady(requested));
     select.value = model.name;
-    about.textContent = words.tasks[model.task_type] ?? model.task_type;
-    if (part === null || session.model !== model.name || part.model !== model.name) {
-      part?.close();
-      fault.clear();
+    about.textContent = strings.tasks[model.task_type] ?? model.task_type;
+    if (content === null || session.model !== model.name || content.model !== model.name) {
+      content?.close();
+      message.clear();
       session.model = model.name;
       session.parameters = {};
-      part = PARTS[sortOf(model.task_type)]({ root: tools.root, go: tools.go, catalogue, model, fault, area: main });
-      part.model = model.name;
-      body.replaceChildren(...part.elements);
+      const create = CREATORS[inputKind(model.task_type)];
+      content = create({ root: tools.root, go: tools.go, catalogue, model, message, area: main });
+      content.model = model.name;
+      body.replaceChildren(...content.elements);
     }
     const sample = parameters.get("sample");
-    if (sample !== null && session.pictures[0]?.sample !== sample) part.sample?.(sample);
-    else part.begin?.();
+    if (sample !== null && session.images[0]?.sample !== sample) content.sample?.(sample);
+    else content.restore?.();
   }
 
   load();
   return {
     change(next) {
       parameters = next;
-      if (catalogue !== null && choices(catalogue).length) show();
+      if (catalogue !== null && readyModels(catalogue).length) show();
     },
     close() {
       closed = true;
       clearTimeout(timer);
-      part?.close();
+      content?.close();
     },
   };
 }

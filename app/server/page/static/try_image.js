@@ -4,150 +4,151 @@
 // moves, the page filters an answer without NMS. When it stops, a new request is sent, because only the server has the
 // boxes before clipping.
 
-import { coco, written } from "./export.js";
+import { coco, jsonFile } from "./export.js";
 import { button, save } from "./controls.js";
-import { make, say } from "./dom.js";
-import { narrow, shapesOf, toPng } from "./drawing.js";
-import { gallery } from "./image_list.js";
+import { make, setText } from "./dom.js";
+import { filterShapes, shapesOf, toPng } from "./drawing.js";
+import { imageList } from "./image_list.js";
 import { infer } from "./inference.js";
 import { parameterForm } from "./parameters.js";
 import { recordList } from "./results.js";
 import { session } from "./session.js";
 import { text } from "./text.js";
-import { trialOf } from "./try_layout.js";
+import { imageTryLayout } from "./try_layout.js";
 import { viewer } from "./viewer.js";
 
-const words = text.try;
-const FAINT = 0.05;
-const LOOSE = 0.95;
-const MOST = { IMAGE_SEGMENTATION: 100 };
-const MOST_OBJECTS = 300;
-const AT_ONCE = 2;
+const strings = text.try;
+const MIN_SCORE = 0.05;
+const MAX_IOU = 0.95;
+const MAX_DETECTIONS = { IMAGE_SEGMENTATION: 100 };
+const DEFAULT_MAX_DETECTIONS = 300;
+const MAX_CONCURRENT = 2;
 
-export function picturePart({ root, go, catalogue, model, fault, area }) {
-  const seen = viewer({ label: words.pictures });
-  const list = recordList({ onhover: (index) => seen.choose(index) });
-  const form = parameterForm(model, { onnarrow: refresh, onask: () => ask(session.pictures, true), onslide: slide });
+export function createImageTry({ root, go, catalogue, model, message, area }) {
+  const imageViewer = viewer({ label: strings.images });
+  const list = recordList({ onhover: (index) => imageViewer.choose(index) });
+  const onrequest = () => requestAll(session.images, true);
+  const form = parameterForm(model, { onfilter: refresh, onrequest, onslide: slide });
   const status = make("p", { class: "hint", role: "status" });
-  const legend = make("div", { class: "legend", role: "group", "aria-label": words.labels });
-  const pictures = gallery({
+  const legend = make("div", { class: "legend", role: "group", "aria-label": strings.labels });
+  const imageInputs = imageList({
     root,
     area,
     samples: catalogue.samples,
-    fault,
+    message,
     onshow: display,
-    onnew: ask,
+    onnew: requestAll,
     onsample: (sample) => go("try", { model: model.name, sample }),
   });
-  const located = model.task_type !== "IMAGE_CLASSIFICATION";
-  const most = MOST[model.task_type] ?? MOST_OBJECTS;
+  const hasShapes = model.task_type !== "IMAGE_CLASSIFICATION";
+  const maxDetections = MAX_DETECTIONS[model.task_type] ?? DEFAULT_MAX_DETECTIONS;
   // The answer of each image: { records, shapes, milliseconds }; null after an error.
   let answers = new Map();
   // Answers without NMS, of images that were shown while the IoU slider moved.
-  const loose = new Map();
-  let looseFor = "";
+  const unsuppressed = new Map();
+  let unsuppressedParameters = "";
   let hidden = new Set();
-  let asking = new AbortController();
+  let pending = new AbortController();
 
-  seen.onhover = (index) => list.choose(index);
+  imageViewer.onhover = (index) => list.choose(index);
 
-  async function ask(all, again = false) {
-    asking.abort();
-    asking = new AbortController();
-    const { signal } = asking;
+  async function requestAll(images, keepAnswers = false) {
+    pending.abort();
+    pending = new AbortController();
+    const { signal } = pending;
     // With new parameters, keep the old answers visible until new ones arrive.
-    if (!again) answers = new Map();
-    const others = JSON.stringify(form.others());
-    if (others !== looseFor) loose.clear();
-    looseFor = others;
-    fault.clear();
+    if (!keepAnswers) answers = new Map();
+    const ownParameters = JSON.stringify(form.ownParameters());
+    if (ownParameters !== unsuppressedParameters) unsuppressed.clear();
+    unsuppressedParameters = ownParameters;
+    message.clear();
     refresh();
-    const waiting = [...all];
+    const queue = [...images];
     const worker = async () => {
-      for (let picture = waiting.shift(); picture && !signal.aborted; picture = waiting.shift()) {
-        await askAbout(picture, signal);
+      for (let image = queue.shift(); image && !signal.aborted; image = queue.shift()) {
+        await requestOne(image, signal);
       }
     };
-    await Promise.all(Array.from({ length: AT_ONCE }, worker));
+    await Promise.all(Array.from({ length: MAX_CONCURRENT }, worker));
   }
 
-  async function found(picture, overlapping, signal) {
-    const { top_k, ...parameters } = { ...form.others(), ...overlapping };
-    parameters.score_threshold = located ? Math.min(FAINT, model.parameters.score_threshold.default) : 0;
-    if (located) parameters.top_k = most;
-    const { outputs, milliseconds } = await infer({ root, catalogue, model, data: [picture], parameters, signal });
-    const shapes = shapesOf(model.task_type, outputs[0], picture.width, picture.height);
+  async function requestAnswer(image, extra, signal) {
+    const { top_k, ...parameters } = { ...form.ownParameters(), ...extra };
+    parameters.score_threshold = hasShapes ? Math.min(MIN_SCORE, model.parameters.score_threshold.default) : 0;
+    if (hasShapes) parameters.top_k = maxDetections;
+    const { outputs, milliseconds } = await infer({ root, catalogue, model, data: [image], parameters, signal });
+    const shapes = shapesOf(model.task_type, outputs[0], image.width, image.height);
     return { records: outputs[0], shapes, milliseconds };
   }
 
   async function slide() {
-    const picture = pictures.shown();
-    if (picture !== null && !loose.has(picture)) {
-      loose.set(picture, null);
-      loose.set(picture, await found(picture, { iou_threshold: LOOSE }).catch(() => null));
+    const image = imageInputs.shown();
+    if (image !== null && !unsuppressed.has(image)) {
+      unsuppressed.set(image, null);
+      unsuppressed.set(image, await requestAnswer(image, { iou_threshold: MAX_IOU }).catch(() => null));
     }
     refresh();
   }
 
-  async function askAbout(picture, signal) {
+  async function requestOne(image, signal) {
     try {
-      answers.set(picture, await found(picture, form.overlap(), signal));
+      answers.set(image, await requestAnswer(image, form.iouParameter(), signal));
     } catch (error) {
       if (error.name === "AbortError") return;
-      fault.fail(session.pictures.length > 1 ? `${picture.name}: ${error.message}` : error.message);
-      answers.set(picture, null);
+      message.showError(session.images.length > 1 ? `${image.name}: ${error.message}` : error.message);
+      answers.set(image, null);
     }
     refresh();
   }
 
-  const answerFor = (picture) => (form.sliding() && loose.get(picture)) || answers.get(picture);
+  const answerFor = (image) => (form.isSliding() && unsuppressed.get(image)) || answers.get(image);
 
   // The filtered answer of an image: shapes, or records with their index for a classifier.
-  function left(picture) {
-    const answer = answerFor(picture);
+  function filtered(image) {
+    const answer = answerFor(image);
     if (!answer) return [];
-    const all = located ? answer.shapes : answer.records.map((record, index) => ({ ...record, index }));
-    const narrowed = narrow(all, { ...form.narrowing(), most: Infinity });
-    return narrowed.filter((result) => !hidden.has(result.label)).slice(0, form.narrowing().most);
+    const results = hasShapes ? answer.shapes : answer.records.map((record, index) => ({ ...record, index }));
+    const candidates = filterShapes(results, { ...form.filter(), max: Infinity });
+    return candidates.filter((result) => !hidden.has(result.label)).slice(0, form.filter().max);
   }
 
   function refresh() {
-    session.parameters = form.asked();
-    const picture = pictures.shown();
-    const answer = answerFor(picture);
-    const kept = left(picture);
-    seen.shapes(located && picture?.width ? kept : []);
-    list.show(kept);
-    for (const image of answers.keys())
-      pictures.mark(image, located ? String(left(image).length) : (left(image)[0]?.label ?? ""));
+    session.parameters = form.requested();
+    const image = imageInputs.shown();
+    const answer = answerFor(image);
+    const shown = filtered(image);
+    imageViewer.shapes(hasShapes && image?.width ? shown : []);
+    list.show(shown);
+    for (const other of answers.keys())
+      imageInputs.setBadge(other, hasShapes ? String(filtered(other).length) : (filtered(other)[0]?.label ?? ""));
     downloads.hidden = !answer;
-    if (picture === null) say(status, "");
-    else if (answer === undefined) say(status, words.running);
-    else if (answer === null) say(status, "");
-    else tell(answer, kept.length);
-    if (located) showLegend(answer);
+    if (image === null) setText(status, "");
+    else if (answer === undefined) setText(status, strings.running);
+    else if (answer === null) setText(status, "");
+    else showStatus(answer, shown.length);
+    if (hasShapes) showLegend(answer);
   }
 
-  function tell({ records, milliseconds }, number) {
-    const parts = [words.found(number, records.length, Math.round(milliseconds))];
-    if (!number) parts.push(words.none);
-    if (located && records.length >= most) parts.push(words.cut(most));
+  function showStatus({ records, milliseconds }, number) {
+    const parts = [strings.summary(number, records.length, Math.round(milliseconds))];
+    if (!number) parts.push(strings.none);
+    if (hasShapes && records.length >= maxDetections) parts.push(strings.truncated(maxDetections));
     if (parts.length > 1) parts[0] += ".";
-    say(status, parts.join(" "));
+    setText(status, parts.join(" "));
   }
 
   // A button for each label in the answer, which hides it.
   function showLegend(answer) {
-    const counted = new Map();
-    for (const { label } of narrow(answer?.shapes ?? [], form.narrowing()))
-      counted.set(label, (counted.get(label) ?? 0) + 1);
-    for (const label of hidden) counted.set(label, counted.get(label) ?? 0);
-    const names = [...counted.keys()].sort();
-    const now = names.map((label) => words.hide(label, counted.get(label))).join();
+    const counts = new Map();
+    for (const { label } of filterShapes(answer?.shapes ?? [], form.filter()))
+      counts.set(label, (counts.get(label) ?? 0) + 1);
+    for (const label of hidden) counts.set(label, counts.get(label) ?? 0);
+    const names = [...counts.keys()].sort();
+    const now = names.map((label) => strings.hide(label, counts.get(label))).join();
     if (now === [...legend.children].map((child) => child.textContent).join()) return;
     legend.replaceChildren(
       ...names.map((label) => {
-        const toggle = button(words.hide(label, counted.get(label)), () => {
+        const toggle = button(strings.hide(label, counts.get(label)), () => {
           if (!hidden.delete(label)) hidden.add(label);
           toggle.setAttribute("aria-pressed", !hidden.has(label));
           refresh();
@@ -159,44 +160,47 @@ export function picturePart({ root, go, catalogue, model, fault, area }) {
     );
   }
 
-  function display(picture) {
-    seen.show(picture);
-    seen.element
+  function display(image) {
+    imageViewer.show(image);
+    imageViewer.element
       .querySelector(".stage")
-      .setAttribute("aria-label", picture ? words.shown(picture.name) : words.pictures);
-    stage.hidden = picture === null;
-    if (picture !== null && !picture.width) fault.tell(words.notShown);
+      .setAttribute("aria-label", image ? strings.shown(image.name) : strings.images);
+    stage.hidden = image === null;
+    if (image !== null && !image.width) message.show(strings.notShown);
     refresh();
   }
 
-  function told() {
-    return session.pictures
-      .filter((picture) => answers.get(picture))
-      .map((picture) => {
-        const { records, shapes } = answers.get(picture);
-        const kept = left(picture);
-        return { picture, shapes: located ? kept : shapes, records: kept.map(({ index }) => records[index]) };
+  function exportedAnswers() {
+    return session.images
+      .filter((image) => answers.get(image))
+      .map((image) => {
+        const { records, shapes } = answers.get(image);
+        const shown = filtered(image);
+        return { image, shapes: hasShapes ? shown : shapes, records: shown.map(({ index }) => records[index]) };
       });
   }
 
-  const stem = () => (pictures.shown()?.name ?? model.name).replace(/\.[^.]*$/, "");
+  const stem = () => (imageInputs.shown()?.name ?? model.name).replace(/\.[^.]*$/, "");
   const downloads = make(
     "div",
-    { class: "row", role: "group", "aria-label": words.download, hidden: "" },
-    make("span", { class: "hint" }, words.download),
-    button(words.json, () => save(written(model, form.asked(), told()), `${stem()}.json`)),
+    { class: "row", role: "group", "aria-label": strings.download, hidden: "" },
+    make("span", { class: "hint" }, strings.download),
+    button(strings.json, () => save(jsonFile(model, form.requested(), exportedAnswers()), `${stem()}.json`)),
   );
-  if (located) {
+  if (hasShapes) {
     downloads.append(
-      button(words.png, async () => save(await toPng(pictures.shown(), left(pictures.shown())), `${stem()}.found.png`)),
-      button(words.coco, () => save(coco(model, told()), `${stem()}.coco.json`)),
+      button(strings.png, async () => {
+        const image = imageInputs.shown();
+        save(await toPng(image, filtered(image)), `${stem()}.found.png`);
+      }),
+      button(strings.coco, () => save(coco(model, exportedAnswers()), `${stem()}.coco.json`)),
     );
   }
-  downloads.append(button(words.look, () => go("request", { model: model.name })));
-  const stage = make("div", { hidden: "" }, seen.element);
-  const side = make(
+  downloads.append(button(strings.showRequest, () => go("request", { model: model.name })));
+  const stage = make("div", { hidden: "" }, imageViewer.element);
+  const sidebar = make(
     "section",
-    { class: "panel side", "aria-label": words.results },
+    { class: "panel sidebar", "aria-label": strings.results },
     form.element,
     status,
     legend,
@@ -204,5 +208,5 @@ export function picturePart({ root, go, catalogue, model, fault, area }) {
     downloads,
   );
 
-  return trialOf({ pictures, stage, side, seen, stop: () => asking.abort() });
+  return imageTryLayout({ images: imageInputs, stage, sidebar, viewer: imageViewer, stop: () => pending.abort() });
 }

@@ -3,17 +3,19 @@
 import { make } from "./dom.js";
 import { session } from "./session.js";
 
-export function trialOf({ pictures, stage, side, seen, stop }) {
+export function imageTryLayout({ images, stage, sidebar, viewer, stop }) {
   return {
-    elements: [make("div", { class: "trial" }, make("div", { class: "showing" }, pictures.element, stage), side)],
-    begin() {
-      if (session.pictures.length && pictures.shown() === null) pictures.put(session.pictures);
+    elements: [
+      make("div", { class: "try-layout" }, make("div", { class: "image-column" }, images.element, stage), sidebar),
+    ],
+    restore() {
+      if (session.images.length && images.shown() === null) images.replace(session.images);
     },
-    sample: (name) => pictures.sample(name),
+    sample: (name) => images.sample(name),
     close() {
       stop();
-      pictures.close();
-      seen.close();
+      images.close();
+      viewer.close();
     },
   };
 }

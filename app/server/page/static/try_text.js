@@ -1,267 +1,268 @@
 // Try language and tensor models: questions about an image, texts, tensors.
 
 import { button, field } from "./controls.js";
-import { make, say } from "./dom.js";
-import { gallery } from "./image_list.js";
+import { make, setText } from "./dom.js";
+import { imageList } from "./image_list.js";
 import { infer, streamAnswer } from "./inference.js";
 import { parameterForm } from "./parameters.js";
 import { dialogue, markedText, recordList, tensorList } from "./results.js";
 import { session } from "./session.js";
 import { text } from "./text.js";
-import { trialOf } from "./try_layout.js";
+import { imageTryLayout } from "./try_layout.js";
 import { viewer } from "./viewer.js";
 
-const words = text.try;
+const strings = text.try;
 
 // A text area with a button, which becomes Stop while `run(value, signal)` runs.
-function asking({ label, value, hint, run, act, fault, rows, submits }) {
+function promptForm({ label, value, hint, run, onrun, message, rows, isSubmit }) {
   const input = make("textarea", { rows, spellcheck: "false" });
   input.value = value;
   let running = null;
-  const go = button(run, start, "main");
+  const runButton = button(run, start, "primary");
 
   async function start() {
     if (running !== null) {
       running.abort();
       return;
     }
-    fault.clear();
+    message.clear();
     running = new AbortController();
-    say(go, words.stop);
+    setText(runButton, strings.stop);
     try {
-      await act(input.value, running.signal);
+      await onrun(input.value, running.signal);
     } catch (error) {
-      if (error.name !== "AbortError") fault.fail(error.message);
+      if (error.name !== "AbortError") message.showError(error.message);
     }
     running = null;
-    say(go, run);
+    setText(runButton, run);
   }
 
   input.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.isComposing || !submits(event)) return;
+    if (event.key !== "Enter" || event.isComposing || !isSubmit(event)) return;
     event.preventDefault();
     if (running === null) start();
   });
   return {
-    element: make("div", { class: "asking" }, field(label, input, hint), go),
+    element: make("div", { class: "prompt-form" }, field(label, input, hint), runButton),
     input,
     stop: () => running?.abort(),
   };
 }
 
-const withControl = (event) => event.ctrlKey || event.metaKey;
+const isControlEnter = (event) => event.ctrlKey || event.metaKey;
 
 // Append the chunks of a stream to an answer in the dialogue.
-async function tellPieces(answer, pieces) {
+async function appendChunks(answer, chunks) {
   let note = "";
-  let any = false;
+  let received = false;
   try {
-    for await (const piece of pieces) {
-      any = true;
-      answer.grow(piece);
+    for await (const chunk of chunks) {
+      received = true;
+      answer.append(chunk);
     }
-    if (!any) note = words.noAnswer;
+    if (!received) note = strings.noAnswer;
   } catch (error) {
-    if (error.name === "AbortError") note = words.stopped;
+    if (error.name === "AbortError") note = strings.stopped;
     else throw error;
   } finally {
     answer.end(note);
   }
 }
 
-function lookButton(go, model) {
-  return button(words.look, () => go("request", { model: model.name }));
+function requestButton(go, model) {
+  return button(strings.showRequest, () => go("request", { model: model.name }));
 }
 
-export function questionPart({ root, go, catalogue, model, fault, area }) {
-  const seen = viewer({ label: words.pictures });
-  const stage = make("div", { hidden: "" }, seen.element);
-  const talk = dialogue(words.asked);
-  const form = parameterForm(model, { onnarrow() {}, onask: keep });
-  const pictures = gallery({
+export function createQuestionTry({ root, go, catalogue, model, message, area }) {
+  const imageViewer = viewer({ label: strings.images });
+  const stage = make("div", { hidden: "" }, imageViewer.element);
+  const conversation = dialogue(strings.conversation);
+  const form = parameterForm(model, { onfilter() {}, onrequest: saveSession });
+  const imageInputs = imageList({
     root,
     area,
     samples: catalogue.samples,
-    fault,
+    message,
     onnew() {},
-    onshow(picture) {
-      seen.show(picture);
-      stage.hidden = picture === null;
+    onshow(image) {
+      imageViewer.show(image);
+      stage.hidden = image === null;
     },
     onsample: (sample) => go("try", { model: model.name, sample }),
   });
-  const box = asking({
-    label: words.question,
-    value: session.question || words.example,
-    run: words.ask,
+  const prompt = promptForm({
+    label: strings.question,
+    value: session.question || strings.exampleQuestion,
+    run: strings.ask,
     rows: 2,
-    fault,
-    submits: (event) => !event.shiftKey,
-    async act(question, signal) {
-      const picture = pictures.shown();
-      if (picture === null) throw new Error(words.needsPicture);
-      if (!question.trim()) throw new Error(words.needsText);
-      keep();
-      const asked = session.pictures.length > 1 ? `${picture.name}: ${question}` : question;
-      await tellPieces(
-        talk.add(asked),
-        streamAnswer({ root, model, picture, text: question, parameters: form.others(), signal }),
+    message,
+    isSubmit: (event) => !event.shiftKey,
+    async onrun(question, signal) {
+      const image = imageInputs.shown();
+      if (image === null) throw new Error(strings.needsImage);
+      if (!question.trim()) throw new Error(strings.needsText);
+      saveSession();
+      const heading = session.images.length > 1 ? `${image.name}: ${question}` : question;
+      await appendChunks(
+        conversation.add(heading),
+        streamAnswer({ root, model, image, text: question, parameters: form.ownParameters(), signal }),
       );
     },
   });
 
-  function keep() {
-    session.question = box.input.value;
-    session.parameters = { ...form.others(), prompts: [box.input.value] };
+  function saveSession() {
+    session.question = prompt.input.value;
+    session.parameters = { ...form.ownParameters(), prompts: [prompt.input.value] };
   }
 
-  const side = make(
+  const sidebar = make(
     "section",
-    { class: "panel side", "aria-label": words.asked },
-    talk.element,
-    box.element,
-    make("details", {}, make("summary", {}, words.parameters), form.element),
-    make("div", { class: "row" }, lookButton(go, model)),
+    { class: "panel sidebar", "aria-label": strings.conversation },
+    conversation.element,
+    prompt.element,
+    make("details", {}, make("summary", {}, strings.parameters), form.element),
+    make("div", { class: "row" }, requestButton(go, model)),
   );
-  keep();
-  return trialOf({ pictures, stage, side, seen, stop: () => box.stop() });
+  saveSession();
+  return imageTryLayout({ images: imageInputs, stage, sidebar, viewer: imageViewer, stop: () => prompt.stop() });
 }
 
-export function textPart({ root, go, catalogue, model, fault }) {
-  const output = make("section", { class: "panel side", "aria-label": words.results });
+export function createTextTry({ root, go, catalogue, model, message }) {
+  const output = make("section", { class: "panel sidebar", "aria-label": strings.results });
   const status = make("p", { class: "hint", role: "status" });
-  const talk = dialogue(words.asked);
-  const form = parameterForm(model, { onnarrow: show, onask: keep });
+  const conversation = dialogue(strings.conversation);
+  const form = parameterForm(model, { onfilter: show, onrequest: saveSession });
   let answer = null;
-  const box = asking({
-    label: words.text,
-    value: session.text || words.textExample,
-    hint: words.runHint,
-    run: words.run,
+  const prompt = promptForm({
+    label: strings.text,
+    value: session.text || strings.textExample,
+    hint: strings.runHint,
+    run: strings.run,
     rows: 6,
-    fault,
-    submits: withControl,
-    async act(value, signal) {
-      if (!value.trim()) throw new Error(words.needsText);
-      keep();
+    message,
+    isSubmit: isControlEnter,
+    async onrun(value, signal) {
+      if (!value.trim()) throw new Error(strings.needsText);
+      saveSession();
       if (model.streams) {
-        const began = performance.now();
-        await tellPieces(
-          talk.add(value),
-          streamAnswer({ root, model, text: value, parameters: form.others(), signal }),
+        const started = performance.now();
+        await appendChunks(
+          conversation.add(value),
+          streamAnswer({ root, model, text: value, parameters: form.ownParameters(), signal }),
         );
-        say(status, words.answered(Math.round(performance.now() - began)));
+        setText(status, strings.answered(Math.round(performance.now() - started)));
         return;
       }
-      say(status, words.running);
-      const parameters = { ...form.others(), score_threshold: 0 };
+      setText(status, strings.running);
+      const parameters = { ...form.ownParameters(), score_threshold: 0 };
       delete parameters.top_k;
       const found = await infer({ root, catalogue, model, data: [value], parameters, signal });
       answer = { value, records: found.outputs[0] };
-      say(status, words.answered(Math.round(found.milliseconds)));
+      setText(status, strings.answered(Math.round(found.milliseconds)));
       show();
     },
   });
   const list = recordList();
   const marked = make("div");
 
-  function keep() {
-    session.text = box.input.value;
-    session.parameters = form.asked();
+  function saveSession() {
+    session.text = prompt.input.value;
+    session.parameters = form.requested();
   }
 
   function show() {
-    keep();
+    saveSession();
     if (answer === null) return;
-    const { score, most } = form.narrowing();
-    const kept = answer.records.filter((record) => record.score >= score).slice(0, most);
+    const { score, max } = form.filter();
+    const shown = answer.records.filter((record) => record.score >= score).slice(0, max);
     list.show(
-      kept.map((record, index) => ({
+      shown.map((record, index) => ({
         index,
         label: record.label ?? record.word,
         tone: record.entity_group,
         score: record.score,
       })),
     );
-    if (model.task_type === "TOKEN_CLASSIFICATION") marked.replaceChildren(markedText(answer.value, kept));
+    if (model.task_type === "TOKEN_CLASSIFICATION") marked.replaceChildren(markedText(answer.value, shown));
   }
 
-  output.append(form.element, status, marked, model.streams ? talk.element : list.element);
-  output.append(make("div", { class: "row" }, lookButton(go, model)));
-  keep();
+  output.append(form.element, status, marked, model.streams ? conversation.element : list.element);
+  output.append(make("div", { class: "row" }, requestButton(go, model)));
+  saveSession();
   return {
     elements: [
       make(
         "div",
-        { class: "trial" },
-        make("section", { class: "panel", "aria-label": words.tasks[model.task_type] }, box.element),
+        { class: "try-layout" },
+        make("section", { class: "panel", "aria-label": strings.tasks[model.task_type] }, prompt.element),
         output,
       ),
     ],
-    close: () => box.stop(),
+    close: () => prompt.stop(),
   };
 }
 
-export function tensorPart({ root, go, catalogue, model, fault }) {
+export function createTensorTry({ root, go, catalogue, model, message }) {
   const status = make("p", { class: "hint", role: "status" });
-  const found = make("div");
-  const box = asking({
-    label: words.tensors,
-    value: example(model),
-    hint: words.runHint,
-    run: words.run,
+  const results = make("div");
+  const prompt = promptForm({
+    label: strings.tensors,
+    value: exampleTensors(model),
+    hint: strings.runHint,
+    run: strings.run,
     rows: 8,
-    fault,
-    submits: withControl,
-    async act(value, signal) {
+    message,
+    isSubmit: isControlEnter,
+    async onrun(value, signal) {
       const tensors = readTensors(value, model);
       session.tensors = value;
       const answer = await infer({ root, catalogue, model, data: [tensors], parameters: {}, signal });
-      say(status, words.answered(Math.round(answer.milliseconds)));
-      found.replaceChildren(tensorList(answer.outputs[0]));
+      setText(status, strings.answered(Math.round(answer.milliseconds)));
+      results.replaceChildren(tensorList(answer.outputs[0]));
     },
   });
   const output = make(
     "section",
-    { class: "panel side", "aria-label": words.outputs },
-    make("h2", {}, words.outputs),
+    { class: "panel sidebar", "aria-label": strings.outputs },
+    make("h2", {}, strings.outputs),
     status,
-    found,
+    results,
   );
-  output.append(make("div", { class: "row" }, lookButton(go, model)));
+  output.append(make("div", { class: "row" }, requestButton(go, model)));
   return {
     elements: [
       make(
         "div",
-        { class: "trial" },
-        make("section", { class: "panel", "aria-label": words.tasks.TENSOR }, box.element),
+        { class: "try-layout" },
+        make("section", { class: "panel", "aria-label": strings.tasks.TENSOR }, prompt.element),
         output,
       ),
     ],
-    close: () => box.stop(),
+    close: () => prompt.stop(),
   };
 }
 
 // Example tensors with the model's input shapes; a size of -1 becomes 2.
-export function example(model) {
+export function exampleTensors(model) {
   const cell = { BYTES: "text", BOOL: true };
   const filled = ([size, ...rest], datatype) => {
     if (size === undefined) return cell[datatype] ?? 1;
     return Array.from({ length: size < 0 ? 2 : Math.min(size, 8) }, () => filled(rest, datatype));
   };
-  const all = model.inputs.map(({ name, shape, datatype }) => [name, filled(shape, datatype)]);
-  return JSON.stringify(Object.fromEntries(all));
+  const entries = model.inputs.map(({ name, shape, datatype }) => [name, filled(shape, datatype)]);
+  return JSON.stringify(Object.fromEntries(entries));
 }
 
 export function readTensors(value, model) {
-  let read;
+  let tensors;
   try {
-    read = JSON.parse(value);
+    tensors = JSON.parse(value);
   } catch (error) {
-    throw new Error(words.tensorsWrong(error.message));
+    throw new Error(strings.tensorsNoJson(error.message));
   }
   const names = model.inputs.map((input) => input.name);
-  const fits = read !== null && typeof read === "object" && names.every((name) => Array.isArray(read[name]));
-  if (!fits) throw new Error(words.tensorsNoObject(names.join(", ")));
-  return read;
+  const isObject = tensors !== null && typeof tensors === "object";
+  const isValid = isObject && names.every((name) => Array.isArray(tensors[name]));
+  if (!isValid) throw new Error(strings.tensorsNoObject(names.join(", ")));
+  return tensors;
 }

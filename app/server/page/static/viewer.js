@@ -1,69 +1,70 @@
 // An image with shapes, with zoom, pan and pointing.
 
-import { make, say } from "./dom.js";
+import { make, setText } from "./dom.js";
 import { hit, paint } from "./drawing.js";
 import { text } from "./text.js";
 
-const words = text.viewer;
-const CLOSEST = 40;
-const STEP = 1.25;
-const FARTHEST_MOVE = 40;
-const NEAR = 6;
+const strings = text.viewer;
+const MAX_SCALE = 40;
+const ZOOM_STEP = 1.25;
+const KEY_PAN = 40;
+const HIT_DISTANCE = 6;
 // Above this number of screen pixels per image pixel, pixels are shown as squares.
-const SQUARES = 3;
+const MIN_SQUARE_PIXELS = 3;
 // With more points than this, move the painted shapes during a gesture, and repaint when it stops.
-const HEAVY = 3000;
-const REST = 100;
+const MAX_LIVE_POINTS = 3000;
+const REPAINT_DELAY_MS = 100;
 
 export function viewer({ label }) {
   // Three layers: the image, all shapes, and the highlighted shape.
-  const [ground, over, top] = ["ground", "over", "top"].map((name) => make("canvas", { class: name }));
+  const layers = ["image", "shapes", "highlight"].map((name) => make("canvas", { class: name }));
+  const [imageLayer, shapeLayer, highlightLayer] = layers;
   const zoom = make("output", { class: "zoom" });
-  const keys = make("span", { class: "hint" }, words.keys);
-  const stage = make("div", { class: "stage", tabindex: "0", role: "group", "aria-label": label }, ground, over, top);
-  const tools = make(
+  const keys = make("span", { class: "hint" }, strings.keys);
+  const stage = make("div", { class: "stage", tabindex: "0", role: "group", "aria-label": label }, ...layers);
+  const toolbar = make(
     "div",
-    { class: "viewer-tools", role: "group", "aria-label": words.zoom },
-    tool("−", words.out, () => zoomBy(1 / STEP)),
+    { class: "viewer-toolbar", role: "group", "aria-label": strings.zoom },
+    toolButton("−", strings.out, () => zoomBy(1 / ZOOM_STEP)),
     zoom,
-    tool("+", words.in, () => zoomBy(STEP)),
-    tool(words.fitShort, words.fit, fit),
-    tool("1:1", words.whole, () => zoomTo(1)),
+    toolButton("+", strings.in, () => zoomBy(ZOOM_STEP)),
+    toolButton(strings.fitShort, strings.fit, fit),
+    toolButton("1:1", strings.actualSize, () => zoomTo(1)),
     keys,
   );
-  const element = make("div", { class: "viewer" }, stage, tools);
+  const element = make("div", { class: "viewer" }, stage, toolbar);
 
-  let picture = null;
+  let image = null;
   let levels = [];
   let shapes = [];
-  let chosen = null;
-  let haze = { bitmap: null, opacity: 0 };
-  let place = { scale: 1, x: 0, y: 0 };
-  let [fitted, dirty, waiting] = [true, {}, false];
-  let [heavy, painted, resting] = [false, place, 0];
+  let selected = null;
+  let overlaid = { bitmap: null, opacity: 0 };
+  let transform = { scale: 1, x: 0, y: 0 };
+  let [fitted, stale, scheduled] = [true, {}, false];
+  let [isHeavy, paintedTransform, repaintTimer] = [false, transform, 0];
   const pointers = new Map();
-  let pinch = 0;
-  const self = { element, show, shapes: setShapes, overlay, choose, place: () => ({ ...place }), restore, fit, close };
+  let pinchDistance = 0;
+  const self = { element, show, shapes: setShapes, overlay, choose, restore, fit, close };
   self.onhover = () => {};
-  self.onplace = () => {};
+  self.ontransform = () => {};
 
-  function tool(sign, name, act) {
+  function toolButton(sign, name, onclick) {
     const button = make("button", { type: "button", "aria-label": name, title: name }, sign);
-    button.addEventListener("click", act);
+    button.addEventListener("click", onclick);
     return button;
   }
 
-  function redraw(...parts) {
-    for (const part of parts) dirty[part] = true;
-    if (waiting) return;
-    waiting = true;
+  function redraw(...layers) {
+    for (const layer of layers) stale[layer] = true;
+    if (scheduled) return;
+    scheduled = true;
     requestAnimationFrame(() => {
-      waiting = false;
-      if (dirty.ground) drawGround();
-      if (dirty.over) drawOver();
-      else if (dirty.moved) carryOver();
-      if (dirty.top || dirty.moved) drawTop();
-      dirty = {};
+      scheduled = false;
+      if (stale.image) drawImageLayer();
+      if (stale.shapes) drawShapes();
+      else if (stale.moved) moveShapes();
+      if (stale.highlight || stale.moved) drawHighlight();
+      stale = {};
     });
   }
 
@@ -72,114 +73,116 @@ export function viewer({ label }) {
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.clearRect(0, 0, canvas.width, canvas.height);
     const ratio = canvas.width / (stage.clientWidth || 1);
-    context.setTransform(place.scale * ratio, 0, 0, place.scale * ratio, place.x * ratio, place.y * ratio);
+    const { scale, x, y } = transform;
+    context.setTransform(scale * ratio, 0, 0, scale * ratio, x * ratio, y * ratio);
     return [context, ratio];
   }
 
-  function drawGround() {
-    const [context, ratio] = cleared(ground);
-    if (picture === null) return;
-    const { width, height } = picture;
-    const needed = width * place.scale * ratio;
+  function drawImageLayer() {
+    const [context, ratio] = cleared(imageLayer);
+    if (image === null) return;
+    const { width, height } = image;
+    const needed = width * transform.scale * ratio;
     const level = levels.findLast((candidate) => candidate.width >= needed) ?? levels[0];
-    context.imageSmoothingEnabled = place.scale * ratio < SQUARES;
+    context.imageSmoothingEnabled = transform.scale * ratio < MIN_SQUARE_PIXELS;
     if (level) context.drawImage(level, 0, 0, width, height);
-    if (haze.bitmap !== null) {
-      context.globalAlpha = haze.opacity;
+    if (overlaid.bitmap !== null) {
+      context.globalAlpha = overlaid.opacity;
       context.imageSmoothingEnabled = true;
-      context.drawImage(haze.bitmap, 0, 0, width, height);
+      context.drawImage(overlaid.bitmap, 0, 0, width, height);
       context.globalAlpha = 1;
     }
   }
 
-  function drawOver() {
-    clearTimeout(resting);
-    const [context, ratio] = cleared(over);
-    over.style.transform = "";
-    painted = place;
-    if (picture === null) return;
-    const [left, above] = [-place.x / place.scale, -place.y / place.scale];
-    const [right, below] = [left + stage.clientWidth / place.scale, above + stage.clientHeight / place.scale];
-    const near = shapes.filter(({ bounds: [l, t, r, b] }) => r >= left && l <= right && b >= above && t <= below);
-    paint(context, near, { scale: place.scale * ratio, unit: ratio, width: picture.width });
+  function drawShapes() {
+    clearTimeout(repaintTimer);
+    const [context, ratio] = cleared(shapeLayer);
+    shapeLayer.style.transform = "";
+    paintedTransform = transform;
+    if (image === null) return;
+    const [left, top] = [-transform.x / transform.scale, -transform.y / transform.scale];
+    const [right, bottom] = [left + stage.clientWidth / transform.scale, top + stage.clientHeight / transform.scale];
+    const visible = shapes.filter(({ bounds: [l, t, r, b] }) => r >= left && l <= right && b >= top && t <= bottom);
+    paint(context, visible, { scale: transform.scale * ratio, unit: ratio, width: image.width });
   }
 
-  function carryOver() {
-    if (!heavy) {
-      drawOver();
+  function moveShapes() {
+    if (!isHeavy) {
+      drawShapes();
       return;
     }
-    const grown = place.scale / painted.scale;
-    const [x, y] = [place.x - painted.x * grown, place.y - painted.y * grown];
-    over.style.transform = `translate(${x}px, ${y}px) scale(${grown})`;
-    clearTimeout(resting);
-    resting = setTimeout(() => redraw("over"), REST);
+    const factor = transform.scale / paintedTransform.scale;
+    const [x, y] = [transform.x - paintedTransform.x * factor, transform.y - paintedTransform.y * factor];
+    shapeLayer.style.transform = `translate(${x}px, ${y}px) scale(${factor})`;
+    clearTimeout(repaintTimer);
+    repaintTimer = setTimeout(() => redraw("shapes"), REPAINT_DELAY_MS);
   }
 
-  function drawTop() {
-    const [context, ratio] = cleared(top);
-    const found = chosen === null ? [] : shapes.filter((shape) => shape.index === chosen);
-    stage.classList.toggle("choosing", found.length > 0);
-    if (picture !== null) {
-      paint(context, found, { scale: place.scale * ratio, unit: ratio, strong: true, width: picture.width });
+  function drawHighlight() {
+    const [context, ratio] = cleared(highlightLayer);
+    const found = selected === null ? [] : shapes.filter((shape) => shape.index === selected);
+    stage.classList.toggle("highlighting", found.length > 0);
+    if (image !== null) {
+      paint(context, found, { scale: transform.scale * ratio, unit: ratio, strong: true, width: image.width });
     }
   }
 
   // Halved copies of a large image, so that small views are fast and smooth.
-  async function halve(of) {
-    let last = of.bitmap;
+  async function buildLevels(source) {
+    let last = source.bitmap;
     while (last !== null && Math.max(last.width, last.height) > 1200) {
       const size = { resizeWidth: Math.ceil(last.width / 2), resizeHeight: Math.ceil(last.height / 2) };
       last = await createImageBitmap(last, { ...size, resizeQuality: "medium" });
-      if (picture !== of) {
+      if (image !== source) {
         last.close();
         return;
       }
       levels.push(last);
     }
-    redraw("ground");
+    redraw("image");
   }
 
   // Keep the first level: it belongs to the caller.
-  function forget() {
+  function release() {
     for (const level of levels.slice(1)) level.close();
-    [picture, levels] = [null, []];
+    [image, levels] = [null, []];
   }
 
   function show(next) {
-    forget();
-    picture = next;
+    release();
+    image = next;
     levels = next?.bitmap ? [next.bitmap] : [];
-    [shapes, chosen, haze] = [[], null, { bitmap: null, opacity: 0 }];
+    [shapes, selected, overlaid] = [[], null, { bitmap: null, opacity: 0 }];
     stage.style.setProperty("--ratio", next?.height ? next.width / next.height : "");
     fit();
-    redraw("over", "top");
-    if (next !== null) halve(next);
+    redraw("shapes", "highlight");
+    if (next !== null) buildLevels(next);
   }
 
   function setShapes(next) {
     shapes = next;
-    heavy = shapes.reduce((sum, { rings }) => sum + rings.reduce((all, ring) => all + ring.length, 10), 0) > HEAVY;
-    redraw("over", "top");
+    const points = shapes.map(({ rings }) => rings.reduce((sum, ring) => sum + ring.length, 10));
+    isHeavy = points.reduce((sum, count) => sum + count, 0) > MAX_LIVE_POINTS;
+    redraw("shapes", "highlight");
   }
 
   function overlay(bitmap, opacity) {
-    haze = { bitmap, opacity };
-    redraw("ground");
+    overlaid = { bitmap, opacity };
+    redraw("image");
   }
 
   function choose(index) {
-    if (index === chosen) return;
-    chosen = index;
-    redraw("top");
+    if (index === selected) return;
+    selected = index;
+    redraw("highlight");
   }
 
-  function move(next, told = true) {
-    place = next;
+  function move(next, notify = true) {
+    transform = next;
     stage.classList.toggle("fitted", fitted);
-    say(zoom, `${Math.round(100 * place.scale)} %`);
-    redraw("ground", "moved");
-    if (told) self.onplace({ ...place });
+    setText(zoom, `${Math.round(100 * transform.scale)} %`);
+    redraw("image", "moved");
+    if (notify) self.ontransform({ ...transform });
   }
 
   function restore(next) {
@@ -190,45 +193,46 @@ export function viewer({ label }) {
   function fit() {
     fitted = true;
     const [width, height] = [stage.clientWidth, stage.clientHeight];
-    if (picture === null || !picture.width || !width || !height) {
+    if (image === null || !image.width || !width || !height) {
       move({ scale: 1, x: 0, y: 0 });
       return;
     }
-    const scale = Math.min(width / picture.width, height / picture.height, CLOSEST);
-    move({ scale, x: (width - picture.width * scale) / 2, y: (height - picture.height * scale) / 2 });
+    const scale = Math.min(width / image.width, height / image.height, MAX_SCALE);
+    move({ scale, x: (width - image.width * scale) / 2, y: (height - image.height * scale) / 2 });
   }
 
   function zoomBy(factor, x = stage.clientWidth / 2, y = stage.clientHeight / 2) {
-    zoomTo(place.scale * factor, x, y);
+    zoomTo(transform.scale * factor, x, y);
   }
 
-  function zoomTo(wanted, x = stage.clientWidth / 2, y = stage.clientHeight / 2) {
-    if (picture === null) return;
+  function zoomTo(target, x = stage.clientWidth / 2, y = stage.clientHeight / 2) {
+    if (image === null) return;
     fitted = false;
-    const scale = Math.max(0.02, Math.min(CLOSEST, wanted));
-    const grown = scale / place.scale;
-    move({ scale, x: x - (x - place.x) * grown, y: y - (y - place.y) * grown });
+    const scale = Math.max(0.02, Math.min(MAX_SCALE, target));
+    const factor = scale / transform.scale;
+    move({ scale, x: x - (x - transform.x) * factor, y: y - (y - transform.y) * factor });
   }
 
   function shift(x, y) {
-    if (picture === null) return;
+    if (image === null) return;
     fitted = false;
-    move({ ...place, x: place.x + x, y: place.y + y });
+    move({ ...transform, x: transform.x + x, y: transform.y + y });
   }
 
-  function at(event) {
+  function positionOf(event) {
     const box = stage.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
   }
 
   function point(event) {
-    const [x, y] = at(event);
-    const found = hit(shapes, (x - place.x) / place.scale, (y - place.y) / place.scale, NEAR / place.scale);
-    tell(found?.index ?? null);
+    const [x, y] = positionOf(event);
+    const { scale } = transform;
+    const found = hit(shapes, (x - transform.x) / scale, (y - transform.y) / scale, HIT_DISTANCE / scale);
+    hover(found?.index ?? null);
   }
 
-  function tell(index) {
-    if (index === chosen) return;
+  function hover(index) {
+    if (index === selected) return;
     choose(index);
     self.onhover(index);
   }
@@ -236,9 +240,9 @@ export function viewer({ label }) {
   stage.addEventListener(
     "wheel",
     (event) => {
-      if (picture === null) return;
+      if (image === null) return;
       event.preventDefault();
-      zoomBy(Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.0015)), ...at(event));
+      zoomBy(Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.0015)), ...positionOf(event));
     },
     { passive: false },
   );
@@ -246,7 +250,7 @@ export function viewer({ label }) {
     if (event.button !== 0) return;
     stage.setPointerCapture(event.pointerId);
     pointers.set(event.pointerId, [event.clientX, event.clientY]);
-    pinch = 0;
+    pinchDistance = 0;
   });
   stage.addEventListener("pointermove", (event) => {
     const before = pointers.get(event.pointerId);
@@ -258,51 +262,52 @@ export function viewer({ label }) {
     if (pointers.size === 1) shift(event.clientX - before[0], event.clientY - before[1]);
     if (pointers.size !== 2) return;
     const [[ax, ay], [bx, by]] = pointers.values();
-    const apart = Math.hypot(ax - bx, ay - by);
-    if (pinch > 0) zoomBy(apart / pinch, ...at({ clientX: (ax + bx) / 2, clientY: (ay + by) / 2 }));
-    pinch = apart;
+    const distance = Math.hypot(ax - bx, ay - by);
+    const middle = { clientX: (ax + bx) / 2, clientY: (ay + by) / 2 };
+    if (pinchDistance > 0) zoomBy(distance / pinchDistance, ...positionOf(middle));
+    pinchDistance = distance;
   });
   for (const end of ["pointerup", "pointercancel"]) {
     stage.addEventListener(end, (event) => {
       pointers.delete(event.pointerId);
-      pinch = 0;
+      pinchDistance = 0;
       if (event.type === "pointerup" && event.pointerType === "touch") point(event);
     });
   }
-  stage.addEventListener("pointerleave", () => tell(null));
+  stage.addEventListener("pointerleave", () => hover(null));
   stage.addEventListener("dblclick", fit);
   stage.addEventListener("keydown", (event) => {
-    const act = {
-      "+": () => zoomBy(STEP),
-      "=": () => zoomBy(STEP),
-      "-": () => zoomBy(1 / STEP),
+    const action = {
+      "+": () => zoomBy(ZOOM_STEP),
+      "=": () => zoomBy(ZOOM_STEP),
+      "-": () => zoomBy(1 / ZOOM_STEP),
       0: fit,
       1: () => zoomTo(1),
-      ArrowLeft: () => shift(FARTHEST_MOVE, 0),
-      ArrowRight: () => shift(-FARTHEST_MOVE, 0),
-      ArrowUp: () => shift(0, FARTHEST_MOVE),
-      ArrowDown: () => shift(0, -FARTHEST_MOVE),
-      Escape: () => tell(null),
+      ArrowLeft: () => shift(KEY_PAN, 0),
+      ArrowRight: () => shift(-KEY_PAN, 0),
+      ArrowUp: () => shift(0, KEY_PAN),
+      ArrowDown: () => shift(0, -KEY_PAN),
+      Escape: () => hover(null),
     }[event.key];
-    if (act === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (action === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    act();
+    action();
   });
 
   const observer = new ResizeObserver(() => {
     const ratio = window.devicePixelRatio || 1;
-    for (const canvas of [ground, over, top]) {
+    for (const canvas of [imageLayer, shapeLayer, highlightLayer]) {
       canvas.width = Math.round(stage.clientWidth * ratio);
       canvas.height = Math.round(stage.clientHeight * ratio);
     }
     if (fitted) fit();
-    redraw("ground", "over", "top");
+    redraw("image", "shapes", "highlight");
   });
   observer.observe(stage);
 
   function close() {
-    forget();
-    clearTimeout(resting);
+    release();
+    clearTimeout(repaintTimer);
     observer.disconnect();
   }
 
