@@ -1,4 +1,4 @@
-"""The golden V2 cases say the same over JSON, the binary extension, gRPC's typed contents and its raw ones."""
+"""Compare V2 responses over JSON, the binary extension, and typed and raw gRPC contents."""
 
 import json
 import struct
@@ -20,7 +20,7 @@ from tests.support.grpc_server import Peer, message, over, serving_grpc
 from tests.support.pictures import base64_text, encoded, rectangle
 from tests.support.served import ECHOES, EVERYTHING, TENSOR_FIXTURES, build, load_any, source
 
-TYPED = {
+CONTENTS_FIELDS = {
     "BYTES": "bytes_contents",
     "FP32": "fp32_contents",
     "UINT64": "uint64_contents",
@@ -33,12 +33,12 @@ AGREEING = [
     for case in CASES
     if case.parent.name == "kserve-v2"
     and not case.name.startswith("error-")
-    # The first asks for binary outputs, the second marks base64 that only JSON has.
+    # The first requests binary outputs; the second marks base64, which only JSON has.
     and case.name not in ("empty-tensor-binary", "tensor-bytes-base64")
-    and {each.name for each in case.glob("request.*")} == {"request.json"}
+    and {path.name for path in case.glob("request.*")} == {"request.json"}
 ]
 
-Found = dict[str, tuple[str, list[int], list[Any]]]
+Outputs = dict[str, tuple[str, list[int], list[Any]]]
 
 
 @pytest.fixture(scope="module")
@@ -59,16 +59,16 @@ def peer() -> Iterator[Peer]:
         yield peer
 
 
-def packed(tensor: dict[str, Any]) -> bytes:
-    """The bytes of a JSON input."""
+def pack_tensor(tensor: dict[str, Any]) -> bytes:
+    """Return the raw bytes of a JSON input."""
     if tensor["datatype"] == "BYTES":
-        elements = [each.encode() for each in tensor["data"]]
-        return b"".join(struct.pack("<I", len(each)) + each for each in elements)
+        elements = [text.encode() for text in tensor["data"]]
+        return b"".join(struct.pack("<I", len(element)) + element for element in elements)
     return np.array(tensor["data"], Datatype(tensor["datatype"]).dtype).tobytes()
 
 
-def unpacked(datatype: str, block: bytes) -> list[Any]:
-    """The elements of a block, as JSON has them."""
+def unpack_elements(datatype: str, block: bytes) -> list[Any]:
+    """Return the elements of raw bytes as JSON values."""
     if datatype != "BYTES":
         array: NDArray[Any] = np.frombuffer(block, Datatype(datatype).dtype)
         return array.tolist()
@@ -80,90 +80,94 @@ def unpacked(datatype: str, block: bytes) -> list[Any]:
     return found
 
 
-def over_json(client: TestClient[Litestar], path: str, request: dict[str, Any]) -> Found:
-    answer = client.post(path, json=request).json()
-    return {each["name"]: (each["datatype"], each["shape"], each["data"]) for each in answer["outputs"]}
+def over_json(client: TestClient[Litestar], path: str, request: dict[str, Any]) -> Outputs:
+    response = client.post(path, json=request).json()
+    return {output["name"]: (output["datatype"], output["shape"], output["data"]) for output in response["outputs"]}
 
 
-def over_binary(client: TestClient[Litestar], path: str, request: dict[str, Any]) -> Found:
-    blocks = [packed(each) for each in request["inputs"]]
+def over_binary(client: TestClient[Litestar], path: str, request: dict[str, Any]) -> Outputs:
+    blocks = [pack_tensor(tensor) for tensor in request["inputs"]]
     inputs: list[dict[str, Any]] = []
-    for each, block in zip(request["inputs"], blocks, strict=True):
-        parameters = {**each.get("parameters", {}), "binary_data_size": len(block)}
-        inputs.append({**{key: each[key] for key in ("name", "shape", "datatype")}, "parameters": parameters})
+    for tensor, block in zip(request["inputs"], blocks, strict=True):
+        parameters = {**tensor.get("parameters", {}), "binary_data_size": len(block)}
+        inputs.append({**{key: tensor[key] for key in ("name", "shape", "datatype")}, "parameters": parameters})
     body: dict[str, Any] = {**request, "inputs": inputs}
     body["parameters"] = {**request.get("parameters", {}), "binary_data_output": True}
     body["outputs"] = [
-        {**each, "parameters": {**each.get("parameters", {}), "binary_data": True}}
-        for each in request.get("outputs", [])
+        {**output, "parameters": {**output.get("parameters", {}), "binary_data": True}}
+        for output in request.get("outputs", [])
     ]
     head = json.dumps(body).encode()
     response = client.post(path, content=head + b"".join(blocks), headers={HEADER_LENGTH: str(len(head))})
-    # An answer without binary bytes has no such header.
+    # A response without binary data has no such header.
     length = int(response.headers.get(HEADER_LENGTH, len(response.content)))
-    rest, found = response.content[length:], Found()
-    for each in json.loads(response.content[:length])["outputs"]:
-        size: int = each["parameters"]["binary_data_size"]
-        found[each["name"]] = (each["datatype"], each["shape"], unpacked(each["datatype"], rest[:size]))
-        rest = rest[size:]
-    return found
+    remaining, outputs = response.content[length:], Outputs()
+    for output in json.loads(response.content[:length])["outputs"]:
+        size: int = output["parameters"]["binary_data_size"]
+        outputs[output["name"]] = (
+            output["datatype"],
+            output["shape"],
+            unpack_elements(output["datatype"], remaining[:size]),
+        )
+        remaining = remaining[size:]
+    return outputs
 
 
-def over_grpc(peer: Peer, model: str, request: dict[str, Any], *, raw: bool) -> Found:
-    asked = message("ModelInferRequest", model_name=model)
-    for each in request["inputs"]:
-        tensor = asked.inputs.add(name=each["name"], datatype=each["datatype"], shape=each["shape"])
+def over_grpc(peer: Peer, model: str, request: dict[str, Any], *, raw: bool) -> Outputs:
+    message_request = message("ModelInferRequest", model_name=model)
+    for item in request["inputs"]:
+        tensor = message_request.inputs.add(name=item["name"], datatype=item["datatype"], shape=item["shape"])
         if raw:
-            asked.raw_input_contents.append(packed(each))
+            message_request.raw_input_contents.append(pack_tensor(item))
         else:
-            flat = np.array(each["data"], object).ravel().tolist()
+            flat = np.array(item["data"], object).ravel().tolist()
             values = [value.encode() if isinstance(value, str) else value for value in flat]
-            getattr(tensor.contents, TYPED[each["datatype"]]).extend(values)
-    for each in request.get("outputs", []):
-        output = asked.outputs.add(name=each["name"])
-        for key, value in each.get("parameters", {}).items():
-            output.parameters[key].int64_param = value
+            getattr(tensor.contents, CONTENTS_FIELDS[item["datatype"]]).extend(values)
+    for requested in request.get("outputs", []):
+        requested_output = message_request.outputs.add(name=requested["name"])
+        for key, value in requested.get("parameters", {}).items():
+            requested_output.parameters[key].int64_param = value
     for key, value in request.get("parameters", {}).items():
-        setattr(asked.parameters[key], "int64_param" if isinstance(value, int) else "string_param", value)
-    answer = peer.call("ModelInfer", asked)
-    found = Found()
-    for index, each in enumerate(answer.outputs):
-        if answer.raw_output_contents:
-            data = unpacked(each.datatype, answer.raw_output_contents[index])
+        setattr(message_request.parameters[key], "int64_param" if isinstance(value, int) else "string_param", value)
+    response = peer.call("ModelInfer", message_request)
+    outputs = Outputs()
+    for index, output in enumerate(response.outputs):
+        if response.raw_output_contents:
+            data = unpack_elements(output.datatype, response.raw_output_contents[index])
         else:
-            contents: list[Any] = list(getattr(each.contents, TYPED[each.datatype]))
+            contents: list[Any] = list(getattr(output.contents, CONTENTS_FIELDS[output.datatype]))
             data = [value.decode() if isinstance(value, bytes) else value for value in contents]
-        found[each.name] = (each.datatype, list(each.shape), data)
-    return found
+        outputs[output.name] = (output.datatype, list(output.shape), data)
+    return outputs
 
 
 @pytest.mark.parametrize("case", AGREEING, ids=lambda case: case.name)
-def test_every_wire_says_the_same(client: TestClient[Litestar], peer: Peer, case: Path) -> None:
-    told = tomllib.loads((case / "case.toml").read_text())
+def test_all_encodings_return_same_outputs(client: TestClient[Litestar], peer: Peer, case: Path) -> None:
+    settings = tomllib.loads((case / "case.toml").read_text())
     request = json.loads((case / "request.json").read_text())
-    (model,) = told["models"]
-    expected = over_json(client, told["path"], request)
+    (model,) = settings["models"]
+    expected = over_json(client, settings["path"], request)
     assert expected
-    assert over_binary(client, told["path"], request) == expected
+    assert over_binary(client, settings["path"], request) == expected
     assert over_grpc(peer, model, request, raw=True) == expected
     assert over_grpc(peer, model, request, raw=False) == expected
 
 
-PICTURES = [encoded(rectangle(80, 60, (5, 6, 40, 50), colour)) for colour in ((255, 0, 0), (0, 0, 255), (40, 220, 90))]
+IMAGES = [encoded(rectangle(80, 60, (5, 6, 40, 50), colour)) for colour in ((255, 0, 0), (0, 0, 255), (40, 220, 90))]
 
 
 @pytest.mark.parametrize("model", ["classifier", "detector", "oriented", "segmenter", "teller"])
-def test_v1_and_v2_find_the_same_in_the_same_images(client: TestClient[Litestar], model: str) -> None:
-    pictures = [base64_text(each) for each in PICTURES]
-    image = {"name": "image", "datatype": "BYTES", "shape": [len(pictures)], "data": pictures}
+def test_v1_and_v2_predictions_for_images_are_equal(client: TestClient[Litestar], model: str) -> None:
+    texts = [base64_text(data) for data in IMAGES]
+    image = {"name": "image", "datatype": "BYTES", "shape": [len(texts)], "data": texts}
     over_v2 = over_json(client, f"/v2/models/{model}/infer", {"inputs": [image]})
-    found = client.post(f"/v1/models/{model}:predict", json={"instances": pictures}).json()["predictions"]
-    assert found == [json.loads(each) for each in over_v2["predictions"][2]]
-    assert all(found)
-    for picture, expected in zip(PICTURES, found, strict=True):
+    predictions = client.post(f"/v1/models/{model}:predict", json={"instances": texts}).json()["predictions"]
+    assert predictions == [json.loads(records) for records in over_v2["predictions"][2]]
+    assert all(predictions)
+    for data, expected in zip(IMAGES, predictions, strict=True):
         path, headers = f"/v1/models/{model}:predict", {"content-type": "image/png"}
-        assert client.post(path, content=picture, headers=headers).json() == {"predictions": [expected]}
-        body = {"inputs": [{"image": decode_image(picture).pixels.tolist()}]}
+        assert client.post(path, content=data, headers=headers).json() == {"predictions": [expected]}
+        body = {"inputs": [{"image": decode_image(data).pixels.tolist()}]}
         assert client.post(path, json=body).json() == {"predictions": [expected]}
 
 
@@ -171,78 +175,87 @@ TEXTS = ["red, green and red", "nothing", "blue", "", "Grün is green"]
 
 
 @pytest.mark.parametrize("model", ["sorter", "tagger", "continuer"])
-def test_v1_and_v2_find_the_same_in_the_same_texts(client: TestClient[Litestar], model: str) -> None:
+def test_v1_and_v2_predictions_for_texts_are_equal(client: TestClient[Litestar], model: str) -> None:
     texts = {"name": "args", "datatype": "BYTES", "shape": [len(TEXTS)], "data": TEXTS}
     over_v2 = over_json(client, f"/v2/models/{model}/infer", {"inputs": [texts]})
-    expected = [json.loads(each) for each in over_v2["predictions"][2]]
+    expected = [json.loads(records) for records in over_v2["predictions"][2]]
     assert any(expected)
-    as_bytes = [{"b64": base64_text(each.encode())} for each in TEXTS]
-    for instances in (TEXTS, as_bytes, [{"text": each} for each in TEXTS], [{"args": each} for each in as_bytes]):
-        found = client.post(f"/v1/models/{model}:predict", json={"instances": instances})
-        assert found.status_code == 200, found.text
-        assert found.json() == {"predictions": expected}
+    as_bytes = [{"b64": base64_text(text.encode())} for text in TEXTS]
+    for instances in (
+        TEXTS,
+        as_bytes,
+        [{"text": text} for text in TEXTS],
+        [{"args": instance} for instance in as_bytes],
+    ):
+        response = client.post(f"/v1/models/{model}:predict", json={"instances": instances})
+        assert response.status_code == 200, response.text
+        assert response.json() == {"predictions": expected}
 
 
 @pytest.mark.parametrize("model", ["sorter", "tagger", "continuer"])
-def test_tensorflow_serving_and_v2_find_the_same_in_the_same_texts(
+def test_tensorflow_serving_and_v2_outputs_for_texts_are_equal(
     client: TestClient[Litestar], tensorflow: TestClient[Litestar], model: str
 ) -> None:
     texts = {"name": "args", "datatype": "BYTES", "shape": [len(TEXTS)], "data": TEXTS}
     request = {"inputs": [texts], "parameters": {"output_format": "tensors"}}
     outputs = client.post(f"/v2/models/{model}/infer", json=request).json()["outputs"]
-    expected = {each["name"]: np.array(each["data"], object).reshape(each["shape"]).tolist() for each in outputs}
-    lone = len(expected) == 1
+    expected = {
+        output["name"]: np.array(output["data"], object).reshape(output["shape"]).tolist() for output in outputs
+    }
+    single_output = len(expected) == 1
     for body in ({"inputs": TEXTS}, {"inputs": {"args": TEXTS}}, {"inputs": {"text": TEXTS}}):
         columns = tensorflow.post(f"/v1/models/{model}:predict", json=body).json()["outputs"]
-        assert_close({next(iter(expected)): columns} if lone else columns, expected)
-    for body in ({"instances": TEXTS}, {"instances": [{"text": each} for each in TEXTS]}):
+        assert_close({next(iter(expected)): columns} if single_output else columns, expected)
+    for body in ({"instances": TEXTS}, {"instances": [{"text": text} for text in TEXTS]}):
         rows = tensorflow.post(f"/v1/models/{model}:predict", json=body).json()["predictions"]
         assert len(rows) == len(TEXTS)
-        assert_close({name: rows if lone else [row[name] for row in rows] for name in expected}, expected)
+        assert_close({name: rows if single_output else [row[name] for row in rows] for name in expected}, expected)
 
 
 @pytest.mark.parametrize("name", ["text", "args"])
-def test_classes_of_texts_are_those_of_v1(
+def test_tensorflow_serving_classify_returns_v1_scores_for_texts(
     client: TestClient[Litestar], tensorflow: TestClient[Litestar], name: str
 ) -> None:
     expected = client.post("/v1/models/sorter:predict", json={"instances": TEXTS}).json()["predictions"]
-    body = {"examples": [{name: each} for each in TEXTS]}
-    found = tensorflow.post("/v1/models/sorter:classify", json=body).json()["results"]
-    assert [[label for label, _ in pairs] for pairs in found] == [[each["label"] for each in row] for row in expected]
-    assert [[score for _, score in pairs] for pairs in found] == [
-        pytest.approx([each["score"] for each in row], abs=1e-6) for row in expected
+    body = {"examples": [{name: text} for text in TEXTS]}
+    results = tensorflow.post("/v1/models/sorter:classify", json=body).json()["results"]
+    assert [[label for label, _ in pairs] for pairs in results] == [
+        [record["label"] for record in row] for row in expected
+    ]
+    assert [[score for _, score in pairs] for pairs in results] == [
+        pytest.approx([record["score"] for record in row], abs=1e-6) for row in expected
     ]
 
 
-def assert_close(found: dict[str, Any], expected: dict[str, Any]) -> None:
-    """The same tensors, in one order; V2 writes 32-bit numbers with the digits of 64 bits."""
-    assert list(found) == list(expected)
+def assert_close(actual: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Compare names, order and values as FP32, because V2 writes them with the digits of 64 bits."""
+    assert list(actual) == list(expected)
     for name, data in expected.items():
-        one, other = np.array(found[name]), np.array(data)
-        assert one.shape == other.shape, name
-        if one.dtype.kind == "f":
-            assert np.array_equal(one.astype(np.float32), other.astype(np.float32)), name
+        actual_array, expected_array = np.array(actual[name]), np.array(data)
+        assert actual_array.shape == expected_array.shape, name
+        if actual_array.dtype.kind == "f":
+            assert np.array_equal(actual_array.astype(np.float32), expected_array.astype(np.float32)), name
         else:
-            assert one.tolist() == other.tolist(), name
+            assert actual_array.tolist() == expected_array.tolist(), name
 
 
-# One input has no rows, one more dimensions than JSON is read with.
+# `echo-scalar` has no rows; `echo-deep` exceeds the maximum JSON depth.
 @pytest.mark.parametrize("model", sorted({*ECHOES, *TENSOR_FIXTURES} - {"echo-scalar", "echo-deep"}))
-def test_v1_and_v2_give_the_same_tensors(client: TestClient[Litestar], model: str) -> None:
-    about = client.get(f"/v2/models/{model}").json()
-    shapes = {each["name"]: [2 if size == -1 else size for size in each["shape"]] for each in about["inputs"]}
+def test_v1_and_v2_return_equal_tensors(client: TestClient[Litestar], model: str) -> None:
+    metadata = client.get(f"/v2/models/{model}").json()
+    shapes = {tensor["name"]: [2 if size == -1 else size for size in tensor["shape"]] for tensor in metadata["inputs"]}
     inputs: list[dict[str, Any]] = []
-    for each in about["inputs"]:
-        count = int(np.prod(shapes[each["name"]]))
-        data = [f"text {index}" for index in range(count)] if each["datatype"] == "BYTES" else [1, 0] * (count // 2)
-        inputs.append({**each, "shape": shapes[each["name"]], "data": data})
-    nested = {each["name"]: np.array(each["data"], object).reshape(each["shape"]).tolist() for each in inputs}
+    for spec in metadata["inputs"]:
+        count = int(np.prod(shapes[spec["name"]]))
+        data = [f"text {index}" for index in range(count)] if spec["datatype"] == "BYTES" else [1, 0] * (count // 2)
+        inputs.append({**spec, "shape": shapes[spec["name"]], "data": data})
+    nested = {tensor["name"]: np.array(tensor["data"], object).reshape(tensor["shape"]).tolist() for tensor in inputs}
     rows = [dict(zip(nested, row, strict=True)) for row in zip(*nested.values(), strict=True)]
     response = client.post(f"/v1/models/{model}:predict", json={"instances": rows})
     assert response.status_code == 200, response.text
     predictions = response.json()["predictions"]
-    if any(each["datatype"] in ("FP16", "BF16") for each in inputs):
-        # V2 has no JSON for them.
+    if any(tensor["datatype"] in ("FP16", "BF16") for tensor in inputs):
+        # V2 defines no JSON encoding for them.
         assert predictions == nested["x"]
         return
     expected = over_json(client, f"/v2/models/{model}/infer", {"inputs": inputs})

@@ -1,4 +1,4 @@
-"""GRPS says what V2 says, over REST and over gRPC, for the same tensors and images."""
+"""Compare GRPS responses, over REST and gRPC, with V2 responses for the same inputs."""
 
 import base64
 import json
@@ -29,8 +29,8 @@ PREDICT = "/grps/v1/infer/predict"
 IMAGE_MODELS = ("classifier", "detector", "oriented", "segmenter", "teller")
 TEXT_MODELS = ("sorter", "tagger", "continuer")
 
-# GRPS gives every output as it is, answers one image here, and has no integers beyond INT64.
-COMPARED = [
+# GRPS returns all outputs, accepts one image here, and has no integers larger than INT64.
+COMPARED_CASES = [
     case
     for case in AGREEING
     if "outputs" not in json.loads((case / "request.json").read_text())
@@ -50,95 +50,101 @@ def peer() -> Iterator[Peer]:
         yield peer
 
 
-def answered(client: TestClient[Litestar], peer: Peer, body: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a message, which is the same over REST and gRPC."""
+def predict(client: TestClient[Litestar], peer: Peer, body: dict[str, Any]) -> dict[str, Any]:
+    """Send a message over REST and gRPC, and return the response, which must be the same."""
     response = client.post(PREDICT, json=body)
     assert response.status_code == 200, response.text
     data = ParseDict(body, MESSAGE()).SerializeToString()
-    told = MESSAGE.FromString(peer.bytes("/grps.protos.v1.GrpsService/Predict", data))
-    assert ParseDict(response.json(), MESSAGE()) == told
-    return MessageToDict(told, preserving_proto_field_name=True)
+    over_grpc = MESSAGE.FromString(peer.bytes("/grps.protos.v1.GrpsService/Predict", data))
+    assert ParseDict(response.json(), MESSAGE()) == over_grpc
+    return MessageToDict(over_grpc, preserving_proto_field_name=True)
 
 
-def generic(tensor: dict[str, Any]) -> dict[str, Any]:
-    """A tensor of V2 as one of GRPS."""
+def generic_tensor(tensor: dict[str, Any]) -> dict[str, Any]:
+    """Convert a V2 tensor to a GRPS tensor."""
     wire = wire_type(Datatype(tensor["datatype"]))
     flat = np.array(tensor["data"], object).ravel().tolist()
     return {"name": tensor["name"], "dtype": wire.name, "shape": tensor["shape"], wire.field: flat}
 
 
 def tensors_of(answer: dict[str, Any]) -> dict[str, tuple[list[int], list[Any]]]:
-    """Shapes and elements of an answer's tensors."""
-    found: dict[str, tuple[list[int], list[Any]]] = {}
-    for each in answer["gtensors"]["tensors"]:
-        field = next((name for name in each if name.startswith("flat_")), "flat_int8")
-        values = each.get(field, [])
-        found[each["name"]] = each.get("shape", []), list(map(int, values)) if field == "flat_int64" else values
-    return found
+    """Return shape and elements of each output tensor, by name."""
+    tensors: dict[str, tuple[list[int], list[Any]]] = {}
+    for tensor in answer["gtensors"]["tensors"]:
+        field = next((name for name in tensor if name.startswith("flat_")), "flat_int8")
+        values = tensor.get(field, [])
+        tensors[tensor["name"]] = tensor.get("shape", []), list(map(int, values)) if field == "flat_int64" else values
+    return tensors
 
 
-@pytest.mark.parametrize("case", COMPARED, ids=lambda case: case.name)
-def test_golden_requests_of_v2(client: TestClient[Litestar], peer: Peer, case: Path) -> None:
-    told = tomllib.loads((case / "case.toml").read_text())
+@pytest.mark.parametrize("case", COMPARED_CASES, ids=lambda case: case.name)
+def test_grps_answers_wire_cases_as_v2(client: TestClient[Litestar], peer: Peer, case: Path) -> None:
+    settings = tomllib.loads((case / "case.toml").read_text())
     request = json.loads((case / "request.json").read_text())
-    (model,) = told["models"]
-    expected = over_json(client, told["path"], request)
-    body = {"model": model, "gtensors": {"tensors": [generic(each) for each in request["inputs"]]}}
+    (model,) = settings["models"]
+    expected = over_json(client, settings["path"], request)
+    body = {"model": model, "gtensors": {"tensors": [generic_tensor(tensor) for tensor in request["inputs"]]}}
     if "predictions" in expected:
         (image,) = request["inputs"][0]["data"]
         by_name = {"model": model, "gmap": {"s_b": {"a": image}}}
         (records,) = expected["predictions"][2]
-        assert json.loads(answered(client, peer, by_name)["gmap"]["s_s"]["a"]) == json.loads(records)
-        expected = over_json(client, told["path"], {**request, "parameters": {"output_format": "tensors"}})
-    found = tensors_of(answered(client, peer, body))
-    assert set(found) == set(expected)
+        assert json.loads(predict(client, peer, by_name)["gmap"]["s_s"]["a"]) == json.loads(records)
+        expected = over_json(client, settings["path"], {**request, "parameters": {"output_format": "tensors"}})
+    actual = tensors_of(predict(client, peer, body))
+    assert set(actual) == set(expected)
     for name, (_, shape, data) in expected.items():
-        assert found[name][0] == shape
-        assert found[name][1] == (pytest.approx(data, abs=1e-6) if data and isinstance(data[0], float) else data)
+        assert actual[name][0] == shape
+        assert actual[name][1] == (pytest.approx(data, abs=1e-6) if data and isinstance(data[0], float) else data)
 
 
 @pytest.mark.parametrize("model", IMAGE_MODELS)
-def test_an_image_in_every_way_in(client: TestClient[Litestar], peer: Peer, model: str) -> None:
+def test_every_image_encoding_gets_same_records(client: TestClient[Litestar], peer: Peer, model: str) -> None:
     pixels = rectangle(40, 30, (4, 5, 20, 21), (0, 255, 0))
     image = base64.b64encode(encoded(pixels)).decode()
-    asked = {"inputs": [{"name": "image", "shape": [1], "datatype": "BYTES", "data": [image]}]}
-    (records,) = over_json(client, f"/v2/models/{model}/infer", asked)["predictions"][2]
-    assert json.loads(answered(client, peer, {"model": model, "str_data": image})["str_data"]) == json.loads(records)
-    body = client.post(
+    v2_request = {"inputs": [{"name": "image", "shape": [1], "datatype": "BYTES", "data": [image]}]}
+    (records,) = over_json(client, f"/v2/models/{model}/infer", v2_request)["predictions"][2]
+    assert json.loads(predict(client, peer, {"model": model, "str_data": image})["str_data"]) == json.loads(records)
+    http_response = client.post(
         f"{PREDICT}?model={model}-1", content=encoded(pixels), headers={"content-type": "application/octet-stream"}
     )
-    assert json.loads(body.json()["str_data"]) == json.loads(records)
+    assert json.loads(http_response.json()["str_data"]) == json.loads(records)
     data = MESSAGE(model=model, bin_data=encoded(pixels)).SerializeToString()
-    told = MESSAGE.FromString(peer.bytes("/grps.protos.v1.GrpsService/Predict", data))
-    assert json.loads(told.str_data) == json.loads(records)
+    response = MESSAGE.FromString(peer.bytes("/grps.protos.v1.GrpsService/Predict", data))
+    assert json.loads(response.str_data) == json.loads(records)
     for tensor in (
         {"dtype": "DT_UINT8", "shape": [30, 40, 3], "flat_uint8": pixels.ravel().tolist()},
         {"dtype": "DT_STRING", "shape": [1], "flat_string": [image]},
     ):
-        found = tensors_of(answered(client, peer, {"model": model, "gtensors": {"tensors": [tensor]}}))
-        expected = over_json(client, f"/v2/models/{model}/infer", {**asked, "parameters": {"output_format": "tensors"}})
-        assert {name: each[0] for name, each in found.items()} == {name: each[1] for name, each in expected.items()}
+        actual = tensors_of(predict(client, peer, {"model": model, "gtensors": {"tensors": [tensor]}}))
+        expected = over_json(
+            client, f"/v2/models/{model}/infer", {**v2_request, "parameters": {"output_format": "tensors"}}
+        )
+        assert {name: output[0] for name, output in actual.items()} == {
+            name: output[1] for name, output in expected.items()
+        }
 
 
 @pytest.mark.parametrize("model", TEXT_MODELS)
-def test_a_text_in_every_way_in(client: TestClient[Litestar], peer: Peer, model: str) -> None:
+def test_every_text_encoding_gets_same_records(client: TestClient[Litestar], peer: Peer, model: str) -> None:
     text = "red, then green, then réd"
-    asked = {"inputs": [{"name": "args", "shape": [1], "datatype": "BYTES", "data": [text]}]}
-    (records,) = over_json(client, f"/v2/models/{model}/infer", asked)["predictions"][2]
+    v2_request = {"inputs": [{"name": "args", "shape": [1], "datatype": "BYTES", "data": [text]}]}
+    (records,) = over_json(client, f"/v2/models/{model}/infer", v2_request)["predictions"][2]
     expected = json.loads(records)
-    assert json.loads(answered(client, peer, {"model": model, "str_data": text})["str_data"]) == expected
-    body = client.post(
+    assert json.loads(predict(client, peer, {"model": model, "str_data": text})["str_data"]) == expected
+    http_response = client.post(
         f"{PREDICT}?model={model}", content=text.encode(), headers={"content-type": "application/octet-stream"}
     )
-    assert json.loads(body.json()["str_data"]) == expected
+    assert json.loads(http_response.json()["str_data"]) == expected
     by_name = {"s_s": {"a": text, "b": text}, "s_b": {"c": base64.b64encode(text.encode()).decode()}}
-    told = answered(client, peer, {"model": model, "gmap": by_name})["gmap"]["s_s"]
-    assert {name: json.loads(each) for name, each in told.items()} == dict.fromkeys("abc", expected)
+    records_by_name = predict(client, peer, {"model": model, "gmap": by_name})["gmap"]["s_s"]
+    assert {name: json.loads(text_records) for name, text_records in records_by_name.items()} == dict.fromkeys(
+        "abc", expected
+    )
     tensor = {"dtype": "DT_STRING", "shape": [2], "flat_string": [text, text]}
-    found = tensors_of(answered(client, peer, {"model": model, "gtensors": {"tensors": [tensor]}}))
-    twice = {"inputs": [{**asked["inputs"][0], "shape": [2], "data": [text, text]}]}
+    actual = tensors_of(predict(client, peer, {"model": model, "gtensors": {"tensors": [tensor]}}))
+    twice = {"inputs": [{**v2_request["inputs"][0], "shape": [2], "data": [text, text]}]}
     tensors = over_json(client, f"/v2/models/{model}/infer", {**twice, "parameters": {"output_format": "tensors"}})
-    assert found == {
+    assert actual == {
         name: (shape, pytest.approx(data) if name == "scores" else data) for name, (_, shape, data) in tensors.items()
     }
 
@@ -148,7 +154,7 @@ def test_a_text_in_every_way_in(client: TestClient[Litestar], peer: Peer, model:
     datatype=st.sampled_from([Datatype.INT8, Datatype.INT64, Datatype.FP32, Datatype.FP64]),
     data=st.data(),
 )
-def test_any_numbers(
+def test_numbers_are_echoed_as_by_v2(
     client: TestClient[Litestar], peer: Peer, shape: tuple[int, int], datatype: Datatype, data: st.DataObject
 ) -> None:
     if datatype.kind == "f":
@@ -159,6 +165,6 @@ def test_any_numbers(
     values = data.draw(st.lists(number, min_size=math.prod(shape), max_size=math.prod(shape)))
     tensor: dict[str, Any] = {"name": "x", "datatype": datatype.value, "shape": list(shape), "data": values}
     model = f"echo-{datatype.lower()}"
-    found = tensors_of(answered(client, peer, {"model": model, "gtensors": {"tensors": [generic(tensor)]}}))
+    actual = tensors_of(predict(client, peer, {"model": model, "gtensors": {"tensors": [generic_tensor(tensor)]}}))
     expected = over_json(client, f"/v2/models/{model}/infer", {"inputs": [tensor]})
-    assert found["x"] == (expected["x"][1], pytest.approx(expected["x"][2], rel=1e-6))
+    assert actual["x"] == (expected["x"][1], pytest.approx(expected["x"][2], rel=1e-6))

@@ -1,4 +1,4 @@
-"""No protocol refuses an inference without the observers being told, not even one whose body cannot be unpacked."""
+"""Check that every protocol notifies observers of requests whose body cannot be decompressed."""
 
 import pytest
 from litestar.testing import TestClient
@@ -25,18 +25,18 @@ from tests.support.speaker import Seen
     ],
 )
 @pytest.mark.parametrize(("encoding", "body"), [("gzip", b"no gzip"), ("zstd", b"{}")])
-def test_a_body_that_cannot_be_unpacked(protocol: str, path: str, encoding: str, body: bytes) -> None:
-    told = Seen()
-    engine = built(("detector",), observers=[told])
+def test_undecodable_body_is_rejected_and_observed(protocol: str, path: str, encoding: str, body: bytes) -> None:
+    observer = Seen()
+    engine = built(("detector",), observers=[observer])
     if protocol == "tensorflow-serving":
         app = create_listener_app(engine, TensorFlowServing(), 10_000)
     else:
-        dialect = protocol if protocol.startswith("chariot") else "chariot-v2-kserve"
-        app = create_app(engine, protocols_beside(dialect), CollectorRegistry(), 10_000)
+        chariot_protocol = protocol if protocol.startswith("chariot") else "chariot-v2-kserve"
+        app = create_app(engine, protocols_beside(chariot_protocol), CollectorRegistry(), 10_000)
     with TestClient(app) as client:
         headers = {"Content-Encoding": encoding, "Content-Type": "application/json"}
         assert client.post(path, content=body, headers=headers).status_code == 400
-    (event,) = told.events
+    (event,) = observer.events
     assert (event.caller.protocol, event.model_name) == (protocol, "detector")
     assert event.outcome is not None
     assert "Content-Encoding" in event.error

@@ -1,4 +1,4 @@
-"""The service does what it says of itself at /schema."""
+"""Check that responses conform to the OpenAPI document at /schema."""
 
 from collections.abc import Iterator
 from itertools import cycle
@@ -30,7 +30,7 @@ CHECKS = [
     LIBRARY.status_code_conformance,
 ]
 
-# Names that a generator would not think of, so that more than 404 is seen.
+# A generator would not guess these names, and every response would be 404.
 TARGETS = cycle(["m-classifier", "m-detector", "m-nobody", "classifier", "teller", "nobody"])
 
 
@@ -41,18 +41,18 @@ TARGETS = cycle(["m-classifier", "m-detector", "m-nobody", "classifier", "teller
     derandomize=True,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
-def test_every_endpoint_answers_as_it_is_described(case: Any) -> None:
+def test_endpoint_responses_conform_to_schema(case: Any) -> None:
     if "target" in case.path_parameters:
         case.path_parameters["target"] = next(TARGETS)
     response = case.call()
-    # What is not implemented is no fault of the server's: KServe says so of a model that has no explainer.
-    checks = [each for each in CHECKS if response.status_code != 501 or each is not LIBRARY.not_a_server_error]
+    # 501 is allowed: KServe returns it for a model without an explainer.
+    checks = [check for check in CHECKS if response.status_code != 501 or check is not LIBRARY.not_a_server_error]
     case.validate_response(response, checks=checks)
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The description of recordings, over a store of some."""
+def recordings_schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Return the schema of an application with recorded inferences."""
     folder = tmp_path_factory.mktemp("recorded")
     store = SqliteStore(folder / "store.db")
     store.open()
@@ -71,21 +71,21 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         ("/inferences", {}, {"limit": 1, "label": "car", "min-score": 0.5, "where": ["frame = 3"]}),
         ("/inferences", {}, {"limit": 501}),
         ("/inferences", {}, {"box": "1"}),
-        *(("/inferences/{id}", {"id": each}, {}) for each in [*NAMES, "nothing"]),
+        *(("/inferences/{id}", {"id": inference_id}, {}) for inference_id in [*NAMES, "nothing"]),
         ("/inferences/{id}/image", {"id": "unsure"}, {}),
         ("/", {}, {}),
         ("/metrics", {}, {}),
     ],
 )
-def test_recordings_are_as_they_are_described(
-    recorded: Any, path: str, parts: dict[str, str], query: dict[str, Any]
+def test_recording_responses_conform_to_schema(
+    recordings_schema: Any, path: str, path_parameters: dict[str, str], query: dict[str, Any]
 ) -> None:
-    case = recorded[path]["GET"].Case(path_parameters=parts, query=query)
+    case = recordings_schema[path]["GET"].Case(path_parameters=path_parameters, query=query)
     case.validate_response(case.call(), checks=CHECKS)
 
 
 @pytest.mark.parametrize("path", ["/schema", "/schema/openapi.json"])
-def test_every_operation_is_described(client: Client, path: str) -> None:
+def test_every_operation_has_summary_and_response(client: Client, path: str) -> None:
     document = client.get(path).json()
     assert document["openapi"].startswith("3.1")
     operations = [
@@ -99,7 +99,7 @@ def test_every_operation_is_described(client: Client, path: str) -> None:
         assert operation["responses"]["200"], (route, method)
 
 
-def test_a_path_on_which_protocols_meet_takes_and_gives_what_both_do(client: Client) -> None:
+def test_shared_path_documents_both_protocols(client: Client) -> None:
     operation = client.get("/schema").json()["paths"]["/v2/models/{target}/infer"]["post"]
     assert operation["tags"] == ["chariot-v2-kserve", "kserve-v2"]
     assert len(operation["requestBody"]["content"]["application/json"]["schema"]["anyOf"]) == 2

@@ -1,6 +1,6 @@
-"""What /schema does not allow never breaks anything: over every operation that takes a body.
+"""Send bodies that violate the schema to every operation with a body.
 
-The others have nothing to be wrong; `fuzz` mutates their paths, queries and headers.
+`tests.fuzz` mutates paths, queries and headers of the other operations.
 """
 
 from itertools import cycle
@@ -16,12 +16,12 @@ from tests.support.application import build_app
 
 LIBRARY: Any = schemathesis.checks
 CHECKS = [LIBRARY.content_type_conformance, LIBRARY.not_a_server_error, LIBRARY.status_code_conformance]
-# Names that a generator would not think of, so that more than 404 is seen.
+# A generator would not guess these names, and every response would be 404.
 TARGETS = cycle(["m-classifier", "m-detector", "classifier", "teller", "continuer", "nobody"])
 
 
-def negative(protocol: str) -> Any:
-    """The description of an application, for data that it does not allow."""
+def negative_schema(protocol: str) -> Any:
+    """Return the schema of an application that generates invalid data."""
     app = build_app(("classifier", "detector", "teller", "continuer"), protocol)
     schema: Any = schemathesis.openapi.from_asgi("/schema", app)
     schema.config.generation.update(modes=[GenerationMode.NEGATIVE])
@@ -32,8 +32,8 @@ def takes_a_body(context: Any) -> bool:
     return "requestBody" in context.operation.definition.raw
 
 
-KSERVE, LEAN = negative("chariot-v2-kserve"), negative("chariot-v2")
-FEW = settings(
+KSERVE, LEAN = negative_schema("chariot-v2-kserve"), negative_schema("chariot-v2")
+FEW_EXAMPLES = settings(
     max_examples=10,
     deadline=None,
     derandomize=True,
@@ -41,24 +41,24 @@ FEW = settings(
 )
 
 
-def ask(case: Any) -> None:
+def check_response(case: Any) -> None:
     if "target" in case.path_parameters and isinstance(case.path_parameters["target"], str):
         case.path_parameters["target"] = next(TARGETS)
     response = case.call()
-    # What is not implemented is no fault of the server's: KServe says so of a model that has no explainer.
+    # 501 is allowed: KServe returns it for a model without an explainer.
     if response.status_code != 501:
         case.validate_response(response, checks=CHECKS)
 
 
 @pytest.mark.slow
 @KSERVE.include(takes_a_body).parametrize()
-@FEW
-def test_every_operation_bears_what_it_does_not_allow(case: Any) -> None:
-    ask(case)
+@FEW_EXAMPLES
+def test_invalid_requests_conform_to_schema(case: Any) -> None:
+    check_response(case)
 
 
 @pytest.mark.slow
 @LEAN.include(path="/infer").parametrize()
-@FEW
-def test_chariot_v2_does_too(case: Any) -> None:
-    ask(case)
+@FEW_EXAMPLES
+def test_invalid_chariot_v2_requests_conform_to_schema(case: Any) -> None:
+    check_response(case)

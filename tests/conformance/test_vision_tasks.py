@@ -58,8 +58,8 @@ def over_chariot(server: ServerProcess, model: str) -> Records:
     prompts = {"prompts": [PROMPT]} if model == "vlm" else {}
     action = {"action": "predict_proba"} if model == "classifier" else {}
     body = {"inputs": [image_input(base64_of(model), **prompts, **action)]}
-    answer = post(f"{server.address}/v2/models/m-{model}/infer", body)
-    return answer["outputs"][0]["data"][0]
+    response = post(f"{server.address}/v2/models/m-{model}/infer", body)
+    return response["outputs"][0]["data"][0]
 
 
 def over_v2_rest(server: ServerProcess, model: str) -> Records:
@@ -68,8 +68,8 @@ def over_v2_rest(server: ServerProcess, model: str) -> Records:
         {"name": name, "shape": [1], "datatype": "BYTES", "data": [text]} for name, text in texts.items()
     ]
     inputs[0]["parameters"] = {"content_type": "base64"}
-    answer = post(f"{server.address}/v2/models/{model}/infer", {"inputs": inputs})
-    (found,) = [output for output in answer["outputs"] if output["name"] == "predictions"]
+    response = post(f"{server.address}/v2/models/{model}/infer", {"inputs": inputs})
+    (found,) = [output for output in response["outputs"] if output["name"] == "predictions"]
     return json.loads(found["data"][0])
 
 
@@ -80,8 +80,8 @@ def over_v2_grpc(server: ServerProcess, model: str) -> Records:
         request.inputs.add(name=name, datatype="BYTES", shape=[1]).contents.bytes_contents.append(data)
     request.outputs.add(name="predictions")
     path = "/inference.GRPCInferenceService/ModelInfer"
-    answer = call(server, path, request, "inference.ModelInferResponse")
-    return json.loads(answer.outputs[0].contents.bytes_contents[0])
+    response = call(server, path, request, "inference.ModelInferResponse")
+    return json.loads(response.outputs[0].contents.bytes_contents[0])
 
 
 def over_v1(server: ServerProcess, model: str) -> Records:
@@ -99,8 +99,8 @@ def over_grps_grpc(server: ServerProcess, model: str) -> Records:
     request = message_class(kind)(model=model)
     request.gmap.s_b["a"] = image_of(model)
     request.gmap.s_s.update(prompt_of(model))
-    answer = call(server, "/grps.protos.v1.GrpsService/Predict", request, kind)
-    return json.loads(answer.gmap.s_s["a"])
+    response = call(server, "/grps.protos.v1.GrpsService/Predict", request, kind)
+    return json.loads(response.gmap.s_s["a"])
 
 
 def over_tensorflow_serving(server: ServerProcess, model: str) -> Records:
@@ -109,20 +109,20 @@ def over_tensorflow_serving(server: ServerProcess, model: str) -> Records:
     (row,) = post(f"{server.tensorflow_serving_address}/v1/models/{model}:predict", body)["predictions"]
     if model == "vlm":
         return [{"prompt": prompt, "answer": text} for prompt, text in zip(row["prompts"], row["answers"], strict=True)]
-    places: list[dict[str, Any]] = [{} for _ in row["labels"]]
+    locations: list[dict[str, Any]] = [{} for _ in row["labels"]]
     if names := BOXES.get(model):
-        places = [dict(zip(names, box, strict=True)) for box in row["boxes"]]
+        locations = [dict(zip(names, box, strict=True)) for box in row["boxes"]]
     if model == "segmenter":
-        places = [{"contour": json.loads(contours)} for contours in row["contours"]]
-    columns = zip(row["labels"], row["scores"], places, strict=True)
-    return [{"label": label, "score": score, **place} for label, score, place in columns]
+        locations = [{"contour": json.loads(contours)} for contours in row["contours"]]
+    columns = zip(row["labels"], row["scores"], locations, strict=True)
+    return [{"label": label, "score": score, **location} for label, score, location in columns]
 
 
 def base64_of(model: str) -> str:
     return base64.b64encode(image_of(model)).decode()
 
 
-OTHERS: Mapping[str, Callable[[ServerProcess, str], Records]] = {
+CLIENTS: Mapping[str, Callable[[ServerProcess, str], Records]] = {
     "kserve-v2": over_v2_rest,
     "kserve-v2-grpc": over_v2_grpc,
     "kserve-v1": over_v1,
@@ -134,33 +134,33 @@ OTHERS: Mapping[str, Callable[[ServerProcess, str], Records]] = {
 
 @pytest.fixture(scope="module")
 def records(server: ServerProcess) -> Mapping[str, Records]:
-    """Return what chariot-v2-kserve answers for each model."""
+    """Return the records of each model over chariot-v2-kserve."""
     return {model: over_chariot(server, model) for model in MODELS}
 
 
-def test_chariot_answers_are_true(records: Mapping[str, Records]) -> None:
+def test_chariot_predictions_equal_ground_truth(records: Mapping[str, Records]) -> None:
     scene, oriented = TRUTH["scene.jpg"], TRUTH["oriented.jpg"]
-    labels = {model: sorted(record["label"] for record in found) for model, found in records.items() if model != "vlm"}
-    assert labels["detector"] == sorted(f"{true['color']} {true['shape']}" for true in scene)
-    assert labels["oriented-detector"] == sorted(true["shape"] for true in oriented)
-    assert labels["segmenter"] == sorted(true["shape"] for true in scene)
+    labels = {model: sorted(record["label"] for record in items) for model, items in records.items() if model != "vlm"}
+    assert labels["detector"] == sorted(f"{shape['color']} {shape['shape']}" for shape in scene)
+    assert labels["oriented-detector"] == sorted(shape["shape"] for shape in oriented)
+    assert labels["segmenter"] == sorted(shape["shape"] for shape in scene)
     assert records["classifier"][0]["label"] == "blue star"
     assert records["vlm"] == [{"prompt": PROMPT, "answer": "star"}]
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("protocol", OTHERS)
-def test_protocol_answers_as_chariot(
+@pytest.mark.parametrize("protocol", CLIENTS)
+def test_protocol_returns_records_of_chariot(
     server: ServerProcess, records: Mapping[str, Records], protocol: str, model: str
 ) -> None:
     # Tensors of FP32 have more digits than records.
     tolerance = 1e-4 if protocol == "tensorflow-serving" else 0
-    assert_same(OTHERS[protocol](server, model), records[model], tolerance)
+    assert_same(CLIENTS[protocol](server, model), records[model], tolerance)
 
 
-def assert_same(found: Records, expected: Records, tolerance: float) -> None:
-    assert len(found) == len(expected)
-    for record, other in zip(found, expected, strict=True):
+def assert_same(actual: Records, expected: Records, tolerance: float) -> None:
+    assert len(actual) == len(expected)
+    for record, other in zip(actual, expected, strict=True):
         assert set(record) == set(other)
         for name, value in other.items():
             same = pytest.approx(value, abs=tolerance) if isinstance(value, float) else value

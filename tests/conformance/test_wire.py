@@ -2,13 +2,12 @@
 
 A case is a folder ``fixtures/wire/<protocol>/<case>`` with
 
-- ``request.json`` or ``request.bin``, the body; ``request.json`` and ``request.bin`` together are V2's JSON with the
-  bytes of tensors behind it, and the header that says where one ends;
-- ``response.json``, or ``response.jsonl`` for an answer of several lines, or of several messages one right behind the
-  other, or ``response.bin`` alone for one that is no JSON. The order of names counts, white space does
-  not, and floating-point numbers may differ by a millionth. ``"<text>"`` stands for any text, where answers differ.
-  ``response.bin`` beside it is what has to follow the JSON;
-- ``case.toml``: ``method``, ``path``, ``status``, ``models`` (of ``tests.support.served``), and where they matter
+- ``request.json`` or ``request.bin``, the body; both together are V2's JSON followed by the bytes of the tensors,
+  with the header that gives the length of the JSON;
+- ``response.json``; ``response.jsonl`` for several lines or concatenated messages; or ``response.bin`` alone for a
+  response that is not JSON. The order of names counts, white space does not, and floating-point numbers may differ
+  by a millionth. ``"<text>"`` matches any text. ``response.bin`` with ``response.json`` is the data after the JSON;
+- ``case.toml``: ``method``, ``path``, ``status``, ``models`` (of ``tests.support.served``), and optionally
   ``content_type``, ``headers`` and ``response_headers``.
 """
 
@@ -27,7 +26,7 @@ from tests.support.http_connections import serving_any
 from tests.support.served import build
 
 WIRE = Path(__file__).parents[2] / "fixtures" / "wire"
-CASES = sorted(each.parent for each in WIRE.glob("*/*/case.toml"))
+CASES = sorted(path.parent for path in WIRE.glob("*/*/case.toml"))
 HEADER_LENGTH = "inference-header-content-length"
 ANY_TEXT = "<text>"
 FIELDS = {"method", "path", "status", "models", "content_type", "headers", "response_headers"}
@@ -38,11 +37,11 @@ Clients = Callable[[str, tuple[str, ...]], httpx.Client]
 @pytest.fixture(scope="module")
 def clients() -> Iterator[Clients]:
     """Return the client of a real server, after its application is set to a protocol and a set of models."""
-    built = cache(build)
+    cached_app = cache(build)
     with serving_any() as (server, url), httpx.Client(base_url=url, timeout=60) as client:
 
         def client_of(protocol: str, models: tuple[str, ...]) -> httpx.Client:
-            server.current = built(models, protocol)
+            server.current = cached_app(models, protocol)
             return client
 
         yield client_of
@@ -55,18 +54,18 @@ def settings_of(case: Path) -> Mapping[str, Any]:
     return settings
 
 
-def one_of_each_protocol() -> list[Path]:
+def one_case_per_protocol() -> list[Path]:
     """Return one successful inference for each protocol."""
-    found: dict[str, Path] = {}
+    cases: dict[str, Path] = {}
     for case in CASES:
         settings = settings_of(case)
         if (settings["method"], settings["status"]) == ("POST", 200):
-            found.setdefault(case.parent.name, case)
-    return list(found.values())
+            cases.setdefault(case.parent.name, case)
+    return list(cases.values())
 
 
 def body_of(case: Path) -> tuple[bytes, dict[str, str]]:
-    """The body, and the header that it needs."""
+    """Return the body and the headers that it needs."""
     parts = [part.read_bytes() for part in sorted(case.glob("request.*"), reverse=True)]
     if len(parts) < 2:
         return b"".join(parts), {}
@@ -74,24 +73,24 @@ def body_of(case: Path) -> tuple[bytes, dict[str, str]]:
     return json_part + binary, {HEADER_LENGTH: str(len(json_part))}
 
 
-def pairs(text: str) -> object:
-    """JSON with its objects as lists of pairs, so that order and repetition are seen."""
+def read_json(text: str) -> object:
+    """Parse JSON objects as tuples of pairs, to keep order and duplicates."""
     return json.loads(text, object_pairs_hook=_as_tuple)
 
 
-def documents(text: str) -> list[object]:
-    """JSON behind JSON, with or without anything in between, each as `pairs`."""
+def read_json_documents(text: str) -> list[object]:
+    """Parse concatenated JSON documents with `read_json`."""
     decoder = json.JSONDecoder(object_pairs_hook=_as_tuple)
-    found: list[object] = []
+    parsed: list[object] = []
     while text := text.lstrip():
-        one, end = decoder.raw_decode(text)
-        found.append(one)
+        document, end = decoder.raw_decode(text)
+        parsed.append(document)
         text = text[end:]
-    return found
+    return parsed
 
 
-def _as_tuple(found: list[tuple[str, object]]) -> tuple[object, ...]:
-    return tuple(found)
+def _as_tuple(members: list[tuple[str, object]]) -> tuple[object, ...]:
+    return tuple(members)
 
 
 def assert_same(actual: object, expected: object, path: str = "$") -> None:
@@ -99,9 +98,9 @@ def assert_same(actual: object, expected: object, path: str = "$") -> None:
     if expected == ANY_TEXT and actual:
         return
     if isinstance(expected, list | tuple):
-        wanted, got = cast("list[object]", expected), cast("list[object]", actual)
-        assert len(got) == len(wanted), path
-        for index, (one, other) in enumerate(zip(got, wanted, strict=True)):
+        expected_items, actual_items = cast("list[object]", expected), cast("list[object]", actual)
+        assert len(actual_items) == len(expected_items), path
+        for index, (one, other) in enumerate(zip(actual_items, expected_items, strict=True)):
             assert_same(one, other, f"{path}[{index}]")
     elif isinstance(expected, float):
         assert actual == pytest.approx(expected, abs=1e-6, nan_ok=True), path
@@ -109,9 +108,9 @@ def assert_same(actual: object, expected: object, path: str = "$") -> None:
         assert actual == expected, path
 
 
-def test_there_are_cases_for_every_protocol() -> None:
-    found = {case.parent.name for case in CASES}
-    assert found >= {"chariot-v2", "chariot-v2-kserve", "grps", "kserve-v1", "kserve-v2", "tensorflow-serving"}
+def test_every_protocol_has_cases() -> None:
+    protocols = {case.parent.name for case in CASES}
+    assert protocols >= {"chariot-v2", "chariot-v2-kserve", "grps", "kserve-v1", "kserve-v2", "tensorflow-serving"}
 
 
 def name_of(case: Path) -> str:
@@ -119,18 +118,18 @@ def name_of(case: Path) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_real_server_answers_case(case: Path, clients: Clients) -> None:
+def test_real_server_returns_expected_response(case: Path, clients: Clients) -> None:
     assert_answers(clients(case.parent.name, tuple(settings_of(case)["models"])), case)
 
 
-@pytest.mark.parametrize("case", one_of_each_protocol(), ids=name_of)
-def test_application_answers_litestar_client(case: Path) -> None:
+@pytest.mark.parametrize("case", one_case_per_protocol(), ids=name_of)
+def test_application_returns_expected_response_to_litestar_client(case: Path) -> None:
     with TestClient(build(settings_of(case)["models"], case.parent.name)) as client:
         assert_answers(client, case)
 
 
 def assert_answers(client: httpx.Client, case: Path) -> None:
-    """Send the request of a case, and compare the whole response."""
+    """Send the request of a case, and compare the complete response."""
     settings = settings_of(case)
     body, headers = body_of(case)
     headers |= settings.get("headers", {})
@@ -140,7 +139,7 @@ def assert_answers(client: httpx.Client, case: Path) -> None:
     assert response.status_code == settings["status"], response.text
     for name, value in settings.get("response_headers", {}).items():
         assert response.headers[name] == value
-    names = {each.name for each in case.glob("response.*")}
+    names = {path.name for path in case.glob("response.*")}
     assert (HEADER_LENGTH in response.headers) is (names == {"response.json", "response.bin"})
     if not list(case.glob("response.json*")):
         assert response.content == (case / "response.bin").read_bytes()
@@ -148,9 +147,9 @@ def assert_answers(client: httpx.Client, case: Path) -> None:
     (expected,) = case.glob("response.json*")
     if HEADER_LENGTH in response.headers:
         length = int(response.headers[HEADER_LENGTH])
-        assert_same(pairs(response.content[:length].decode()), pairs(expected.read_text()))
+        assert_same(read_json(response.content[:length].decode()), read_json(expected.read_text()))
         assert response.content[length:] == (case / "response.bin").read_bytes()
     elif expected.suffix == ".jsonl":
-        assert_same(documents(response.text), documents(expected.read_text()))
+        assert_same(read_json_documents(response.text), read_json_documents(expected.read_text()))
     else:
-        assert_same(pairs(response.text), pairs(expected.read_text()))
+        assert_same(read_json(response.text), read_json(expected.read_text()))
