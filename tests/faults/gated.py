@@ -1,4 +1,4 @@
-"""A model that says that a call has begun, and ends it when it is told to; and requests to it by every way in."""
+"""Provide a model whose calls block until a test releases them, and send requests to it."""
 
 import http.client
 import json
@@ -15,7 +15,17 @@ from app.proto import message_class
 from tests.support.chariot import image_input
 from tests.support.pictures import encoded, rectangle
 
-__all__ = ("BODY", "GRPC_METHOD", "GRPC_REQUEST", "TFS_BODY", "Gated", "answer", "asked", "made", "method")
+__all__ = (
+    "BODY",
+    "GRPC_METHOD",
+    "GRPC_REQUEST",
+    "TFS_BODY",
+    "Gated",
+    "gated_model",
+    "open_request",
+    "read_response",
+    "unary_method",
+)
 
 _MODEL = """
 import os
@@ -33,22 +43,22 @@ class Gated:
         os.close(gate)
         return []
 """
-_PICTURE = encoded(rectangle())
+_IMAGE = encoded(rectangle())
 BODY = json.dumps({"inputs": [image_input()]})
 TFS_BODY = json.dumps({"instances": [{"b64": image_input()["data"][0]}]})
 GRPC_METHOD = "/inference.GRPCInferenceService/ModelInfer"
 GRPC_REQUEST = message_class("inference.ModelInferRequest")(
     model_name="gated",
     inputs=[{"name": "image", "datatype": "BYTES", "shape": [1]}],
-    raw_input_contents=[struct.pack("<I", len(_PICTURE)) + _PICTURE],
+    raw_input_contents=[struct.pack("<I", len(_IMAGE)) + _IMAGE],
 ).SerializeToString()
 
 
 class Gated:
-    """The folder of such a model.
+    """Create the folder of a model that blocks.
 
     Args:
-        folder: where to make it.
+        folder: created if it does not exist.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -62,49 +72,49 @@ class Gated:
         for pipe in ("began", "gate"):
             os.mkfifo(pipes / pipe)
         self.arguments = ("--model", str(folder), "--allow-code")
-        # Open for reading and writing: neither side waits for the other, and nothing is lost in between.
+        # Opened for reading and writing, a pipe blocks neither side and keeps its data.
         self._began = os.open(pipes / "began", os.O_RDWR)
         self._gate = os.open(pipes / "gate", os.O_RDWR)
 
-    def wait(self) -> None:
-        """Until one more call has begun."""
+    def wait_for_call(self) -> None:
+        """Wait until one more call has started."""
         assert os.read(self._began, 1) == b"x"
 
-    def let_go(self, calls: int = 1) -> None:
-        """Let calls come to their end."""
+    def release(self, calls: int = 1) -> None:
+        """Let calls return."""
         os.write(self._gate, b"g" * calls)
 
     def close(self) -> None:
-        """Let go of the pipes."""
+        """Close the pipes."""
         os.close(self._began)
         os.close(self._gate)
 
 
 @contextmanager
-def made(folder: Path) -> Generator[Gated]:
-    """The folder of such a model, for as long as it is entered."""
+def gated_model(folder: Path) -> Generator[Gated]:
+    """Yield a model that blocks, and close its pipes at the end."""
     with closing(Gated(folder)) as gated:
         yield gated
 
 
 @contextmanager
-def asked(
+def open_request(
     address: str, path: str = "/infer", body: str = BODY, **headers: str
 ) -> Generator[http.client.HTTPConnection]:
-    """A connection over which a request has gone, and no answer been read."""
+    """Send a request, and yield the connection before the response is read."""
     connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=180)
     with closing(connection):
         connection.request("POST", path, body, {"Content-Type": "application/json", **headers})
         yield connection
 
 
-def method(channel: grpc.Channel, name: str) -> Any:
-    """What calls a method with one message of bytes, for one."""
+def unary_method(channel: grpc.Channel, name: str) -> Any:
+    """Return a callable for a unary method with serialized messages."""
     untyped: Any = channel
     return untyped.unary_unary(name)
 
 
-def answer(connection: http.client.HTTPConnection) -> tuple[int, Any]:
-    """The status of an answer, and its JSON."""
+def read_response(connection: http.client.HTTPConnection) -> tuple[int, Any]:
+    """Return the status and the JSON of a response."""
     response = connection.getresponse()
     return response.status, json.loads(response.read())

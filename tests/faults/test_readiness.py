@@ -1,4 +1,4 @@
-"""Readiness never lies: for every way in which a model cannot answer, each surface says what an inference finds."""
+"""Check that every readiness endpoint agrees with an inference, for each reason why a model cannot answer."""
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
@@ -32,111 +32,111 @@ from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
 from tests.support.grpc_server import Peer, message, serving_grpc
 from tests.support.served import ECHOES, echo
 
-ASKED, OTHER = "echo-fp32", "echo-int64"
+MODEL, OTHER_MODEL = "echo-fp32", "echo-int64"
 BODY = {"inputs": [{"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [1.5]}]}
-SOURCES = [ModelSource(name=name, version="1", folder=Path("/srv/secret", name)) for name in (ASKED, OTHER)]
+SOURCES = [ModelSource(name=name, version="1", folder=Path("/srv/secret", name)) for name in (MODEL, OTHER_MODEL)]
 
 
 class RecordSink:
-    """Keeps everything at once, or refuses to."""
+    """Record every event immediately, or reject it."""
 
     refusing = ""
 
     def keep(self, _: InferenceEvent, /) -> "Future[None] | None":
-        kept: Future[None] = Future()
+        recorded: Future[None] = Future()
         if self.refusing:
-            kept.set_exception(InferenceError(ErrorKind.MODEL_NOT_READY, self.refusing))
+            recorded.set_exception(InferenceError(ErrorKind.MODEL_NOT_READY, self.refusing))
         else:
-            kept.set_result(None)
-        return kept
+            recorded.set_result(None)
+        return recorded
 
 
 class Faltering:
-    """A model that says so when it can answer nobody, as one in a process of its own does."""
+    """A model that reports when it is unavailable, as an isolated model does."""
 
     trouble = ""
 
     def __call__(self, inputs: Sequence[TensorsInput], /) -> Sequence[Tensors]:
         if self.trouble:
             raise InferenceError(ErrorKind.MODEL_NOT_READY, self.trouble)
-        return [Tensors([Tensor(name="x", datatype=Datatype.FP32, data=each.tensors["x"])]) for each in inputs]
+        return [Tensors([Tensor(name="x", datatype=Datatype.FP32, data=sample.tensors["x"])]) for sample in inputs]
 
 
-class Standing:
-    """A server, and what may go wrong with it."""
+class FaultyServer:
+    """An engine with faults that a test can switch on."""
 
     def __init__(self) -> None:
-        self.keeper, self.model = RecordSink(), Faltering()
-        self.broken = ""
+        self.record_sink, self.model = RecordSink(), Faltering()
+        self.load_error = ""
         registry = Registry(SOURCES)
         self.engine = Engine(
-            Repository(registry, lambda: SOURCES, self.load), (), Limits(), 2, Bounds(), keeper=self.keeper
+            Repository(registry, lambda: SOURCES, self.load), (), Limits(), 2, Bounds(), keeper=self.record_sink
         )
 
     def load(self, source: ModelSource) -> Servable:
-        if source.name != ASKED:
+        if source.name != MODEL:
             return echo(ECHOES[source.name])
-        if self.broken:
-            raise ModelError(self.broken)
-        specs = ECHOES[ASKED]
+        if self.load_error:
+            raise ModelError(self.load_error)
+        specs = ECHOES[MODEL]
         description = ModelDescription(
             task_type=TaskType.TENSOR, platform="test", layout="none", labels=(), inputs=(), outputs=(), facts=()
         )
         return BoundServable(TensorInference(specs, specs), self.model, description, {})
 
     def start(self) -> None:
-        for each in SOURCES:
-            self.engine.registry.load(each, self.load)
+        for source in SOURCES:
+            self.engine.registry.load(source, self.load)
 
 
-def _nothing(standing: Standing) -> None:
-    standing.start()
+def _healthy(server: FaultyServer) -> None:
+    server.start()
 
 
-def _loading(standing: Standing) -> None:
-    standing.engine.registry.load(SOURCES[1], standing.load)
+def _loading(server: FaultyServer) -> None:
+    server.engine.registry.load(SOURCES[1], server.load)
 
 
-def _failed(standing: Standing) -> None:
-    standing.broken = "/srv/secret/echo-fp32/model.onnx is cut short"
-    standing.start()
+def _load_failed(server: FaultyServer) -> None:
+    server.load_error = "/srv/secret/echo-fp32/model.onnx is cut short"
+    server.start()
 
 
-def _unloaded(standing: Standing) -> None:
-    standing.start()
-    asyncio.run(standing.engine.repository.unload(ASKED))
+def _unloaded(server: FaultyServer) -> None:
+    server.start()
+    asyncio.run(server.engine.repository.unload(MODEL))
 
 
-def _offline(standing: Standing) -> None:
-    standing.start()
-    standing.engine.online = False
+def _offline(server: FaultyServer) -> None:
+    server.start()
+    server.engine.online = False
 
 
-def _stopping(standing: Standing) -> None:
-    standing.start()
-    standing.engine.retire()
+def _stopping(server: FaultyServer) -> None:
+    server.start()
+    server.engine.retire()
 
 
-def _unrecorded(standing: Standing) -> None:
-    standing.start()
-    standing.keeper.refusing = "The inference could not be recorded: its store is full"
+def _store_full(server: FaultyServer) -> None:
+    server.start()
+    server.record_sink.refusing = "The inference could not be recorded: its store is full"
 
 
-def _crashed(standing: Standing) -> None:
-    standing.start()
-    standing.model.trouble = "Its process ended (signal 11) and is being restarted"
+def _crashed(server: FaultyServer) -> None:
+    server.start()
+    server.model.trouble = "Its process ended (signal 11) and is being restarted"
 
 
-def _reloaded_in_vain(standing: Standing) -> None:
-    standing.start()
-    standing.broken = "cut short"
+def _reload_failed(server: FaultyServer) -> None:
+    server.start()
+    server.load_error = "cut short"
     with pytest.raises(InferenceError):
-        asyncio.run(standing.engine.repository.load(ASKED))
+        asyncio.run(server.engine.repository.load(MODEL))
 
 
 @contextmanager
-def surfaces(standing: Standing) -> Generator[tuple["Surfaces", Peer]]:
-    engine, registry = standing.engine, CollectorRegistry()
+def surfaces(server: FaultyServer) -> Generator[tuple["Surfaces", Peer]]:
+    engine, registry = server.engine, CollectorRegistry()
     StateMetrics(engine, registry)
     protocols = protocols_beside("chariot-v2-kserve")
     with ExitStack() as stack:
@@ -147,36 +147,36 @@ def surfaces(standing: Standing) -> Generator[tuple["Surfaces", Peer]]:
 
 
 class Surfaces:
-    """All that says whether requests may be sent."""
+    """Query all readiness endpoints of a server."""
 
     def __init__(self, main: Any, tfs: Any, peer: Peer, registry: CollectorRegistry) -> None:
         self.main, self._tfs, self._peer, self._registry = main, tfs, peer, registry
 
     def server(self) -> dict[str, bool]:
         paths = ("/ready", "/v2/health/ready", "/grps/v1/health/ready")
-        said = {path: self.main.get(path).status_code == 200 for path in paths}
-        said |= {f"HEAD {path}": self.main.head(path).status_code == 200 for path in paths}
+        readiness = {path: self.main.get(path).status_code == 200 for path in paths}
+        readiness |= {f"HEAD {path}": self.main.head(path).status_code == 200 for path in paths}
         check = self._peer.bytes("/grpc.health.v1.Health/Check", HealthCheckRequest().SerializeToString())
-        said["grpc.health"] = HealthCheckResponse.FromString(check).status == HealthCheckResponse.SERVING
-        said["ServerReady"] = self._peer.call("ServerReady", message("ServerReadyRequest")).ready
-        said["charioteer_ready"] = self._registry.get_sample_value("charioteer_ready") == 1
-        return said
+        readiness["grpc.health"] = HealthCheckResponse.FromString(check).status == HealthCheckResponse.SERVING
+        readiness["ServerReady"] = self._peer.call("ServerReady", message("ServerReadyRequest")).ready
+        readiness["charioteer_ready"] = self._registry.get_sample_value("charioteer_ready") == 1
+        return readiness
 
     def model(self) -> dict[str, bool]:
-        state: Any = self._tfs.get(f"/v1/models/{ASKED}").json()["model_version_status"][0]
+        state: Any = self._tfs.get(f"/v1/models/{MODEL}").json()["model_version_status"][0]
         return {
-            "v2": self.main.get(f"/v2/models/{ASKED}/ready").status_code == 200,
-            "v2 version": self.main.get(f"/v2/models/{ASKED}/versions/1/ready").status_code == 200,
-            "v1": self.main.get(f"/v1/models/{ASKED}").status_code == 200,
+            "v2": self.main.get(f"/v2/models/{MODEL}/ready").status_code == 200,
+            "v2 version": self.main.get(f"/v2/models/{MODEL}/versions/1/ready").status_code == 200,
+            "v1": self.main.get(f"/v1/models/{MODEL}").status_code == 200,
             "tensorflow-serving": state["state"] == "AVAILABLE",
-            "ModelReady": self._peer.call("ModelReady", message("ModelReadyRequest", name=ASKED)).ready,
+            "ModelReady": self._peer.call("ModelReady", message("ModelReadyRequest", name=MODEL)).ready,
         }
 
-    def answered(self) -> bool:
-        """Whether an inference is answered, over HTTP as over gRPC."""
-        http = self.main.post(f"/v2/models/{ASKED}/infer", json=BODY).status_code
+    def is_answered(self) -> bool:
+        """Return whether an inference succeeds; HTTP and gRPC must agree."""
+        http = self.main.post(f"/v2/models/{MODEL}/infer", json=BODY).status_code
         assert http in (200, 503)
-        request = message("ModelInferRequest", model_name=ASKED)
+        request = message("ModelInferRequest", model_name=MODEL)
         request.inputs.add(name="x", datatype="FP32", shape=[1, 1]).contents.fp32_contents.append(1.5)
         try:
             self._peer.call("ModelInfer", request)
@@ -190,45 +190,54 @@ class Surfaces:
 
 
 @pytest.mark.parametrize(
-    ("happens", "server", "model", "answered"),
+    ("cause", "server_ready", "model_ready", "answered"),
     [
-        (_nothing, True, True, True),
+        (_healthy, True, True, True),
         (_loading, False, False, False),
-        (_failed, False, False, False),
-        # Nobody waits for a model that was unloaded on purpose.
+        (_load_failed, False, False, False),
+        # A deliberately unloaded model does not make the server unready.
         (_unloaded, True, False, False),
-        # Load balancers are to send nothing more, and what still comes is answered.
+        # Load balancers stop sending, but late requests are still answered.
         (_offline, False, False, True),
         (_stopping, False, False, True),
-        (_unrecorded, False, False, False),
+        (_store_full, False, False, False),
         (_crashed, False, False, False),
-        # What served before goes on.
-        (_reloaded_in_vain, True, True, True),
+        # The old version keeps serving.
+        (_reload_failed, True, True, True),
     ],
 )
-def test_readiness_is_what_an_inference_finds(
-    happens: Callable[[Standing], None], server: bool, model: bool, answered: bool
+def test_readiness_agrees_with_inference(
+    cause: Callable[[FaultyServer], None], server_ready: bool, model_ready: bool, answered: bool
 ) -> None:
-    standing = Standing()
-    happens(standing)
-    with surfaces(standing) as (found, _):
-        assert set(found.server().values()) == {server}, found.server()
-        assert set(found.model().values()) == {model}, found.model()
-        assert found.answered() == answered
-        assert found.main.get("/health").status_code == 200, "alive all the same"
-        said = [found.main.get(path).text for path in ("/ready", f"/v2/models/{ASKED}/ready", f"/v1/models/{ASKED}")]
-        said.append(found.main.post(f"/v2/models/{ASKED}/infer", json=BODY).text)
-        assert not any("secret" in each for each in said), "where files lie is told to nobody"
-    standing.engine.close()
+    server = FaultyServer()
+    cause(server)
+    with surfaces(server) as (surfaces_of_server, _):
+        assert set(surfaces_of_server.server().values()) == {server_ready}, surfaces_of_server.server()
+        assert set(surfaces_of_server.model().values()) == {model_ready}, surfaces_of_server.model()
+        assert surfaces_of_server.is_answered() == answered
+        assert surfaces_of_server.main.get("/health").status_code == 200, "still alive"
+        texts = [
+            surfaces_of_server.main.get(path).text
+            for path in ("/ready", f"/v2/models/{MODEL}/ready", f"/v1/models/{MODEL}")
+        ]
+        texts.append(surfaces_of_server.main.post(f"/v2/models/{MODEL}/infer", json=BODY).text)
+        assert not any("secret" in text for text in texts), "paths are not shown to clients"
+    server.engine.close()
 
 
-def test_a_model_that_recovers_is_ready_at_once() -> None:
-    standing = Standing()
-    standing.start()
-    with surfaces(standing) as (found, _):
-        standing.model.trouble = "It ended"
-        assert not found.answered()
-        assert not any(found.model().values())
-        standing.model.trouble = ""
-        assert all([*found.model().values(), *found.server().values(), found.answered()])
-    standing.engine.close()
+def test_recovered_model_is_ready_immediately() -> None:
+    server = FaultyServer()
+    server.start()
+    with surfaces(server) as (surfaces_of_server, _):
+        server.model.trouble = "It ended"
+        assert not surfaces_of_server.is_answered()
+        assert not any(surfaces_of_server.model().values())
+        server.model.trouble = ""
+        assert all(
+            [
+                *surfaces_of_server.model().values(),
+                *surfaces_of_server.server().values(),
+                surfaces_of_server.is_answered(),
+            ]
+        )
+    server.engine.close()

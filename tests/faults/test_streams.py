@@ -1,4 +1,4 @@
-"""Answers that are told while they are made, when the server stops, the reader leaves, or the model gives up."""
+"""Check streamed responses when the server stops, the client disconnects, or the model fails."""
 
 import http.client
 import json
@@ -34,9 +34,9 @@ class Speaker:
 @pytest.fixture
 def gate(tmp_path: Path) -> Generator[int]:
     os.mkfifo(tmp_path / "gate")
-    opened = os.open(tmp_path / "gate", os.O_RDWR)
-    yield opened
-    os.close(opened)
+    descriptor = os.open(tmp_path / "gate", os.O_RDWR)
+    yield descriptor
+    os.close(descriptor)
 
 
 @pytest.fixture
@@ -47,13 +47,13 @@ def server(tmp_path: Path, gate: int) -> Generator[ServerProcess]:
     (folder / "model.py").write_text(_MODEL.format(gate=str(tmp_path / "gate")))
     settings = {"name": "speaker", "task_type": "TEXT_GENERATION", "implementation": "model:Speaker"}
     (folder / "model-settings.json").write_text(json.dumps(settings))
-    with serving("--model", str(folder), "--allow-code", "--workers", "1", "--drain-timeout", "20") as running:
-        yield running
+    with serving("--model", str(folder), "--allow-code", "--workers", "1", "--drain-timeout", "20") as process:
+        yield process
 
 
 @contextmanager
-def spoken(server: ServerProcess, text: str, name: str) -> Generator[http.client.HTTPResponse]:
-    """An answer of which the first piece has come."""
+def open_stream(server: ServerProcess, text: str, name: str) -> Generator[http.client.HTTPResponse]:
+    """Yield a streamed response after its first chunk."""
     connection = http.client.HTTPConnection(server.address.removeprefix("http://"), timeout=60)
     with closing(connection):
         headers = {"Content-Type": "application/json", "X-Request-ID": name}
@@ -61,49 +61,47 @@ def spoken(server: ServerProcess, text: str, name: str) -> Generator[http.client
         connection.request("POST", "/v2/models/speaker/generate_stream", body, headers)
         response = connection.getresponse()
         assert response.status == 200
-        assert event(response)["text_output"] == "one "
+        assert next_event(response)["text_output"] == "one "
         yield response
 
 
-def event(response: http.client.HTTPResponse) -> Any:
-    """The next server-sent event."""
+def next_event(response: http.client.HTTPResponse) -> Any:
+    """Return the next server-sent event."""
     while line := response.readline():
         if line.startswith(b"data:"):
             return json.loads(line.removeprefix(b"data:"))
     return None
 
 
-def told(server: ServerProcess, name: str) -> list[str]:
+def outcomes(server: ServerProcess, name: str) -> list[str]:
     lines = [json.loads(line) for line in server.log if line.startswith("{")]
     return [line["outcome"] for line in lines if line.get("request_id") == name and line["event"] == "inference"]
 
 
-def test_a_stream_is_told_to_its_end_when_the_server_stops(server: ServerProcess, gate: int) -> None:
-    with spoken(server, "go on", "drained") as response:
+def test_stream_is_completed_while_server_stops(server: ServerProcess, gate: int) -> None:
+    with open_stream(server, "go on", "drained") as response:
         server.process.terminate()
         wait_until(lambda: any('"stopping"' in line for line in server.log))
         os.write(gate, b"g")
-        assert event(response)["text_output"] == "two"
-        assert event(response) is None
+        assert next_event(response)["text_output"] == "two"
+        assert next_event(response) is None
     assert server.wait() == 0
-    assert told(server, "drained") == ["ok"]
+    assert outcomes(server, "drained") == ["ok"]
 
 
-def test_a_reader_who_leaves_and_a_model_that_gives_up_leave_the_server_as_it_was(
-    server: ServerProcess, gate: int
-) -> None:
-    with spoken(server, "go on", "left"):
+def test_disconnect_and_model_failure_do_not_affect_later_streams(server: ServerProcess, gate: int) -> None:
+    with open_stream(server, "go on", "left"):
         pass
     os.write(gate, b"g")
-    wait_until(lambda: bool(told(server, "left")))
-    with spoken(server, "stop", "failed") as response:
+    wait_until(lambda: bool(outcomes(server, "left")))
+    with open_stream(server, "stop", "failed") as response:
         os.write(gate, b"g")
-        failed = event(response)
-        assert "SystemExit" in failed["error"]
-        assert event(response) is None
-    wait_until(lambda: told(server, "failed") == ["model_failed"])
-    with spoken(server, "go on", "after") as response:
+        error_event = next_event(response)
+        assert "SystemExit" in error_event["error"]
+        assert next_event(response) is None
+    wait_until(lambda: outcomes(server, "failed") == ["model_failed"])
+    with open_stream(server, "go on", "after") as response:
         os.write(gate, b"g")
-        assert event(response)["text_output"] == "two"
+        assert next_event(response)["text_output"] == "two"
     assert httpx.get(f"{server.address}/ready", timeout=60).status_code == 200
     assert server.stop() == 0
