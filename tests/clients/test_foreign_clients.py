@@ -1,4 +1,4 @@
-"""Clients that others wrote, each in an environment of its own, against a server as a user starts it."""
+"""Run third-party clients, each in its own environment, against a server that is started as users start it."""
 
 import shutil
 from pathlib import Path
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def models(tmp_path: Path) -> str:
-    """The fixture models, to be changed at will."""
+    """Return a copy of the fixture models that checks may change."""
     return str(shutil.copytree(MODELS, tmp_path / "models"))
 
 
@@ -23,7 +23,7 @@ def models(tmp_path: Path) -> str:
     ("client", "module"),
     [("tritonclient", "with_tritonclient_http"), ("kserve", "with_kserve"), ("mlserver", "with_mlserver")],
 )
-def test_over_http(models: str, client: str, module: str) -> None:
+def test_client_passes_checks_over_http(models: str, client: str, module: str) -> None:
     with serving("--model-repository", models) as server:
         run_checks(client, module, server.address, models)
 
@@ -31,12 +31,12 @@ def test_over_http(models: str, client: str, module: str) -> None:
 @pytest.mark.parametrize(
     ("client", "module"), [("tritonclient", "with_tritonclient_grpc"), ("kserve", "with_kserve_grpc")]
 )
-def test_over_grpc(models: str, client: str, module: str) -> None:
+def test_client_passes_checks_over_grpc(models: str, client: str, module: str) -> None:
     with serving("--model-repository", models) as server:
         run_checks(client, module, server.grpc_address, models)
 
 
-def test_grps(models: str) -> None:
+def test_grps_client_passes_checks(models: str) -> None:
     with serving("--model-repository", models) as server:
         proto = ROOT / "app" / "proto" / "grps.proto"
         run_checks("grps", "with_grps", server.address, server.grpc_address, str(proto))

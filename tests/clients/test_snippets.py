@@ -1,4 +1,4 @@
-"""Every snippet of docs/clients.md, run as it is written, each with its own client, against one server."""
+"""Run every snippet of docs/clients.md unchanged, with its client, against one server."""
 
 import os
 import re
@@ -16,29 +16,29 @@ from tests.support.server_process import ROOT, ServerProcess, serving
 
 _PAGE = (ROOT / "docs" / "clients.md").read_text()
 _SNIPPET = re.compile(r"^## (?P<client>.+?)$.*?^```(\w+)\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_SNIPPETS = {found["client"]: found.groups()[1:] for found in _SNIPPET.finditer(_PAGE)}
+_SNIPPETS = {match["client"]: match.groups()[1:] for match in _SNIPPET.finditer(_PAGE)}
 
 
 @pytest.fixture(scope="module")
 def server() -> Generator[ServerProcess]:
     with serving() as process:
-        # The address of gRPC is announced behind the other one.
+        # The gRPC address is announced after the HTTP address.
         httpx.get(f"{process.address}/v2/health/ready", timeout=60)
         yield process
 
 
-def test_every_client_of_the_page_has_a_snippet_that_says_what_it_prints() -> None:
+def test_every_documented_client_has_snippet_and_output() -> None:
     assert list(_SNIPPETS) == re.findall(r"^## (.+)$", _PAGE, re.MULTILINE)
     assert list(_SNIPPETS) == ["curl", "httpx", "tritonclient", "kserve", "grpcurl", "JavaScript", "Go"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("client", list(_SNIPPETS))
-def test_the_snippet_prints_what_the_page_says(client: str, server: ServerProcess, tmp_path: Path) -> None:
-    _, code, shown = _SNIPPETS[client]
+def test_snippet_prints_documented_output(client: str, server: ServerProcess, tmp_path: Path) -> None:
+    _, code, documented = _SNIPPETS[client]
     code = code.replace("127.0.0.1:8080", server.address.removeprefix("http://"))
     code = code.replace("127.0.0.1:8081", server.grpc_address)
-    done = subprocess.run(
+    process = subprocess.run(
         command(client, code, tmp_path),
         cwd=ROOT,
         capture_output=True,
@@ -46,12 +46,12 @@ def test_the_snippet_prints_what_the_page_says(client: str, server: ServerProces
         timeout=120,
         env={**os.environ, "PATH": f"{FOLDER / 'grpcurl' / 'bin'}:{os.environ['PATH']}"},
     )
-    assert done.returncode == 0, done.stderr
-    assert re.fullmatch(pattern(shown), done.stdout, re.DOTALL), done.stdout
+    assert process.returncode == 0, process.stderr
+    assert re.fullmatch(pattern(documented), process.stdout, re.DOTALL), process.stdout
 
 
 @pytest.mark.parametrize(
-    ("shown", "printed", "same"),
+    ("documented", "printed", "matches"),
     [
         ("star 0.98\n...\n", "star 0.98123\nmoon 1\n", True),
         ("star 0.98\n...\n", "star 0.97\nmoon 1\n", False),
@@ -59,12 +59,12 @@ def test_the_snippet_prints_what_the_page_says(client: str, server: ServerProces
         ('{"a":...}\n', '{"a":1}', True),
     ],
 )
-def test_dots_on_the_page_stand_for_anything(shown: str, printed: str, same: bool) -> None:
-    assert (re.fullmatch(pattern(shown), printed, re.DOTALL) is not None) is same
+def test_dots_in_documented_output_match_any_text(documented: str, printed: str, matches: bool) -> None:
+    assert (re.fullmatch(pattern(documented), printed, re.DOTALL) is not None) is matches
 
 
 def command(client: str, code: str, folder: Path) -> list[str]:
-    """How the snippet of a client is run; the test is skipped where that is not to be had."""
+    """Return the command that runs a client's snippet; skip the test if a program is missing."""
     if client == "curl":
         return [program("bash"), "-c", code]
     if client == "grpcurl":
@@ -81,13 +81,13 @@ def command(client: str, code: str, folder: Path) -> list[str]:
 
 
 def program(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
+    match = shutil.which(name)
+    if match is None:
         pytest.skip(f"{name} is not installed")
-    return found
+    return match
 
 
-def pattern(shown: str) -> str:
-    """A regular expression of what is shown: dots stand for anything, and numbers may have more digits."""
-    parts = [re.sub(r"(\d\\\.\d+)", r"\1\\d*", re.escape(part)) for part in shown.rstrip("\n").split("...")]
+def pattern(documented: str) -> str:
+    """Return a regular expression: "..." matches any text, and numbers may have more digits."""
+    parts = [re.sub(r"(\d\\\.\d+)", r"\1\\d*", re.escape(part)) for part in documented.rstrip("\n").split("...")]
     return ".*".join(parts) + r"\s*"

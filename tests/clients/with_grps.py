@@ -1,7 +1,7 @@
-"""GRPS's stubs, compiled from the proto as its users do it, and requests: ``python -m tests.clients.with_grps``.
+"""Check GRPS with stubs compiled from its proto, and with requests: ``python -m tests.clients.with_grps``.
 
-Its arguments are the address of the server, HOST:PORT of its gRPC and the proto. GRPS's own wheel of stubs is in no
-registry. The calls are those of the test that its repository has for clients.
+The arguments are the URL of the server, HOST:PORT of its gRPC port, and the proto. No registry has GRPS's own wheel of
+stubs. The calls are those of the client test in GRPS's repository.
 """
 
 import base64
@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.clients.checks import PICTURES, SCENE, SHAPE, run
+from tests.clients.checks import IMAGE_OF_MODEL, SCENE, SHAPE, run
 
 grpc: Any = importlib.import_module("grpc")
 protoc: Any = importlib.import_module("grpc_tools.protoc")
 requests: Any = importlib.import_module("requests")
 
 
-class Peer:
-    """Both ways to the server."""
+class Client:
+    """A client over HTTP and gRPC."""
 
     def __init__(self, address: str, grpc_address: str, proto: Path) -> None:
         folder = tempfile.mkdtemp()
@@ -33,59 +33,59 @@ class Peer:
         self._root = f"{address}/grps/v1"
 
     def get(self, path: str) -> Any:
-        """A message, told as JSON."""
+        """Return the message at a path, as JSON."""
         return requests.get(f"{self._root}/{path}", timeout=30).json()
 
     def post(self, path: str, **options: Any) -> Any:
-        """The same, for a body."""
+        """Send POST, and return the response."""
         return requests.post(f"{self._root}/{path}", timeout=60, **options)
 
 
-def messages(response: Any) -> Iterator[Any]:
-    """The messages of a stream as they come: JSON behind JSON."""
-    held = ""
+def read_messages(response: Any) -> Iterator[Any]:
+    """Yield the messages of a stream of concatenated JSON documents."""
+    pending = ""
     for chunk in response.iter_content(None):
-        held += chunk.decode()
-        while held:
+        pending += chunk.decode()
+        while pending:
             try:
-                message, end = json.JSONDecoder().raw_decode(held)
+                message, end = json.JSONDecoder().raw_decode(pending)
             except json.JSONDecodeError:
                 break
-            held = held[end:].lstrip()
+            pending = pending[end:].lstrip()
             yield message
-    assert not held
+    assert not pending
 
 
-def labels(text: str) -> list[str]:
-    """The labels of records as JSON."""
-    return [each["label"] for each in json.loads(text)]
+def labels_of(text: str) -> list[str]:
+    """Return the labels of JSON records."""
+    return [record["label"] for record in json.loads(text)]
 
 
-def check_http_calls(peer: Peer) -> None:
+def check_http_calls(client: Client) -> None:
     for path in ("health/live", "health/online", "health/ready"):
-        assert peer.get(path)["status"]["status"] == "SUCCESS"
-    told = peer.post("infer/predict", json={"model": "greeter", "str_data": "hello grps."}).json()
-    assert told["str_data"] == "Hello, hello grps.!"
-    assert told["status"]["status"] == "SUCCESS"
-    assert "half_plus_two" in peer.get("metadata/server")["str_data"]
-    assert peer.post("metadata/model", json={"str_data": "detector"}).json()["status"]["status"] == "SUCCESS"
+        assert client.get(path)["status"]["status"] == "SUCCESS"
+    prediction = client.post("infer/predict", json={"model": "greeter", "str_data": "hello grps."}).json()
+    assert prediction["str_data"] == "Hello, hello grps.!"
+    assert prediction["status"]["status"] == "SUCCESS"
+    assert "half_plus_two" in client.get("metadata/server")["str_data"]
+    assert client.post("metadata/model", json={"str_data": "detector"}).json()["status"]["status"] == "SUCCESS"
 
 
-def check_grpc_calls(peer: Peer) -> None:
-    message, stub = peer.pb.GrpsMessage, peer.stub
+def check_grpc_calls(client: Client) -> None:
+    message, stub = client.pb.GrpsMessage, client.stub
     for call in (stub.CheckLiveness, stub.Online, stub.CheckReadiness, stub.ServerMetadata):
-        assert call(message()).status.status == peer.pb.Status.SUCCESS
+        assert call(message()).status.status == client.pb.Status.SUCCESS
     assert stub.Predict(message(model="greeter-1", str_data="grps")).str_data == "Hello, grps!"
-    streamed = stub.PredictStreaming(message(model="greeter", str_data="grps"))
-    assert [each.str_data for each in streamed] == ["Hello, grps!"]
-    assert stub.ModelMetadata(message(str_data="detector")).status.status == peer.pb.Status.SUCCESS
+    responses = stub.PredictStreaming(message(model="greeter", str_data="grps"))
+    assert [response.str_data for response in responses] == ["Hello, grps!"]
+    assert stub.ModelMetadata(message(str_data="detector")).status.status == client.pb.Status.SUCCESS
 
 
-def check_offline_and_online(peer: Peer) -> None:
-    message, stub = peer.pb.GrpsMessage, peer.stub
-    assert peer.get("health/offline")["status"]["code"] == 200
+def check_offline_and_online(client: Client) -> None:
+    message, stub = client.pb.GrpsMessage, client.stub
+    assert client.get("health/offline")["status"]["code"] == 200
     try:
-        assert peer.get("health/ready")["status"] == {
+        assert client.get("health/ready")["status"] == {
             "code": 503,
             "msg": "The server was taken offline by its operator",
             "status": "FAILURE",
@@ -94,59 +94,61 @@ def check_offline_and_online(peer: Peer) -> None:
         assert stub.Predict(message(model="greeter", str_data="x")).status.code == 200
     finally:
         assert stub.Online(message()).status.code == 200
-    assert peer.get("health/ready")["status"]["code"] == 200
+    assert client.get("health/ready")["status"]["code"] == 200
 
 
-def check_tensors(peer: Peer) -> None:
-    told = peer.post("infer/predict?return-ndarray=true", json={"model": "half_plus_two-1", "ndarray": [1, 2]}).json()
-    assert told["ndarray"] == [2.5, 3.0]
-    tensor = peer.pb.GenericTensor(name="x", dtype=peer.pb.DT_FLOAT32, shape=[2], flat_float32=[1, 2])
-    request = peer.pb.GrpsMessage(model="half_plus_three", gtensors=peer.pb.GenericTensorData(tensors=[tensor]))
-    (answer,) = peer.stub.Predict(request).gtensors.tensors
-    assert (answer.name, answer.dtype, list(answer.flat_float32)) == ("y", peer.pb.DT_FLOAT32, [3.5, 4.0])
+def check_tensors(client: Client) -> None:
+    prediction = client.post(
+        "infer/predict?return-ndarray=true", json={"model": "half_plus_two-1", "ndarray": [1, 2]}
+    ).json()
+    assert prediction["ndarray"] == [2.5, 3.0]
+    tensor = client.pb.GenericTensor(name="x", dtype=client.pb.DT_FLOAT32, shape=[2], flat_float32=[1, 2])
+    request = client.pb.GrpsMessage(model="half_plus_three", gtensors=client.pb.GenericTensorData(tensors=[tensor]))
+    (output,) = client.stub.Predict(request).gtensors.tensors
+    assert (output.name, output.dtype, list(output.flat_float32)) == ("y", client.pb.DT_FLOAT32, [3.5, 4.0])
 
 
-def check_tasks(peer: Peer) -> None:
-    for name, picture in PICTURES.items():
-        body = {"data": picture, "headers": {"Content-Type": "application/octet-stream"}}
-        over_http = peer.post(f"infer/predict?model={name}", **body).json()["str_data"]
-        over_grpc = peer.stub.Predict(peer.pb.GrpsMessage(model=name, bin_data=picture)).str_data
+def check_tasks(client: Client) -> None:
+    for name, image_bytes in IMAGE_OF_MODEL.items():
+        body = {"data": image_bytes, "headers": {"Content-Type": "application/octet-stream"}}
+        over_http = client.post(f"infer/predict?model={name}", **body).json()["str_data"]
+        over_grpc = client.stub.Predict(client.pb.GrpsMessage(model=name, bin_data=image_bytes)).str_data
         assert over_http == over_grpc
         assert json.loads(over_http)[0].keys() & {"label", "answer"}
 
 
-def check_images_by_name(peer: Peer) -> None:
-    gmap = peer.pb.GenericMapData(
+def check_images_by_name(client: Client) -> None:
+    gmap = client.pb.GenericMapData(
         s_b={"scene": SCENE, "shape": SHAPE}, s_s={"scene.metadata": "as it came"}, s_f={"score_threshold": 0.25}
     )
-    found = peer.stub.Predict(peer.pb.GrpsMessage(model="detector", gmap=gmap)).gmap.s_s
-    assert set(found) == {"scene", "shape", "scene.metadata"}
-    assert found["scene.metadata"] == "as it came"
-    encoded = {"scene": base64.b64encode(SCENE).decode()}
-    body = {"model": "detector", "gmap": {"s_b": encoded, "s_f": {"score_threshold": 0.25}}}
-    told = peer.post("infer/predict", json=body).json()
-    assert labels(told["gmap"]["s_s"]["scene"]) == labels(found["scene"])
+    over_grpc = client.stub.Predict(client.pb.GrpsMessage(model="detector", gmap=gmap)).gmap.s_s
+    assert set(over_grpc) == {"scene", "shape", "scene.metadata"}
+    assert over_grpc["scene.metadata"] == "as it came"
+    encoded_images = {"scene": base64.b64encode(SCENE).decode()}
+    body = {"model": "detector", "gmap": {"s_b": encoded_images, "s_f": {"score_threshold": 0.25}}}
+    over_http = client.post("infer/predict", json=body).json()
+    assert labels_of(over_http["gmap"]["s_s"]["scene"]) == labels_of(over_grpc["scene"])
 
 
-def check_streams(peer: Peer) -> None:
+def check_streams(client: Client) -> None:
     body = {"data": SHAPE, "headers": {"Content-Type": "application/octet-stream"}}
-    whole = json.loads(peer.post("infer/predict?model=vlm", **body).json()["str_data"])[0]["answer"]
-    response = peer.post("infer/predict?model=vlm&streaming=true", stream=True, **body)
-    parts = [each["str_data"] for each in messages(response)]
-    assert len(parts) > 1
-    assert "".join(parts) == whole
-    asked = peer.pb.GrpsMessage(model="vlm", bin_data=SHAPE)
-    assert "".join(each.str_data for each in peer.stub.PredictStreaming(asked)) == whole
+    complete_answer = json.loads(client.post("infer/predict?model=vlm", **body).json()["str_data"])[0]["answer"]
+    response = client.post("infer/predict?model=vlm&streaming=true", stream=True, **body)
+    chunks = [message["str_data"] for message in read_messages(response)]
+    assert len(chunks) > 1
+    assert "".join(chunks) == complete_answer
+    request = client.pb.GrpsMessage(model="vlm", bin_data=SHAPE)
+    assert "".join(message.str_data for message in client.stub.PredictStreaming(request)) == complete_answer
 
 
-def check_errors(peer: Peer) -> None:
-    refused = peer.post("infer/predict", json={"model": "nobody-1", "str_data": "x"})
-    assert refused.status_code == refused.json()["status"]["code"] == 404
-    answer = peer.stub.Predict(peer.pb.GrpsMessage(model="nobody-1", str_data="x"))
-    assert (answer.status.code, answer.status.status) == (404, peer.pb.Status.FAILURE)
-    refused = peer.post("infer/predict", data="x")
-    assert refused.status_code == refused.json()["status"]["code"] == 400
+def check_errors(client: Client) -> None:
+    rejected = client.post("infer/predict", json={"model": "nobody-1", "str_data": "x"})
+    assert rejected.status_code == rejected.json()["status"]["code"] == 404
+    response = client.stub.Predict(client.pb.GrpsMessage(model="nobody-1", str_data="x"))
+    assert (response.status.code, response.status.status) == (404, client.pb.Status.FAILURE)
+    rejected = client.post("infer/predict", data="x")
+    assert rejected.status_code == rejected.json()["status"]["code"] == 400
 
 
 if __name__ == "__main__":
-    run(globals(), Peer(sys.argv[1], sys.argv[2], Path(sys.argv[3])))
+    run(globals(), Client(sys.argv[1], sys.argv[2], Path(sys.argv[3])))

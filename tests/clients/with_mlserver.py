@@ -1,4 +1,4 @@
-"""MLServer's codecs and types against a server: ``python -m tests.clients.with_mlserver URL``."""
+"""Check MLServer's codecs and types against a server: ``python -m tests.clients.with_mlserver URL``."""
 
 import importlib
 import json
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.clients.checks import PICTURES, TENSOR_MODELS, run
+from tests.clients.checks import IMAGE_OF_MODEL, TENSOR_MODELS, run
 
 codecs: Any = importlib.import_module("mlserver.codecs")
 types: Any = importlib.import_module("mlserver.types")
@@ -15,7 +15,7 @@ httpx: Any = importlib.import_module("httpx")
 
 
 def infer(url: str, model: str, request: Any) -> Any:
-    """The answer as MLServer's strict types read it."""
+    """Return a response as MLServer's strict types decode it."""
     body = request.model_dump_json(exclude_none=True)
     response = httpx.post(f"{url}/v2/models/{model}/infer", content=body, timeout=60)
     assert response.status_code == 200, response.text
@@ -23,44 +23,44 @@ def infer(url: str, model: str, request: Any) -> Any:
 
 
 def check_metadata(url: str) -> None:
-    for name in (*PICTURES, *TENSOR_MODELS):
-        about = types.MetadataModelResponse.model_validate_json(
+    for name in (*IMAGE_OF_MODEL, *TENSOR_MODELS):
+        metadata = types.MetadataModelResponse.model_validate_json(
             httpx.get(f"{url}/v2/models/{name}", timeout=60).content
         )
-        assert about.name == name
-        assert about.inputs
-        assert about.outputs
+        assert metadata.name == name
+        assert metadata.inputs
+        assert metadata.outputs
     server = types.MetadataServerResponse.model_validate_json(httpx.get(f"{url}/v2", timeout=60).content)
     assert server.name == "charioteer"
 
 
 def check_numbers(url: str) -> None:
-    given = codecs.NumpyCodec.encode_input("x", np.array([1, 2], np.float32))
-    given.shape = [2]  # the codec makes a column of a row
-    answer = infer(url, "half_plus_two", types.InferenceRequest(id="a1", inputs=[given]))
-    assert answer.id == "a1"
-    assert codecs.NumpyCodec.decode_output(answer.outputs[0]).tolist() == [2.5, 3.0]
+    infer_input = codecs.NumpyCodec.encode_input("x", np.array([1, 2], np.float32))
+    infer_input.shape = [2]  # the codec returns a column
+    response = infer(url, "half_plus_two", types.InferenceRequest(id="a1", inputs=[infer_input]))
+    assert response.id == "a1"
+    assert codecs.NumpyCodec.decode_output(response.outputs[0]).tolist() == [2.5, 3.0]
 
 
 def check_texts(url: str) -> None:
-    given = codecs.StringCodec.encode_input("text", ["Åsa", ""], use_bytes=False)
-    given.shape = [2]  # and here too
-    answer = infer(url, "greeter", types.InferenceRequest(inputs=[given]))
-    assert codecs.StringCodec.decode_output(answer.outputs[0]) == ["Hello, Åsa!", "Hello, !"]
+    infer_input = codecs.StringCodec.encode_input("text", ["Åsa", ""], use_bytes=False)
+    infer_input.shape = [2]  # the codec returns a column
+    response = infer(url, "greeter", types.InferenceRequest(inputs=[infer_input]))
+    assert codecs.StringCodec.decode_output(response.outputs[0]) == ["Hello, Åsa!", "Hello, !"]
 
 
 def check_images(url: str) -> None:
-    for name, picture in PICTURES.items():
-        given = codecs.Base64Codec.encode_input("image", [picture], use_bytes=False)
-        answer = infer(url, name, types.InferenceRequest(inputs=[given]))
-        (text,) = codecs.StringCodec.decode_output(answer.outputs[0])
+    for name, image_bytes in IMAGE_OF_MODEL.items():
+        infer_input = codecs.Base64Codec.encode_input("image", [image_bytes], use_bytes=False)
+        response = infer(url, name, types.InferenceRequest(inputs=[infer_input]))
+        (text,) = codecs.StringCodec.decode_output(response.outputs[0])
         assert json.loads(text), name
 
 
 def check_tensors_of_a_task(url: str) -> None:
-    given = codecs.Base64Codec.encode_input("image", [PICTURES["detector"]], use_bytes=False)
+    infer_input = codecs.Base64Codec.encode_input("image", [IMAGE_OF_MODEL["detector"]], use_bytes=False)
     request = types.InferenceRequest(
-        inputs=[given],
+        inputs=[infer_input],
         parameters=types.Parameters(output_format="tensors"),
         outputs=[types.RequestOutput(name="boxes"), types.RequestOutput(name="labels")],
     )
@@ -70,16 +70,16 @@ def check_tensors_of_a_task(url: str) -> None:
 
 
 def check_pixels(url: str) -> None:
-    given = codecs.NumpyCodec.encode_input("image", np.zeros((32, 48, 3), np.uint8))
-    answer = infer(url, "classifier", types.InferenceRequest(inputs=[given]))
-    assert len(json.loads(codecs.StringCodec.decode_output(answer.outputs[0])[0])) == 20
+    infer_input = codecs.NumpyCodec.encode_input("image", np.zeros((32, 48, 3), np.uint8))
+    response = infer(url, "classifier", types.InferenceRequest(inputs=[infer_input]))
+    assert len(json.loads(codecs.StringCodec.decode_output(response.outputs[0])[0])) == 20
 
 
 def check_repository(url: str) -> None:
     index = httpx.post(f"{url}/v2/repository/index", json={}, timeout=60)
-    found = types.RepositoryIndexResponse.model_validate_json(index.content)
-    assert {each.name for each in found} >= {*PICTURES, *TENSOR_MODELS}
-    assert all(each.state == "READY" for each in found)
+    models = types.RepositoryIndexResponse.model_validate_json(index.content)
+    assert {model.name for model in models} >= {*IMAGE_OF_MODEL, *TENSOR_MODELS}
+    assert all(model.state == "READY" for model in models)
 
 
 def check_errors(url: str) -> None:

@@ -1,4 +1,4 @@
-"""What xaitk-saliency makes of the masks and scores in a file; runs in an environment of its own."""
+"""Compute saliency maps with xaitk-saliency from masks and scores in a file; runs in its own environment."""
 
 import importlib
 import sys
@@ -12,14 +12,14 @@ occlusion: Any = importlib.import_module(f"{scoring}.occlusion_scoring")
 
 
 def main(path: str) -> None:
-    """Write maps beside what they are made of: masks (n, h, w), scores (n, k), the same of windows, whole (k,)."""
-    given = np.load(f"{path}/given.npz")
-    masks, scores, whole = given["masks"], given["scores"], given["whole"]
+    """Write maps next to their inputs: masks (n, h, w), scores (n, k), windows and their scores, full scores (k,)."""
+    arrays = np.load(f"{path}/given.npz")
+    masks, scores, full_scores = arrays["masks"], arrays["scores"], arrays["whole"]
     np.savez(
         f"{path}/oracle.npz",
-        rise=rise.RISEScoring(p1=0.0).generate(whole, scores, masks),
-        debiased=rise.RISEScoring(p1=0.5).generate(whole, scores, masks),
-        occlusion=occlusion.OcclusionScoring().generate(whole, given["window_scores"], given["windows"]),
+        rise=rise.RISEScoring(p1=0.0).generate(full_scores, scores, masks),
+        debiased=rise.RISEScoring(p1=0.5).generate(full_scores, scores, masks),
+        occlusion=occlusion.OcclusionScoring().generate(full_scores, arrays["window_scores"], arrays["windows"]),
     )
 
 
