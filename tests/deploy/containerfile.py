@@ -1,4 +1,4 @@
-"""The Containerfile, read as far as it is written."""
+"""Parse the Containerfile; only the syntax that it uses is supported."""
 
 import json
 import re
@@ -13,48 +13,48 @@ PREFIX = "/opt/charioteer"
 
 
 class Instruction(NamedTuple):
-    """One instruction, its lines joined: `COPY` and `app app`."""
+    """An instruction with its lines joined, such as `COPY` and `app app`."""
 
     name: str
-    rest: str
+    arguments: str
 
 
 def stages() -> list[list[Instruction]]:
-    """The instructions of each stage, each beginning with its FROM."""
+    """Return the instructions of each stage; the first one is FROM."""
     text = re.sub(r"\\\n", " ", re.sub(r"^\s*#.*\n", "", FILE.read_text(), flags=re.MULTILINE))
-    found: list[list[Instruction]] = []
+    found_stages: list[list[Instruction]] = []
     for line in filter(None, map(str.strip, text.splitlines())):
-        name, _, rest = line.partition(" ")
+        name, _, arguments = line.partition(" ")
         if name == "FROM":
-            found.append([])
-        if found:
-            found[-1].append(Instruction(name, rest))
-    return found
+            found_stages.append([])
+        if found_stages:
+            found_stages[-1].append(Instruction(name, arguments))
+    return found_stages
 
 
-def every(stage: Sequence[Instruction], name: str) -> list[str]:
-    return [each.rest for each in stage if each.name == name]
+def arguments_of(stage: Sequence[Instruction], name: str) -> list[str]:
+    return [instruction.arguments for instruction in stage if instruction.name == name]
 
 
-def only(stage: Sequence[Instruction], name: str) -> str:
-    (rest,) = every(stage, name)
-    return rest
+def only_argument(stage: Sequence[Instruction], name: str) -> str:
+    (arguments,) = arguments_of(stage, name)
+    return arguments
 
 
 def environment(stage: Sequence[Instruction]) -> dict[str, str]:
-    pairs = (pair.partition("=") for rest in every(stage, "ENV") for pair in shlex.split(rest))
+    pairs = (pair.partition("=") for arguments in arguments_of(stage, "ENV") for pair in shlex.split(arguments))
     return {name: value for name, _, value in pairs}
 
 
-def sources(stage: Sequence[Instruction]) -> list[str]:
-    """What COPY takes from the repository."""
-    words = (rest.split() for rest in every(stage, "COPY") if not rest.startswith("--from"))
-    return [source for each in words for source in each[:-1]]
+def copied_paths(stage: Sequence[Instruction]) -> list[str]:
+    """Return the paths that COPY takes from the repository."""
+    words = (arguments.split() for arguments in arguments_of(stage, "COPY") if not arguments.startswith("--from"))
+    return [source for paths in words for source in paths[:-1]]
 
 
 def command(stage: Sequence[Instruction]) -> list[str]:
-    return [*json.loads(only(stage, "ENTRYPOINT")), *json.loads(only(stage, "CMD"))]
+    return [*json.loads(only_argument(stage, "ENTRYPOINT")), *json.loads(only_argument(stage, "CMD"))]
 
 
 def health_command(stage: Sequence[Instruction]) -> list[str]:
-    return json.loads(only(stage, "HEALTHCHECK").partition(" CMD ")[2])
+    return json.loads(only_argument(stage, "HEALTHCHECK").partition(" CMD ")[2])

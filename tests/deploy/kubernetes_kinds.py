@@ -1,6 +1,6 @@
-"""Holds Kubernetes resources against the models of KServe's own SDK: run with the interpreter of the client `kserve`.
+"""Validate Kubernetes resources with the models of KServe's SDK; run with the interpreter of the client `kserve`.
 
-Reads a JSON array of resources from standard input, and writes an array with the faults of each.
+Reads a JSON array of resources from standard input, and writes an array with the errors of each.
 """
 
 import importlib
@@ -19,63 +19,63 @@ _KINDS: Mapping[tuple[str, str], Any] = {
     ("networking.k8s.io/v1", "NetworkPolicy"): kubernetes.V1NetworkPolicy,
     ("policy/v1", "PodDisruptionBudget"): kubernetes.V1PodDisruptionBudget,
 }
-_PLAIN: Mapping[str, type | tuple[type, ...]] = {
+_SCALARS: Mapping[str, type | tuple[type, ...]] = {
     "bool": bool, "float": (int, float), "int": int, "ResourceQuantity": (str, int), "str": str,
 }  # fmt: skip
-_LIST = re.compile(r"(?:list|List)\[(?P<each>.*)\]")
-_MAPPING = re.compile(r"(?:dict|Dict)[(\[]str, ?(?P<each>.*)[)\]]")
+_LIST = re.compile(r"(?:list|List)\[(?P<item>.*)\]")
+_MAPPING = re.compile(r"(?:dict|Dict)[(\[]str, ?(?P<item>.*)[)\]]")
 
 
 def main() -> None:
-    json.dump([list(_of_resource(each)) for each in json.load(sys.stdin)], sys.stdout)
+    json.dump([list(_resource_errors(resource)) for resource in json.load(sys.stdin)], sys.stdout)
 
 
-def _of_resource(resource: dict[str, Any]) -> Iterator[str]:
+def _resource_errors(resource: dict[str, Any]) -> Iterator[str]:
     kind = _KINDS.get((resource.get("apiVersion", ""), resource.get("kind", "")))
     if kind is None:
         yield f"{resource.get('apiVersion')} {resource.get('kind')}: unknown kind"
     else:
-        yield from _of_model(resource, kind, str(resource["kind"]))
+        yield from _model_errors(resource, kind, str(resource["kind"]))
         if not resource.get("metadata", {}).get("name"):
             yield f"{resource['kind']}.metadata.name: missing"
 
 
-def _of(value: Any, wanted: str, place: str) -> Iterator[str]:
-    if found := _LIST.fullmatch(wanted):
+def _value_errors(value: Any, type_name: str, path: str) -> Iterator[str]:
+    if match := _LIST.fullmatch(type_name):
         if not isinstance(value, list):
-            yield f"{place}: not a list"
+            yield f"{path}: not a list"
             return
-        for index, each in enumerate(cast("list[Any]", value)):
-            yield from _of(each, found["each"], f"{place}[{index}]")
-    elif found := _MAPPING.fullmatch(wanted):
+        for index, element in enumerate(cast("list[Any]", value)):
+            yield from _value_errors(element, match["item"], f"{path}[{index}]")
+    elif match := _MAPPING.fullmatch(type_name):
         if not isinstance(value, dict):
-            yield f"{place}: not a mapping"
+            yield f"{path}: not a mapping"
             return
-        for key, each in cast("dict[str, Any]", value).items():
-            yield from _of(each, found["each"], f"{place}.{key}")
-    elif wanted in _PLAIN:
-        if not isinstance(value, _PLAIN[wanted]) or (isinstance(value, bool) and wanted != "bool"):
-            yield f"{place}: not {wanted}"
-    elif wanted not in ("object", "datetime"):
-        yield from _of_model(value, getattr(kserve, wanted, None) or getattr(kubernetes, wanted), place)
+        for key, member in cast("dict[str, Any]", value).items():
+            yield from _value_errors(member, match["item"], f"{path}.{key}")
+    elif type_name in _SCALARS:
+        if not isinstance(value, _SCALARS[type_name]) or (isinstance(value, bool) and type_name != "bool"):
+            yield f"{path}: not {type_name}"
+    elif type_name not in ("object", "datetime"):
+        yield from _model_errors(value, getattr(kserve, type_name, None) or getattr(kubernetes, type_name), path)
 
 
-def _of_model(value: Any, model: Any, place: str) -> Iterator[str]:
+def _model_errors(value: Any, model: Any, path: str) -> Iterator[str]:
     if not isinstance(value, dict):
-        yield f"{place}: not a mapping"
+        yield f"{path}: not a mapping"
         return
     fields = cast("dict[str, Any]", value)
     attributes = {name: attribute for attribute, name in model.attribute_map.items()}
-    known = {name: each for name, each in fields.items() if name in attributes}
+    known = {name: member for name, member in fields.items() if name in attributes}
     for name in fields.keys() - known.keys():
-        yield f"{place}.{name}: unknown field"
+        yield f"{path}.{name}: unknown field"
     try:
-        model(**{attributes[name]: each for name, each in known.items()})
+        model(**{attributes[name]: member for name, member in known.items()})
     except ValueError as error:
-        # A field that is missing, or a word that is not among those allowed.
-        yield f"{place}: {error}"
-    for name, each in known.items():
-        yield from _of(each, model.openapi_types[attributes[name]], f"{place}.{name}")
+        # A missing field, or a value that is not allowed.
+        yield f"{path}: {error}"
+    for name, member in known.items():
+        yield from _value_errors(member, model.openapi_types[attributes[name]], f"{path}.{name}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What kustomize makes of the folders in deploy/kserve, as far as they ask it to."""
+"""Build the kustomizations in deploy/kserve; only the features that they use are supported."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,23 +15,23 @@ Document = dict[str, Any]
 _KNOWN = {"apiVersion", "kind", "resources", "patches", "images"}
 
 
-def built(folder: Path) -> list[Document]:
-    """The resources of a kustomization, its patches and images applied: a key wins, and a list replaces a list.
+def build(folder: Path) -> list[Document]:
+    """Return the resources of a kustomization with patches and images applied.
 
-    Resources of their own kinds have no merge keys, so that this is what kustomize does with lists too.
+    A list in a patch replaces the list of the resource. So does kustomize, because custom resources have no merge keys.
     """
     kustomization = read(folder / "kustomization.yaml")
-    assert set(kustomization) <= _KNOWN, "kustomize can more than is read here"
+    assert set(kustomization) <= _KNOWN, "this kustomize feature is not supported here"
     documents: list[Document] = []
     for name in kustomization["resources"]:
         path = (folder / name).resolve()
-        documents += built(path) if path.is_dir() else [read(path)]
+        documents += build(path) if path.is_dir() else [read(path)]
     for patch in kustomization.get("patches", []):
-        change = read(folder / patch["path"])
-        (target,) = (each for each in documents if identity(each) == identity(change))
-        documents[documents.index(target)] = _merged(target, change)
-    tags = {each["name"]: each["newTag"] for each in kustomization.get("images", [])}
-    for container in (each for document in documents for each in document["spec"].get("containers", [])):
+        patch_value = read(folder / patch["path"])
+        (target,) = (document for document in documents if identity(document) == identity(patch_value))
+        documents[documents.index(target)] = _merge(target, patch_value)
+    tags = {image["name"]: image["newTag"] for image in kustomization.get("images", [])}
+    for container in (container for document in documents for container in document["spec"].get("containers", [])):
         if container["image"] in tags:
             container["image"] += f":{tags[container['image']]}"
     return documents
@@ -46,12 +46,12 @@ def identity(document: Document) -> tuple[str, str, str]:
 
 
 def of_kind(documents: list[Document], kind: str) -> Document:
-    (found,) = (each for each in documents if each["kind"] == kind)
+    (found,) = (document for document in documents if document["kind"] == kind)
     return found
 
 
-def _merged(value: Any, change: Any) -> Any:
-    if not (isinstance(value, Mapping) and isinstance(change, Mapping)):
-        return change
-    before, after = cast("Document", value), cast("Document", change)
-    return before | {key: _merged(before.get(key), each) for key, each in after.items()}
+def _merge(value: Any, patch_value: Any) -> Any:
+    if not (isinstance(value, Mapping) and isinstance(patch_value, Mapping)):
+        return patch_value
+    before, after = cast("Document", value), cast("Document", patch_value)
+    return before | {key: _merge(before.get(key), member) for key, member in after.items()}

@@ -1,4 +1,4 @@
-"""Licences and native libraries of packages: those of a bill of materials, those that docs/supply_chain.md names."""
+"""Read licences and native libraries of packages from an SBOM, and from docs/supply_chain.md."""
 
 import re
 from collections.abc import Iterable
@@ -6,9 +6,9 @@ from typing import Any
 
 from tests.support.server_process import ROOT
 
-PLAIN = {"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "MIT"}
-"""What dependencies are chosen by. Whatever else there is stands in a table of the document."""
-_IN_OTHER_WORDS = {
+USUAL = {"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "MIT"}
+"""Licences that need no entry in the document."""
+_SPDX_NAMES = {
     "3-Clause BSD License": "BSD-3-Clause",
     "Apache 2.0": "Apache-2.0",
     "Apache 2.0 License": "Apache-2.0",
@@ -21,8 +21,8 @@ _IN_OTHER_WORDS = {
 }
 
 
-def documented(title: str) -> dict[str, str]:
-    """Of a table of the document, the second column by the first."""
+def documented_table(title: str) -> dict[str, str]:
+    """Return the second column of a table in the document, by the first column."""
     text = (ROOT / "docs" / "supply_chain.md").read_text()
     rows = re.findall(
         r"^\| ([^|]+) \| ([^|]+) \|", text.partition(f"## {title}\n")[2].partition("\n#")[0], re.MULTILINE
@@ -30,36 +30,40 @@ def documented(title: str) -> dict[str, str]:
     return {first.strip().strip("`"): second.strip() for first, second in rows[2:]}
 
 
-def licence(component: dict[str, Any]) -> set[str]:
-    """The licences in what a package states, by their SPDX names where they have one."""
-    told: list[dict[str, Any]] = component.get("licenses") or [{"expression": "none stated"}]
-    (found,) = told
-    # Brackets group an expression; in somebody's own words they belong to a name.
-    stated: str = re.sub("[()]", "", found["expression"]) if "expression" in found else found["license"]["name"]
-    return {_IN_OTHER_WORDS.get(name, name) for name in re.split(r" (?:AND|OR|or) ", stated)}
+def licences_of(component: dict[str, Any]) -> set[str]:
+    """Return the declared licences of a package, as SPDX names where possible."""
+    declared: list[dict[str, Any]] = component.get("licenses") or [{"expression": "none stated"}]
+    (licence,) = declared
+    # Brackets group an SPDX expression; in free text they are part of a name.
+    expression: str = (
+        re.sub("[()]", "", licence["expression"]) if "expression" in licence else licence["license"]["name"]
+    )
+    return {_SPDX_NAMES.get(name, name) for name in re.split(r" (?:AND|OR|or) ", expression)}
 
 
-def others(components: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
-    """The packages with other licences than the usual ones, and those licences."""
-    found = {each["name"]: licence(each) - PLAIN for each in components}
+def unusual_licences(components: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
+    """Return packages with licences other than the usual ones, and these licences."""
+    found = {component["name"]: licences_of(component) - USUAL for component in components}
     return {name: licences for name, licences in found.items() if licences}
 
 
-def other_licences_documented() -> dict[str, set[str]]:
-    return {name: {*text.split(", ")} for name, text in documented("Other licences").items()}
+def documented_licences() -> dict[str, set[str]]:
+    return {name: {*text.split(", ")} for name, text in documented_table("Other licences").items()}
 
 
 def libraries(components: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
-    """The native libraries that wheels bring, without their versions."""
+    """Return the native libraries in wheels, without versions."""
     return {
-        each["name"]: {library["name"].partition(".so")[0].partition("-")[0] for library in each["components"]}
-        for each in components
-        if "components" in each
+        component["name"]: {
+            library["name"].partition(".so")[0].partition("-")[0] for library in component["components"]
+        }
+        for component in components
+        if "components" in component
     }
 
 
-def libraries_documented() -> dict[str, set[str]]:
+def documented_libraries() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
-    for name, text in documented("Libraries within wheels").items():
+    for name, text in documented_table("Libraries within wheels").items():
         found.setdefault(name.partition(":")[0].strip("`"), set()).update(re.findall(r"`(lib[^`]+)`", text))
     return found

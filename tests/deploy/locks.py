@@ -1,4 +1,4 @@
-"""The locks in deploy/requirements, read."""
+"""Read the lock files in deploy/requirements."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from tests.support.server_process import ROOT
 
 FOLDER = ROOT / "deploy" / "requirements"
 LOCKS = sorted(path.stem for path in FOLDER.glob("*.txt"))
-SHIPPED = [each for each in LOCKS if each != "build"]
+RUNTIME_LOCKS = [lock for lock in LOCKS if lock != "build"]
 
 
 class Locked(NamedTuple):
@@ -24,7 +24,7 @@ class Locked(NamedTuple):
     digests: tuple[str, ...]
 
     @property
-    def wanted_here(self) -> bool:
+    def applies_here(self) -> bool:
         return self.requirement.marker is None or self.requirement.marker.evaluate()
 
 
@@ -44,9 +44,9 @@ def read(lock: str) -> Iterator[Locked]:
         yield Locked(canonicalize_name(requirement.name), specifier.version, requirement, digests)
 
 
-def here(*locks: str) -> Mapping[str, str]:
-    """The version of each package that these locks install on this machine."""
-    return {each.name: each.version for lock in locks for each in read(lock) if each.wanted_here}
+def installed_versions(*locks: str) -> Mapping[str, str]:
+    """Return the version of each package that these locks install on this machine."""
+    return {package.name: package.version for lock in locks for package in read(lock) if package.applies_here}
 
 
 def scripts() -> list[Path]:

@@ -1,56 +1,56 @@
-"""The image says what the server is; what it installs and runs is tried in test_image.py."""
+"""Check the instructions of the Containerfile; test_image.py runs what it installs."""
 
 import re
 
 import pytest
 
 from app.cli.env_schema import environment_schema
-from tests.deploy.containerfile import FILE, environment, every, only, sources, stages
+from tests.deploy.containerfile import FILE, arguments_of, copied_paths, environment, only_argument, stages
 from tests.support.server_process import ROOT
 
 BUILD, IMAGE = stages()
 PROPERTIES = environment_schema()["properties"]
 
 
-def names_of(first: str) -> tuple[str, ...]:
-    return (first, *PROPERTIES[first].get("x-aliases", ()))
+def variable_names(name: str) -> tuple[str, ...]:
+    return (name, *PROPERTIES[name].get("x-aliases", ()))
 
 
-def test_it_begins_with_an_official_image_of_a_named_version() -> None:
+def test_stages_use_official_slim_image_of_fixed_version() -> None:
     for stage in (BUILD, IMAGE):
-        assert re.fullmatch(r"python:\$\{PYTHON\}-slim( AS build)?", only(stage, "FROM"))
+        assert re.fullmatch(r"python:\$\{PYTHON\}-slim( AS build)?", only_argument(stage, "FROM"))
     assert re.search(r"^ARG PYTHON=3\.1[1-9]$", FILE.read_text(), re.MULTILINE)
 
 
-def test_nothing_runs_or_is_fetched_in_the_image_itself() -> None:
-    assert every(IMAGE, "RUN") == []
-    assert every(BUILD, "ADD") + every(IMAGE, "ADD") == []
+def test_final_stage_has_no_run_and_no_add() -> None:
+    assert arguments_of(IMAGE, "RUN") == []
+    assert arguments_of(BUILD, "ADD") + arguments_of(IMAGE, "ADD") == []
 
 
-def test_it_runs_as_a_user_by_number() -> None:
-    assert int(only(IMAGE, "USER")) > 0
+def test_image_runs_as_numeric_non_root_user() -> None:
+    assert int(only_argument(IMAGE, "USER")) > 0
 
 
-def test_the_server_knows_every_variable_that_is_set() -> None:
+def test_image_sets_only_known_environment_variables() -> None:
     names = [name for name in environment(IMAGE) if not name.startswith(("PYTHON", "ORT_"))]
     assert names
     assert [name for name in names if name not in PROPERTIES] == []
 
 
 @pytest.mark.parametrize("name", ["CHARIOTEER_HTTP_PORT", "CHARIOTEER_GRPC_PORT", "CHARIOTEER_TENSORFLOW_SERVING_PORT"])
-def test_it_exposes_the_ports_of_the_server(name: str) -> None:
-    assert str(PROPERTIES[name]["default"]) in only(IMAGE, "EXPOSE").split()
+def test_image_exposes_default_ports(name: str) -> None:
+    assert str(PROPERTIES[name]["default"]) in only_argument(IMAGE, "EXPOSE").split()
 
 
-def test_the_health_check_reads_every_name_of_the_port() -> None:
+def test_health_check_reads_all_port_variables() -> None:
     script = (ROOT / "deploy" / "healthcheck.py").read_text()
-    assert tuple(re.findall(r'"([A-Z_]*PORT)"', script)) == names_of("CHARIOTEER_HTTP_PORT")
+    assert tuple(re.findall(r'"([A-Z_]*PORT)"', script)) == variable_names("CHARIOTEER_HTTP_PORT")
     assert f'"{PROPERTIES["CHARIOTEER_HTTP_PORT"]["default"]}"' in script
 
 
-def test_a_build_sees_what_it_copies_and_nothing_else() -> None:
+def test_dockerignore_allows_exactly_the_copied_paths() -> None:
     lines = FILE.with_name("Containerfile.dockerignore").read_text().splitlines()
     assert "*" in lines
-    copied = [*sources(BUILD), *sources(IMAGE)]
+    copied = [*copied_paths(BUILD), *copied_paths(IMAGE)]
     assert sorted(copied) == sorted(line[1:] for line in lines if line.startswith("!"))
     assert [source for source in copied if not (ROOT / source).exists()] == []

@@ -1,4 +1,4 @@
-"""The resources for KServe: what they say of the server, and whether Kubernetes and KServe know every word of them."""
+"""Check the resources for KServe against the server's settings and against the models of Kubernetes and KServe."""
 
 import copy
 import json
@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from app.cli.env_schema import environment_schema
-from tests.deploy.containerfile import environment, only, stages
-from tests.deploy.kustomize import FOLDER, OVERLAYS, Document, built, identity, of_kind
+from tests.deploy.containerfile import environment, only_argument, stages
+from tests.deploy.kustomize import FOLDER, OVERLAYS, Document, build, identity, of_kind
 from tests.support.environments import python_with
 from tests.support.server_process import ROOT
 
@@ -23,7 +23,7 @@ STANDARD = ["standard", "v1", "grpc"]
 
 
 def overlay(name: str) -> list[Document]:
-    return built(FOLDER / "overlays" / name)
+    return build(FOLDER / "overlays" / name)
 
 
 def predictor(documents: list[Document]) -> dict[str, Any]:
@@ -31,22 +31,24 @@ def predictor(documents: list[Document]) -> dict[str, Any]:
 
 
 def container() -> dict[str, Any]:
-    (only_one,) = of_kind(overlay("standard"), "ClusterServingRuntime")["spec"]["containers"]
-    return only_one
+    (runtime_container,) = of_kind(overlay("standard"), "ClusterServingRuntime")["spec"]["containers"]
+    return runtime_container
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_no_two_resources_are_the_same(name: str) -> None:
+def test_resource_identities_are_unique(name: str) -> None:
     identities = list(map(identity, overlay(name)))
     assert len(set(identities)) == len(identities)
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_a_service_is_of_what_the_runtime_takes(name: str) -> None:
+def test_service_uses_format_and_protocol_of_its_runtime(name: str) -> None:
     runtime, model = of_kind(overlay(name), "ClusterServingRuntime"), predictor(overlay(name))["model"]
     assert model["runtime"] == runtime["metadata"]["name"]
     assert model["protocolVersion"] in runtime["spec"]["protocolVersions"]
-    assert model["modelFormat"]["name"] in [each["name"] for each in runtime["spec"]["supportedModelFormats"]]
+    assert model["modelFormat"]["name"] in [
+        model_format["name"] for model_format in runtime["spec"]["supportedModelFormats"]
+    ]
 
 
 def test_each_protocol_has_an_overlay() -> None:
@@ -55,22 +57,22 @@ def test_each_protocol_has_an_overlay() -> None:
 
 
 @pytest.mark.parametrize("name", STANDARD)
-def test_ports_are_those_of_the_server_and_named_where_they_are_scraped(name: str) -> None:
+def test_resources_use_the_default_ports(name: str) -> None:
     documents = overlay(name)
-    ports = {each["name"]: each["containerPort"] for each in predictor(documents)["model"]["ports"]}
+    ports = {port["name"]: port["containerPort"] for port in predictor(documents)["model"]["ports"]}
     assert set(ports.values()) == {HTTP, GRPC}
     (endpoint,) = of_kind(documents, "ServiceMonitor")["spec"]["endpoints"]
     assert ports[endpoint["port"]] == HTTP
     (rule,) = of_kind(documents, "NetworkPolicy")["spec"]["ingress"]
-    assert {each["port"] for each in rule["ports"]} == {HTTP, GRPC}
+    assert {port["port"] for port in rule["ports"]} == {HTTP, GRPC}
 
 
-def test_grpc_is_first_where_it_is_asked_for() -> None:
+def test_grpc_overlay_has_grpc_port_first() -> None:
     assert predictor(overlay("grpc"))["model"]["ports"][0] == {"name": "h2c", "containerPort": GRPC, "protocol": "TCP"}
 
 
 @pytest.mark.parametrize("name", STANDARD)
-def test_what_selects_pods_selects_those_of_the_service(name: str) -> None:
+def test_selectors_match_pods_of_the_service(name: str) -> None:
     documents = overlay(name)
     label = {"serving.kserve.io/inferenceservice": of_kind(documents, "InferenceService")["metadata"]["name"]}
     assert of_kind(documents, "NetworkPolicy")["spec"]["podSelector"] == {"matchLabels": label}
@@ -79,27 +81,27 @@ def test_what_selects_pods_selects_those_of_the_service(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STANDARD)
-def test_a_pod_is_given_longer_to_end_than_its_requests(name: str) -> None:
+def test_pod_grace_period_exceeds_drain_timeout(name: str) -> None:
     documents = overlay(name)
     drain = PROPERTIES["CHARIOTEER_DRAIN_TIMEOUT"]["default"]
     assert predictor(documents)["terminationGracePeriodSeconds"] > drain
     assert of_kind(documents, "PodDisruptionBudget")["spec"]["minAvailable"] < predictor(documents)["minReplicas"]
 
 
-def test_the_container_is_the_image() -> None:
+def test_container_settings_match_the_image() -> None:
     assert container()["image"].startswith("charioteer:")
-    assert container()["securityContext"]["runAsNonRoot"] is (int(only(IMAGE, "USER")) > 0)
+    assert container()["securityContext"]["runAsNonRoot"] is (int(only_argument(IMAGE, "USER")) > 0)
     for variable in container()["env"]:
         assert variable["name"] in PROPERTIES
-        # The image leaves it to whoever runs it to say that others ask callers who they are.
+        # The image does not set it: the operator must decide that a gateway authenticates clients.
         assert variable["value"] == {**environment(IMAGE), "CHARIOTEER_INSECURE": "true"}[variable["name"]]
-    assert "CHARIOTEER_INSECURE" in {each["name"] for each in container()["env"]}
+    assert "CHARIOTEER_INSECURE" in {variable["name"] for variable in container()["env"]}
     assert "CHARIOTEER_INSECURE" not in environment(IMAGE)
     for probe in ("livenessProbe", "readinessProbe"):
         assert container()[probe]["httpGet"]["port"] == HTTP
 
 
-def test_the_service_monitor_says_no_more_than_it_needs() -> None:
+def test_service_monitor_has_only_selector_and_endpoint() -> None:
     monitor = of_kind(overlay("standard"), "ServiceMonitor")
     assert monitor["apiVersion"] == "monitoring.coreos.com/v1"
     assert set(monitor["spec"]) == {"selector", "endpoints"}
@@ -108,34 +110,36 @@ def test_the_service_monitor_says_no_more_than_it_needs() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_kustomize_makes_the_same_of_them(name: str) -> None:
+def test_kubectl_kustomize_builds_the_same_documents(name: str) -> None:
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         pytest.skip("there is no kubectl")
-    done = subprocess.run([kubectl, "kustomize", FOLDER / "overlays" / name], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    made: list[Document] = list(yaml.safe_load_all(done.stdout))
-    assert sorted(made, key=identity) == sorted(overlay(name), key=identity)
+    process = subprocess.run([kubectl, "kustomize", FOLDER / "overlays" / name], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    documents: list[Document] = list(yaml.safe_load_all(process.stdout))
+    assert sorted(documents, key=identity) == sorted(overlay(name), key=identity)
 
 
 def faults(documents: Sequence[Document]) -> list[list[str]]:
     script = str(ROOT / "tests/deploy/kubernetes_kinds.py")
     command = [str(python_with("kserve")), script]
-    done = subprocess.run(command, input=json.dumps(documents), capture_output=True, text=True, timeout=120, cwd="/")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    process = subprocess.run(command, input=json.dumps(documents), capture_output=True, text=True, timeout=120, cwd="/")
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
 
 
 @pytest.mark.slow
-def test_kubernetes_and_kserve_know_every_word() -> None:
-    checked = [each for name in OVERLAYS for each in overlay(name) if each["kind"] != "ServiceMonitor"]
-    assert {each["kind"] for each in checked} == {
+def test_resources_validate_against_kubernetes_and_kserve_models() -> None:
+    resources = [document for name in OVERLAYS for document in overlay(name) if document["kind"] != "ServiceMonitor"]
+    assert {resource["kind"] for resource in resources} == {
         "ClusterServingRuntime", "InferenceService", "NetworkPolicy", "PodDisruptionBudget",
     }  # fmt: skip
-    assert dict(zip(map(identity, checked), faults(checked), strict=True)) == {identity(each): [] for each in checked}
+    assert dict(zip(map(identity, resources), faults(resources), strict=True)) == {
+        identity(resource): [] for resource in resources
+    }
 
 
-PLANTED: dict[str, tuple[str, tuple[str | int, ...], object, str]] = {
+ERRORS: dict[str, tuple[str, tuple[str | int, ...], object, str]] = {
     "wrong field": ("InferenceService", ("spec", "predictor", "minReplica"), 2, "minReplica: unknown field"),
     "wrong type": ("InferenceService", ("spec", "predictor", "maxReplicas"), "4", "maxReplicas: not int"),
     "missing name": ("PodDisruptionBudget", ("metadata", "name"), None, "metadata.name: missing"),
@@ -151,15 +155,17 @@ PLANTED: dict[str, tuple[str, tuple[str | int, ...], object, str]] = {
 
 
 @pytest.mark.slow
-def test_planted_errors_are_found() -> None:
-    planted: list[Document] = []
-    for kind, path, value, _ in PLANTED.values():
+def test_validation_reports_deliberate_errors() -> None:
+    documents: list[Document] = []
+    for kind, path, value, _ in ERRORS.values():
         document = copy.deepcopy(of_kind(overlay("standard"), kind))
         target: Any = document
         for step in path[:-1]:
             target = target[step]
         target[path[-1]] = value
-        planted.append(document)
-    found = dict(zip(PLANTED, faults(planted), strict=True))
-    missed = [name for name, (*_, said) in PLANTED.items() if not any(said in fault for fault in found[name])]
-    assert missed == [], found
+        documents.append(document)
+    errors = dict(zip(ERRORS, faults(documents), strict=True))
+    missed = [
+        name for name, (*_, error_text) in ERRORS.items() if not any(error_text in error for error in errors[name])
+    ]
+    assert missed == [], errors

@@ -1,57 +1,59 @@
-"""The licences of what the locks install, against docs/supply_chain.md: a new one is a decision, not an accident.
+"""Compare the licences of locked packages with docs/supply_chain.md, so that a new one needs a decision.
 
-Judged is what is installed here in the version that is locked; test_image.py does the same with all of an image.
+Only packages that are installed here in the locked version are compared; test_image.py compares all of an image.
 """
 
 import re
 from importlib.metadata import PackageNotFoundError, distribution
 
 from deploy.sbom import component
-from tests.deploy.licences import libraries, libraries_documented, other_licences_documented, others
-from tests.deploy.locks import SHIPPED, here
+from tests.deploy.licences import documented_libraries, documented_licences, libraries, unusual_licences
+from tests.deploy.locks import RUNTIME_LOCKS, installed_versions
 from tests.support.server_process import ROOT
 
-LOCKED = here(*SHIPPED)
+LOCKED = installed_versions(*RUNTIME_LOCKS)
 
 
-def is_judged(name: str) -> bool:
+def is_installed_as_locked(name: str) -> bool:
     try:
         return distribution(name).version.partition("+")[0] == LOCKED[name]
     except PackageNotFoundError:
         return False
 
 
-JUDGED = {name: component(distribution(name)) for name in LOCKED if is_judged(name)}
+COMPONENTS = {name: component(distribution(name)) for name in LOCKED if is_installed_as_locked(name)}
 
 
-def test_every_licence_that_is_not_of_the_usual_ones_is_in_the_document() -> None:
-    assert JUDGED
-    found = other_licences_documented()
-    assert others(JUDGED.values()) == {name: found[name] for name in found if name in JUDGED}
+def test_unusual_licences_are_documented() -> None:
+    assert COMPONENTS
+    documented = documented_licences()
+    assert unusual_licences(COMPONENTS.values()) == {
+        name: documented[name] for name in documented if name in COMPONENTS
+    }
 
 
-def test_no_package_is_in_the_document_that_is_not_locked() -> None:
-    families = {name for name in other_licences_documented() if name.endswith("*")}
-    assert other_licences_documented().keys() - families <= LOCKED.keys()
-    for each in families:
-        assert any(name.startswith(each.rstrip("*")) for name in LOCKED)
+def test_documented_packages_are_locked() -> None:
+    families = {name for name in documented_licences() if name.endswith("*")}
+    assert documented_licences().keys() - families <= LOCKED.keys()
+    for family in families:
+        assert any(name.startswith(family.rstrip("*")) for name in LOCKED)
 
 
-def test_what_is_never_installed_here_is_in_the_document() -> None:
-    # Torch's packages for GPUs, which come with its build for them only.
+def test_gpu_packages_are_documented() -> None:
+    # Only the GPU build of torch installs these.
     never = {name for name in LOCKED if re.match(r"(nvidia|cuda|triton)", name)}
-    families = tuple(name.rstrip("*") for name in other_licences_documented())
+    families = tuple(name.rstrip("*") for name in documented_licences())
     assert {name for name in never if not name.startswith(families)} <= {"triton"}
 
 
-def test_the_libraries_within_wheels_are_in_the_document() -> None:
-    base = here("base")
-    found = libraries(each for name, each in JUDGED.items() if name in base)
-    assert found == {name: names for name, names in libraries_documented().items() if name in JUDGED}
+def test_libraries_in_wheels_are_documented() -> None:
+    base = installed_versions("base")
+    actual = libraries(sbom_component for name, sbom_component in COMPONENTS.items() if name in base)
+    assert actual == {name: names for name, names in documented_libraries().items() if name in COMPONENTS}
 
 
-def test_opencv_is_asked_for_pictures_and_never_for_video() -> None:
-    # So that FFmpeg and OpenSSL, which its wheel brings, are never given anything.
+def test_opencv_video_functions_are_not_used() -> None:
+    # FFmpeg and OpenSSL in its wheel must never process data.
     for folder in ("app", "metadata", "tasks"):
         for path in (ROOT / folder).rglob("*.py"):
             assert not re.search(r"VideoCapture|VideoWriter|CAP_FFMPEG", path.read_text()), path

@@ -1,4 +1,4 @@
-"""The bill of materials is CycloneDX, and says what is installed."""
+"""Check that the SBOM is valid CycloneDX and lists what is installed."""
 
 import json
 import re
@@ -17,52 +17,56 @@ SCRIPT = ROOT / "deploy" / "sbom.py"
 Document = dict[str, Any]
 
 
-def written() -> str:
+def generate_sbom() -> str:
     command = [sys.executable, "-I", "-B", str(SCRIPT)]
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd="/").stdout
 
 
 @pytest.fixture(scope="module")
-def bill() -> Document:
-    return json.loads(written())
+def sbom() -> Document:
+    return json.loads(generate_sbom())
 
 
-def schema(address: str) -> Any:
-    """A schema that lies in CycloneDX's own package, by its name or address."""
+def cyclonedx_schema(address: str) -> Any:
+    """Return a schema in CycloneDX's package, by name or URL."""
     name = address.rpartition("/")[2].removesuffix(".SNAPSHOT.schema.json")
     return json.loads(files("cyclonedx.schema._res").joinpath(f"{name}.SNAPSHOT.schema.json").read_text())
 
 
-def test_it_is_valid_by_the_schema_of_cyclonedx(bill: Document) -> None:
-    faults = list(jsonschema_rs.validator_for(schema("bom-1.6"), retriever=schema).iter_errors(bill))
-    assert [f"{list(each.instance_path)}: {each.message:.200}" for each in faults] == []
+def test_sbom_is_valid_cyclonedx(sbom: Document) -> None:
+    errors = list(
+        jsonschema_rs.validator_for(cyclonedx_schema("bom-1.6"), retriever=cyclonedx_schema).iter_errors(sbom)
+    )
+    assert [f"{list(error.instance_path)}: {error.message:.200}" for error in errors] == []
 
 
-def test_it_has_every_package_once(bill: Document) -> None:
-    found = {each["name"]: each["version"] for each in bill["components"]}
-    assert len(found) == len(bill["components"])
-    installed = {re.sub(r"[-_.]+", "-", each.metadata["Name"]).lower(): each.version for each in distributions()}
+def test_sbom_lists_every_package_once(sbom: Document) -> None:
+    found = {package["name"]: package["version"] for package in sbom["components"]}
+    assert len(found) == len(sbom["components"])
+    installed = {
+        re.sub(r"[-_.]+", "-", package.metadata["Name"]).lower(): package.version for package in distributions()
+    }
     assert found == {name: installed[name] for name in installed if name != "charioteer"}
-    assert bill["metadata"]["component"]["version"] == version("charioteer")
+    assert sbom["metadata"]["component"]["version"] == version("charioteer")
 
 
-def test_it_names_the_libraries_within_wheels(bill: Document) -> None:
-    (opencv,) = (each for each in bill["components"] if each["name"] == "opencv-python-headless")
-    names = {each["name"].partition("-")[0] for each in opencv["components"]}
+def test_sbom_lists_libraries_in_wheels(sbom: Document) -> None:
+    (opencv,) = (package for package in sbom["components"] if package["name"] == "opencv-python-headless")
+    names = {library["name"].partition("-")[0] for library in opencv["components"]}
     assert {"libavcodec", "libssl"} <= names
-    assert all(re.fullmatch("[0-9a-f]{64}", each["hashes"][0]["content"]) for each in opencv["components"])
-    assert any(each["url"].endswith("auditwheel.cdx.json") for each in opencv["externalReferences"])
+    assert all(re.fullmatch("[0-9a-f]{64}", library["hashes"][0]["content"]) for library in opencv["components"])
+    assert any(reference["url"].endswith("auditwheel.cdx.json") for reference in opencv["externalReferences"])
 
 
-def test_what_depends_on_what_is_among_its_parts(bill: Document) -> None:
-    known = {each["bom-ref"] for each in (bill["metadata"]["component"], *bill["components"])}
-    needs = {each["ref"]: each["dependsOn"] for each in bill["dependencies"]}
+def test_sbom_dependencies_refer_to_listed_components(sbom: Document) -> None:
+    known = {part["bom-ref"] for part in (sbom["metadata"]["component"], *sbom["components"])}
+    needs = {dependency["ref"]: dependency["dependsOn"] for dependency in sbom["dependencies"]}
     assert needs.keys() == known
-    assert {each for found in needs.values() for each in found} <= known
-    own = needs[bill["metadata"]["component"]["bom-ref"]]
+    assert {ref for refs in needs.values() for ref in refs} <= known
+    own = needs[sbom["metadata"]["component"]["bom-ref"]]
     assert f"pkg:pypi/onnxruntime@{version('onnxruntime')}" in own
-    assert not any(each.startswith("pkg:pypi/pytest@") for each in own)
+    assert not any(ref.startswith("pkg:pypi/pytest@") for ref in own)
 
 
-def test_the_same_packages_make_the_same_text(bill: Document) -> None:
-    assert json.loads(written()) == bill
+def test_sbom_is_reproducible(sbom: Document) -> None:
+    assert json.loads(generate_sbom()) == sbom

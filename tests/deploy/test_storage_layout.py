@@ -1,4 +1,4 @@
-"""What KServe's storage initializer leaves in /mnt/models, served by a real server at the paths that KServe asks."""
+"""Serve the layouts that KServe's storage initializer writes to /mnt/models, on the paths that KServe requests."""
 
 import base64
 import json
@@ -24,11 +24,11 @@ def one_file(mount: Path) -> None:
     shutil.copy(MODELS / "detector/model.onnx", mount)
 
 
-def one_file_of_another_name(mount: Path) -> None:
+def one_file_with_other_name(mount: Path) -> None:
     shutil.copy(MODELS / "detector/model.onnx", mount / "shapes.onnx")
 
 
-def a_named_model(mount: Path) -> None:
+def named_model(mount: Path) -> None:
     one_file(mount)
     (mount / "model-settings.json").write_text('{"name": "shapes"}')
 
@@ -38,44 +38,46 @@ def versions(mount: Path) -> None:
         shutil.copytree(MODELS / "detector", mount / version)
 
 
-def a_repository(mount: Path) -> None:
+def repository(mount: Path) -> None:
     for name in ("classifier", "detector"):
         shutil.copytree(MODELS / name, mount / name)
 
 
-def a_hugging_face_folder(mount: Path) -> None:
+def hugging_face_folder(mount: Path) -> None:
     shutil.copytree(MODELS / "vlm", mount, dirs_exist_ok=True)
 
 
 @pytest.fixture
 def mount(tmp_path: Path) -> Path:
-    made = tmp_path / "mnt" / "models"
-    made.mkdir(parents=True)
-    return made
+    folder = tmp_path / "mnt" / "models"
+    folder.mkdir(parents=True)
+    return folder
 
 
 @pytest.mark.parametrize(
-    ("lay_out", "names"),
+    ("write_layout", "names"),
     [
         (one_file, ["models"]),
-        (one_file_of_another_name, ["models"]),
-        (a_named_model, ["shapes"]),
+        (one_file_with_other_name, ["models"]),
+        (named_model, ["shapes"]),
         (versions, ["models", "models"]),
-        (a_repository, ["classifier", "detector"]),
-        (a_hugging_face_folder, ["models"]),
+        (repository, ["classifier", "detector"]),
+        (hugging_face_folder, ["models"]),
     ],
 )
-def test_models_are_found_under_these_names(mount: Path, lay_out: Callable[[Path], None], names: list[str]) -> None:
-    lay_out(mount)
-    assert [each.name for each in discover(mount)] == names
+def test_models_are_discovered_with_expected_names(
+    mount: Path, write_layout: Callable[[Path], None], names: list[str]
+) -> None:
+    write_layout(mount)
+    assert [source.name for source in discover(mount)] == names
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("lay_out", "name"), [(a_named_model, "shapes"), (a_repository, "detector")])
-def test_a_service_answers_what_kserve_and_its_clients_ask(
-    mount: Path, lay_out: Callable[[Path], None], name: str
+@pytest.mark.parametrize(("write_layout", "name"), [(named_model, "shapes"), (repository, "detector")])
+def test_server_answers_probes_metrics_and_inference_of_kserve(
+    mount: Path, write_layout: Callable[[Path], None], name: str
 ) -> None:
-    lay_out(mount)
+    write_layout(mount)
     (container,) = RUNTIME["containers"]
     with (
         serving(environment={**os.environ, "MODEL_DIR": str(mount)}) as server,
@@ -92,8 +94,8 @@ def test_a_service_answers_what_kserve_and_its_clients_ask(
         assert client.get(f"/v2/models/{name}/ready").status_code == 200
 
         image = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [SCENE]}
-        second = client.post(f"/v2/models/{name}/infer", json={"inputs": [image]}).json()
-        first = client.post(f"/v1/models/{name}:predict", json={"instances": [{"image": {"b64": SCENE}}]}).json()
-        found: list[dict[str, Any]] = [json.loads(each) for each in second["outputs"][0]["data"]]
-        assert "purple star" in json.dumps(found)
-        assert "purple star" in json.dumps(first["predictions"])
+        v2 = client.post(f"/v2/models/{name}/infer", json={"inputs": [image]}).json()
+        v1 = client.post(f"/v1/models/{name}:predict", json={"instances": [{"image": {"b64": SCENE}}]}).json()
+        predictions: list[dict[str, Any]] = [json.loads(records) for records in v2["outputs"][0]["data"]]
+        assert "purple star" in json.dumps(predictions)
+        assert "purple star" in json.dumps(v1["predictions"])
