@@ -1,8 +1,8 @@
-"""Environments as users have them: the base dependencies of Charioteer, or those and one extra, and nothing else.
+"""Create environments as users have them: the base dependencies of Charioteer, or those and one extra.
 
-`linked` is cheap: it holds hard links to the installed files of the wanted packages, which it finds as pip does, by
-following the requirements from pyproject.toml. `installed` and `layered` are made by pip from a wheel, `made` by the
-Makefile. All are kept in ``.venv-installed`` until pyproject.toml changes.
+`linked` is fast: it creates hard links to installed files, and resolves the requirements of pyproject.toml as pip does.
+pip creates `installed` and `layered` from a wheel, and the Makefile creates `made`. All are cached in
+``.venv-installed`` until pyproject.toml changes.
 """
 
 import fcntl
@@ -31,8 +31,8 @@ FOLDER = ROOT / ".venv-installed"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: Mapping[str, list[str]] = PROJECT["optional-dependencies"]
 DEVELOPER_EXTRAS = frozenset({"bench", "check", "docs", "fixtures", "fuzz", "supply", "test", "test-slow"})
-"""Extras for work on Charioteer itself; all others are for its users."""
-_SECONDS = 900
+"""Extras for developers of Charioteer; all others are for users."""
+_TIMEOUT_SECONDS = 900
 _SITE_PACKAGES = Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
 _SCRIPT = """#!{python}
 import sys
@@ -62,12 +62,12 @@ class Environment(NamedTuple):
 
     def packages(self) -> set[str]:
         """Return the names of the installed packages, without those that `venv` puts into each environment."""
-        found = {path.name.partition("-")[0] for path in self.site_packages.glob("*.dist-info")}
-        return {str(canonicalize_name(name)) for name in found} - {"charioteer", "pip", "setuptools"}
+        names = {path.name.partition("-")[0] for path in self.site_packages.glob("*.dist-info")}
+        return {str(canonicalize_name(name)) for name in names} - {"charioteer", "pip", "setuptools"}
 
 
 def requirements(*extras: str) -> list[str]:
-    """Return what pyproject.toml requires, with these extras."""
+    """Return the requirements in pyproject.toml, with these extras."""
     return [*PROJECT["dependencies"], *(text for extra in extras for text in EXTRAS[extra])]
 
 
@@ -77,20 +77,20 @@ def closure(texts: Iterable[str]) -> dict[str, Distribution]:
     Raises:
         PackageNotFoundError: when one of them is not installed here.
     """
-    found: dict[str, Distribution] = {}
-    followed: set[tuple[str, str]] = set()
+    packages: dict[str, Distribution] = {}
+    visited: set[tuple[str, str]] = set()
     pending = [(Requirement(text), "") for text in texts]
     while pending:
         requirement, extra = pending.pop()
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
             continue
         name = canonicalize_name(requirement.name)
-        package = found.setdefault(name, distribution(name))
-        for wanted in ("", *requirement.extras):
-            if (name, wanted) not in followed:
-                followed.add((name, wanted))
-                pending += [(Requirement(text), wanted) for text in package.requires or ()]
-    return found
+        package = packages.setdefault(name, distribution(name))
+        for package_extra in ("", *requirement.extras):
+            if (name, package_extra) not in visited:
+                visited.add((name, package_extra))
+                pending += [(Requirement(text), package_extra) for text in package.requires or ()]
+    return packages
 
 
 def linked(*extras: str) -> Environment:
@@ -109,45 +109,45 @@ def linked(*extras: str) -> Environment:
         (environment.site_packages / "charioteer.pth").write_text(f"{ROOT}\n{ROOT / 'app' / 'top_level'}\n")
         _write_script(environment)
 
-    return _kept("-".join(("linked", *extras)), content, make)
+    return _cached("-".join(("linked", *extras)), content, make)
 
 
 def made() -> Environment:
-    """Return the environment that ``make serve`` makes."""
+    """Return the environment that ``make serve`` creates."""
 
     def make(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         _run("make", f"PYTHON={sys.executable}", f"VENV={folder}", str(folder / ".serve"))
 
-    return _kept("made", "", make)
+    return _cached("made", "", make)
 
 
 def wheel(folder: Path) -> Path:
     """Return the wheel of this working tree, built by pip into a folder."""
-    _run(sys.executable, "-m", "pip", "wheel", *_QUIETLY, "--no-deps", "--wheel-dir", str(folder), str(ROOT))
+    _run(sys.executable, "-m", "pip", "wheel", *_QUIET_OPTIONS, "--no-deps", "--wheel-dir", str(folder), str(ROOT))
     (built,) = folder.glob("*.whl")
     return built
 
 
-def installed(built: Path) -> Environment:
+def installed(wheel_file: Path) -> Environment:
     """Return an environment with a wheel and the base dependencies, made by pip."""
 
     def make(folder: Path) -> None:
         venv.create(folder, clear=True, symlinks=True, with_pip=True)
-        _pip(folder, str(built))
+        _pip(folder, str(wheel_file))
 
-    # Without what names the version of the tool that built it, which also differs in the list of digests.
-    with zipfile.ZipFile(built) as archive:
+    # WHEEL names the version of the build tool, and RECORD has the digest of WHEEL.
+    with zipfile.ZipFile(wheel_file) as archive:
         content = sorted(
-            f"{each.filename} {each.CRC}"
-            for each in archive.infolist()
-            if not each.filename.endswith(("WHEEL", "RECORD"))
+            f"{file.filename} {file.CRC}"
+            for file in archive.infolist()
+            if not file.filename.endswith(("WHEEL", "RECORD"))
         )
-    return _kept("installed", "\n".join(content), make)
+    return _cached("installed", "\n".join(content), make)
 
 
 def layered(base: Environment, *extras: str) -> Environment:
-    """Return an environment with what pip adds to another for extras; all else is imported from that other one."""
+    """Return an environment with the packages that extras add to `base`; all others are imported from `base`."""
 
     def make(folder: Path) -> None:
         venv.create(folder, clear=True, symlinks=True, with_pip=True)
@@ -158,15 +158,15 @@ def layered(base: Environment, *extras: str) -> Environment:
         _pip(folder, *(text for extra in extras for text in EXTRAS[extra]))
         _write_script(environment)
 
-    return _kept("-".join((base.folder.name, *extras)), str(base.site_packages), make)
+    return _cached("-".join((base.folder.name, *extras)), str(base.site_packages), make)
 
 
-_QUIETLY = ("--quiet", "--disable-pip-version-check", "--no-input")
+_QUIET_OPTIONS = ("--quiet", "--disable-pip-version-check", "--no-input")
 
 
 def _link(package: Distribution, environment: Environment) -> None:
     for file in package.files or ():
-        # Beside site-packages lie programs, whose first line names the interpreter, and manuals.
+        # Outside site-packages are manuals, and programs whose first line names the interpreter.
         if ".." in file.parts:
             continue
         target = environment.site_packages / file
@@ -186,24 +186,24 @@ def _write_script(environment: Environment) -> None:
     environment.charioteer.chmod(0o755)
 
 
-def _kept(name: str, content: str, make: Callable[[Path], None]) -> Environment:
-    """Return the environment called `name`, made again when pyproject.toml, the Python or `content` changed."""
+def _cached(name: str, content: str, make: Callable[[Path], None]) -> Environment:
+    """Return the environment `name`; create it again when pyproject.toml, Python or `content` changed."""
     folder = FOLDER / name
-    wanted = hashlib.sha256(
+    digest = hashlib.sha256(
         "\0".join((sys.version, str(ROOT), (ROOT / "pyproject.toml").read_text(), content)).encode()
     ).hexdigest()
     stamp = folder / "made-of.txt"
-    with _locked(name):
-        if not stamp.is_file() or stamp.read_text() != wanted:
+    with _file_lock(name):
+        if not stamp.is_file() or stamp.read_text() != digest:
             make(folder)
-            stamp.write_text(wanted)
+            stamp.write_text(digest)
         # The Makefile installs nothing when this is newer than pyproject.toml.
         (folder / ".serve").touch()
     return Environment(folder)
 
 
 @contextmanager
-def _locked(name: str) -> Generator[None]:
+def _file_lock(name: str) -> Generator[None]:
     FOLDER.mkdir(exist_ok=True)
     with (FOLDER / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -211,15 +211,15 @@ def _locked(name: str) -> Generator[None]:
 
 
 def _pip(folder: Path, *arguments: str) -> None:
-    _run(str(folder / "bin" / "python"), "-m", "pip", "install", *_QUIETLY, "--no-compile", *arguments)
+    _run(str(folder / "bin" / "python"), "-m", "pip", "install", *_QUIET_OPTIONS, "--no-compile", *arguments)
 
 
 def _run(*command: str) -> None:
-    """Run a command that installs something; the test is skipped where nothing can be fetched."""
+    """Run a command that installs packages; skip the test if none can be downloaded."""
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_SECONDS)
+        process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
-        pytest.skip(f"{command[0]} did not end within {_SECONDS} s")
-    if done.returncode and "No matching distribution" in done.stderr:
-        pytest.skip(f"nothing can be installed: {done.stderr.strip().splitlines()[-1]}")
-    assert done.returncode == 0, done.stderr
+        pytest.skip(f"{command[0]} did not end within {_TIMEOUT_SECONDS} s")
+    if process.returncode and "No matching distribution" in process.stderr:
+        pytest.skip(f"nothing can be installed: {process.stderr.strip().splitlines()[-1]}")
+    assert process.returncode == 0, process.stderr

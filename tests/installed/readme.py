@@ -1,4 +1,4 @@
-"""The commands of README.md, in the order in which a reader meets them."""
+"""Extract the commands of README.md, in order."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ def commands() -> Sequence[str]:
     found = [(match.start(), line) for match in _FENCE.finditer(TEXT) for line in _lines(match)]
     outside = _FENCE.sub(lambda match: " " * len(match[0]), TEXT)
     found += [(match.start(), match[1]) for match in _INLINE.finditer(outside)]
-    return [line for _, line in sorted(found, key=lambda each: each[0])]
+    return [line for _, line in sorted(found, key=lambda item: item[0])]
 
 
 def named_commands() -> set[str]:

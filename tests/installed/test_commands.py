@@ -1,4 +1,4 @@
-"""Every command of `charioteer` with its default options, in an environment with the base dependencies."""
+"""Run every command of `charioteer` with its default options and the base dependencies."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ from cyclopts import App
 from app.cli import cli
 from tests.installed.environments import linked
 from tests.installed.readme import commands
-from tests.installed.test_extras import NEEDING
+from tests.installed.test_extras import EXTRA_OF_COMMAND
 from tests.installed.workspace import Workspace
 
 COMMANDS: dict[str, str] = {
@@ -20,28 +20,28 @@ COMMANDS: dict[str, str] = {
     "models": "",
     "pack": "path/to/model --output model.tar.gz",
 }
-"""The arguments of each command that README.md does not run, in the order in which one needs another."""
+"""Arguments of each command that README.md does not run; some need files of earlier ones."""
 
 
-def leaves(app: App, words: tuple[str, ...] = ()) -> Iterator[str]:
+def command_names(app: App, words: tuple[str, ...] = ()) -> Iterator[str]:
     """Return the words of every command of the command line."""
     for name in app:
         if not name.startswith("-"):
-            inner = app[name]
-            names = [each for each in inner if not each.startswith("-")]
+            subcommands = app[name]
+            names = [subcommand for subcommand in subcommands if not subcommand.startswith("-")]
             if names:
-                yield from leaves(inner, (*words, name))
+                yield from command_names(subcommands, (*words, name))
             else:
                 yield " ".join((*words, name))
 
 
-def test_each_command_is_run_by_a_test_of_this_folder() -> None:
-    found = set(leaves(cli))
-    assert {"serve", "keys add", "drift baseline"} <= found
+def test_every_command_is_run_by_a_test() -> None:
+    names = set(command_names(cli))
+    assert {"serve", "keys add", "drift baseline"} <= names
     lines = [line.partition("charioteer ")[2] for line in commands()]
-    in_readme = {name for name in found if any(f"{line} ".startswith(f"{name} ") for line in lines)} | {"serve"}
-    in_extras = {words.split()[0] for words in NEEDING}
-    assert in_readme | in_extras | COMMANDS.keys() == found
+    in_readme = {name for name in names if any(f"{line} ".startswith(f"{name} ") for line in lines)} | {"serve"}
+    in_extras = {words.split()[0] for words in EXTRA_OF_COMMAND}
+    assert in_readme | in_extras | COMMANDS.keys() == names
     assert not in_readme & COMMANDS.keys()
 
 
@@ -49,13 +49,13 @@ def test_commands_run_with_the_base_dependencies(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, linked())
     assert workspace.run(".venv/bin/charioteer keys add camera-7 --file keys.json").returncode == 0
     for name, arguments in COMMANDS.items():
-        done = workspace.run(f".venv/bin/charioteer {name} {arguments}")
-        assert done.returncode == 0, f"{name}\n{done.stdout}{done.stderr}"
-        assert "Traceback" not in done.stderr, f"{name}\n{done.stderr}"
+        process = workspace.run(f".venv/bin/charioteer {name} {arguments}")
+        assert process.returncode == 0, f"{name}\n{process.stdout}{process.stderr}"
+        assert "Traceback" not in process.stderr, f"{name}\n{process.stderr}"
 
 
 @pytest.mark.parametrize("name", ["", "keys", "drift"])
 def test_help_is_printed_with_the_base_dependencies(name: str, tmp_path: Path) -> None:
-    done = Workspace(tmp_path, linked()).run(f".venv/bin/charioteer {name} --help")
-    assert done.returncode == 0, done.stderr
-    assert "Usage: charioteer" in done.stdout
+    process = Workspace(tmp_path, linked()).run(f".venv/bin/charioteer {name} --help")
+    assert process.returncode == 0, process.stderr
+    assert "Usage: charioteer" in process.stdout

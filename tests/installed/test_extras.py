@@ -1,4 +1,4 @@
-"""Each extra alone: what needs it works with it, and without it names it in a sentence."""
+"""Check each extra alone: its commands work with it, and name it when it is missing."""
 
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -19,7 +19,7 @@ from tests.support.collector import collector
 from tests.support.kept import rows
 from tests.support.postgres import postgres_server
 
-NEEDING: Mapping[str, str] = {
+EXTRA_OF_COMMAND: Mapping[str, str] = {
     "inferences {postgres}": "postgres",
     "serve --record {postgres}": "postgres",
     "evaluate path/to/dataset --name detector": "evaluate",
@@ -32,13 +32,13 @@ NEEDING: Mapping[str, str] = {
 }
 """The extra that each command needs."""
 
-OTHERS: Mapping[str, str] = {
-    # MAITE's types are structural: the extra brings them, for the programs of users.
+EXTRAS_WITHOUT_COMMAND: Mapping[str, str] = {
+    # The extra installs MAITE's protocols for user code; no command needs them.
     "maite": "tests/installed/test_extras.py",
-    # Ray starts processes of its own, for which tests/ray has an environment with this extra alone.
+    # Ray starts its own processes; tests/ray has an environment with this extra alone.
     "ray": "tests/ray/driver.py",
 }
-"""Extras that no command needs, and the file that tries each."""
+"""Extras that no command needs, and the file that tests each."""
 
 _MAITE = """
 from pathlib import Path
@@ -53,11 +53,11 @@ openssl genpkey -algorithm ed25519 -out private.pem && openssl pkey -in private.
 """
 
 
-def test_each_extra_for_users_is_tried() -> None:
-    assert {*NEEDING.values(), *OTHERS} == EXTRAS.keys() - DEVELOPER_EXTRAS
+def test_every_user_extra_has_a_test() -> None:
+    assert {*EXTRA_OF_COMMAND.values(), *EXTRAS_WITHOUT_COMMAND} == EXTRAS.keys() - DEVELOPER_EXTRAS
 
 
-def fill(store: Store) -> None:
+def fill_store(store: Store) -> None:
     """Make the tables of a store and record one inference."""
     store.open()
     store.write([rows("first", {"camera": "north"}, [{"label": "car", "score": 0.9}])])
@@ -65,25 +65,25 @@ def fill(store: Store) -> None:
 
 
 @contextmanager
-def prepared(
+def prepare_command(
     folder: Path, environment: Environment, command: str
 ) -> Generator[tuple[Workspace, str, list[tuple[str, bytes]]]]:
-    """A workspace with what a command names, the command with addresses filled in, and what the collector gets."""
+    """Yield a workspace with the files that a command needs, the complete command, and the collector's requests."""
     workspace = Workspace(folder, environment)
-    # The wheel brings no models.
+    # The wheel contains no models.
     workspace.environment["MODEL_DIR"] = "fixtures/models"
     spans: list[tuple[str, bytes]] = []
-    with ExitStack() as until_the_end:
+    with ExitStack() as stack:
         addresses: dict[str, str] = {}
         if "{postgres}" in command:
-            server = until_the_end.enter_context(postgres_server())
+            server = stack.enter_context(postgres_server())
             addresses["postgres"] = server.database()
             if command.startswith("inferences"):
-                fill(PostgresStore(read_address(addresses["postgres"])))
+                fill_store(PostgresStore(read_address(addresses["postgres"])))
         if "{collector}" in command:
-            addresses["collector"] = until_the_end.enter_context(collector(spans))
+            addresses["collector"] = stack.enter_context(collector(spans))
         if "inferences.db" in command:
-            fill(SqliteStore(folder / "inferences.db"))
+            fill_store(SqliteStore(folder / "inferences.db"))
         if "hugging-face" in command:
             tiny_vision.vit(folder / "hugging-face")
         if "--jwks" in command:
@@ -94,50 +94,53 @@ def prepared(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", NEEDING)
-def test_command_without_its_extra_names_it_in_a_sentence(command: str, tmp_path: Path) -> None:
-    with prepared(tmp_path, linked(), command) as (workspace, line, _):
-        done = workspace.run(f".venv/bin/charioteer {line}")
-    assert done.returncode not in (0, -9, 124), done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1]
-    assert f"needs the extra {NEEDING[command]}, pip install 'charioteer[{NEEDING[command]}]'" in said
+@pytest.mark.parametrize("command", EXTRA_OF_COMMAND)
+def test_command_without_its_extra_names_the_missing_extra(command: str, tmp_path: Path) -> None:
+    with prepare_command(tmp_path, linked(), command) as (workspace, line, _):
+        process = workspace.run(f".venv/bin/charioteer {line}")
+    assert process.returncode not in (0, -9, 124), process.stdout + process.stderr
+    assert "Traceback" not in process.stderr
+    last_line = (process.stderr.strip() or process.stdout.strip()).splitlines()[-1]
+    assert (
+        f"needs the extra {EXTRA_OF_COMMAND[command]}, pip install 'charioteer[{EXTRA_OF_COMMAND[command]}]'"
+        in last_line
+    )
 
 
-def test_ray_serve_without_its_extra_names_it_in_a_sentence(tmp_path: Path) -> None:
+def test_ray_serve_without_its_extra_names_the_missing_extra(tmp_path: Path) -> None:
     program = "from app.assembly.ray_serve import application; application({})"
-    done = Workspace(tmp_path, linked()).run(f".venv/bin/python -c '{program}'")
-    assert "SettingsError: Ray Serve needs the extra ray, pip install 'charioteer[ray]'" in done.stderr
+    process = Workspace(tmp_path, linked()).run(f".venv/bin/python -c '{program}'")
+    assert "SettingsError: Ray Serve needs the extra ray, pip install 'charioteer[ray]'" in process.stderr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", NEEDING)
+@pytest.mark.parametrize("command", EXTRA_OF_COMMAND)
 def test_command_works_with_its_extra_alone(command: str, tmp_path: Path) -> None:
-    with prepared(tmp_path, linked(NEEDING[command]), command) as (workspace, line, spans):
+    with prepare_command(tmp_path, linked(EXTRA_OF_COMMAND[command]), command) as (workspace, line, spans):
         if line.startswith("serve "):
             with workspace.serving(f".venv/bin/charioteer {line}") as address:
                 headers = {"Authorization": f"Bearer {token()}"} if "--jwks" in line else {}
                 path = f"{address}/v2/models/m-detector/infer"
-                answer = httpx.post(path, json=request(0), headers=headers, timeout=60, trust_env=False)
-                assert answer.status_code == 200, answer.text
+                response = httpx.post(path, json=request(0), headers=headers, timeout=60, trust_env=False)
+                assert response.status_code == 200, response.text
                 if "--jwks" in line:
                     assert httpx.post(path, json=request(0), timeout=60, trust_env=False).status_code == 401
                 if "--record" in line:
-                    found = httpx.get(f"{address}/inferences", timeout=60, trust_env=False).json()["inferences"]
-                    assert [each["model"] for each in found] == ["detector"]
+                    inferences = httpx.get(f"{address}/inferences", timeout=60, trust_env=False).json()["inferences"]
+                    assert [inference["model"] for inference in inferences] == ["detector"]
             if "--otlp-endpoint" in line:
                 assert [path for path, _ in spans] == ["/v1/traces"]
         else:
-            done = workspace.run(f".venv/bin/charioteer {line}")
-            assert done.returncode == 0, done.stdout + done.stderr
+            process = workspace.run(f".venv/bin/charioteer {line}")
+            assert process.returncode == 0, process.stdout + process.stderr
 
 
 @pytest.mark.slow
-def test_models_are_of_the_types_that_the_extra_maite_brings(tmp_path: Path) -> None:
-    # This extra stands for all: pip installs it for the wheel, and gets what the linked environments have.
+def test_models_implement_maite_protocols(tmp_path: Path) -> None:
+    # pip installs this one extra for the wheel, and must install what the linked environments have.
     environment = layered(installed(wheel(tmp_path / "wheel")), "maite")
     assert environment.packages() == linked("maite").packages() - linked().packages()
     workspace = Workspace(tmp_path, environment)
     (tmp_path / "program.py").write_text(_MAITE)
-    done = workspace.run(".venv/bin/python program.py")
-    assert done.returncode == 0, done.stderr
+    process = workspace.run(".venv/bin/python program.py")
+    assert process.returncode == 0, process.stderr

@@ -1,4 +1,4 @@
-"""Which modules import with the base dependencies alone, and which extra the others need."""
+"""Check which modules import with the base dependencies, and which package the others miss."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tests.installed.environments import linked
 from tests.support.server_process import ROOT
 
-NEEDING: Mapping[str, str] = {
+MISSING_PACKAGE: Mapping[str, str] = {
     "app.assembly.ray_serve.application": "ray",
     "app.assembly.ray_serve.ingress": "ray",
     "app.assembly.ray_serve.remote": "ray",
@@ -16,11 +16,11 @@ NEEDING: Mapping[str, str] = {
     "app.recording.export.parquet": "pyarrow",
     "app.recording.postgres_store": "asyncpg",
     "app.server.access.tokens": "jwt",
-    # These are for pytest, which imports them.
+    # pytest imports these.
     "app.conformance.pytest_plugin": "pytest",
     "charioteer_pytest": "pytest",
 }
-"""The package that each module lacks which needs an extra; all others import."""
+"""The missing package of each module that needs an extra; all others import."""
 
 _WALK = """
 import importlib, json, pkgutil
@@ -40,8 +40,8 @@ print(json.dumps(found))
 
 
 def test_modules_import_with_the_base_dependencies() -> None:
-    done = subprocess.run([linked().python, "-c", _WALK], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    lacking: dict[str, str | None] = json.loads(done.stdout)
-    assert {"app.cli.inferences", "app.recording.query_connection", "tasks.task"} <= lacking.keys()
-    assert {name: package for name, package in lacking.items() if package is not None} == NEEDING
+    process = subprocess.run([linked().python, "-c", _WALK], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert process.returncode == 0, process.stderr
+    missing: dict[str, str | None] = json.loads(process.stdout)
+    assert {"app.cli.inferences", "app.recording.query_connection", "tasks.task"} <= missing.keys()
+    assert {name: package for name, package in missing.items() if package is not None} == MISSING_PACKAGE

@@ -1,4 +1,4 @@
-"""What each target of the Makefile imports is installed by the environment that it asks for."""
+"""Check that each Makefile target installs the packages that it imports."""
 
 import ast
 import re
@@ -21,12 +21,12 @@ _RULE = re.compile(
 )
 _MODULE = re.compile(r"\$\(BIN\)/python (?:-m (?P<module>(?:tests|fixtures|app)[\w.]*)|(?P<file>[\w/]+\.py))")
 _DISTRIBUTIONS: Mapping[str, str] = {"skimage": "scikit-image"}
-"""The packages with other names than their modules, of those that the environment of the tests may lack."""
-_IMPORTING = (ast.Import, ast.ImportFrom)
-_OWN = frozenset({"app", "charioteer_pytest", "deploy", "docs", "fixtures", "metadata", "tasks", "tests"})
+"""Packages whose name differs from their module, and that the test environment may not have."""
+_IMPORT_STATEMENTS = (ast.Import, ast.ImportFrom)
+_OWN_PACKAGES = frozenset({"app", "charioteer_pytest", "deploy", "docs", "fixtures", "metadata", "tasks", "tests"})
 _RULES = {found["target"]: found for found in _RULE.finditer(MAKEFILE)}
 TARGETS = {
-    target: [each["module"] or each["file"].removesuffix(".py").replace("/", ".") for each in modules]
+    target: [match["module"] or match["file"].removesuffix(".py").replace("/", ".") for match in modules]
     for target, rule in _RULES.items()
     if (modules := list(_MODULE.finditer(rule["recipe"])))
 }
@@ -36,9 +36,9 @@ TARGETS = {
 def extras_of(target: str) -> list[str]:
     """Return the extras that a target's environment is installed with."""
     (stamp,) = re.findall(r"\$\(VENV\)/\.\w+", _RULES[target]["needs"])
-    found = re.search(r"--editable '?\.(?:\[([a-z,]+)\])?", _RULES[stamp]["recipe"])
-    assert found, stamp
-    return found[1].split(",") if found[1] else []
+    match = re.search(r"--editable '?\.(?:\[([a-z,]+)\])?", _RULES[stamp]["recipe"])
+    assert match, stamp
+    return match[1].split(",") if match[1] else []
 
 
 def file_of(module: str) -> Path | None:
@@ -67,17 +67,19 @@ def _imports(body: Iterable[ast.stmt], *, lazy: bool) -> Iterator[str]:
                 yield from (f"{module}.{alias.name}" for alias in node.names)
             case ast.If(test=ast.Name(id="TYPE_CHECKING")):
                 yield from _imports(node.orelse, lazy=lazy)
-            # What may be absent is imported in a try statement.
+            # Optional packages are imported in a try statement.
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Try() if lazy:
                 pass
             case _:
-                inner = (child for child in ast.walk(node) if child is not node and isinstance(child, _IMPORTING))
+                inner = (
+                    child for child in ast.walk(node) if child is not node and isinstance(child, _IMPORT_STATEMENTS)
+                )
                 yield from _imports(inner, lazy=lazy)
-                yield from _by_name(node)
+                yield from _imports_by_name(node)
 
 
-def _by_name(node: ast.stmt) -> Iterator[str]:
-    """Return the modules without types that are imported by their names."""
+def _imports_by_name(node: ast.stmt) -> Iterator[str]:
+    """Return the modules that `import_module` imports."""
     for call in ast.walk(node):
         match call:
             case ast.Call(func=ast.Attribute(attr="import_module"), args=[ast.Constant(value=str(name))]):
@@ -97,28 +99,30 @@ def packages(modules: Iterable[str]) -> dict[str, frozenset[str]]:
             continue
         seen.add(module)
         root, _, rest = module.partition(".")
-        if root in _OWN:
+        if root in _OWN_PACKAGES:
             file = file_of(module)
             pending += [module.rpartition(".")[0]] if rest else []
             pending += imports_of(file) if file is not None else []
         elif root and root not in sys.stdlib_module_names:
-            found[root] = frozenset(map(canonicalize_name, _brought().get(root) or [_DISTRIBUTIONS.get(root, root)]))
+            found[root] = frozenset(
+                map(canonicalize_name, _distributions_of_modules().get(root) or [_DISTRIBUTIONS.get(root, root)])
+            )
     return found
 
 
 @cache
-def _brought() -> Mapping[str, list[str]]:
+def _distributions_of_modules() -> Mapping[str, list[str]]:
     return packages_distributions()
 
 
-def test_targets_are_found() -> None:
+def test_makefile_targets_are_parsed() -> None:
     assert TARGETS["bench"] == ["tests.benchmarks.serving"]
     assert {"soak", "fuzz", "lock", "fixtures"} <= TARGETS.keys()
     assert "skimage" in packages(["fixtures.backgrounds"])
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_environment_of_a_target_has_what_it_imports(target: str) -> None:
+def test_target_environment_has_imported_packages(target: str) -> None:
     declared = {canonicalize_name(Requirement(text).name) for text in requirements(*extras_of(target))}
     missing = {module: names for module, names in packages(TARGETS[target]).items() if not names & declared}
     assert missing == {}

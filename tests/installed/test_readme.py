@@ -1,4 +1,4 @@
-"""README.md, read from top to bottom by somebody who has nothing but what it says to install."""
+"""Run the commands of README.md in order, with nothing installed but what it says."""
 
 import json
 import re
@@ -16,26 +16,26 @@ from tests.installed.readme import TEXT, commands, named_commands, named_targets
 from tests.installed.workspace import Workspace
 from tests.support.server_process import ROOT
 
-WithExtras = Callable[..., Environment]
-"""An environment, given the names of extras."""
+CreateEnvironment = Callable[..., Environment]
+"""Creates an environment from the names of extras."""
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8080"
-QUICK = {"tune": "--seconds 0.05 --batches 1 --threads 1"}
-"""Options that make a command quick whose defaults take half a minute; added where `whole` is not asked for."""
+QUICK_OPTIONS = {"tune": "--seconds 0.05 --batches 1 --threads 1"}
+"""Options for commands whose defaults take half a minute; added unless `full` is set."""
 
 pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="README.md needs curl")
 
 
 def test_commands_of_the_readme_run_with_the_base_dependencies(tmp_path: Path) -> None:
-    read(tmp_path, linked, whole=False)
+    run_readme(tmp_path, linked, full=False)
 
 
 @pytest.mark.slow
-def test_commands_of_the_readme_run_as_make_serve_installs_them(tmp_path: Path) -> None:
+def test_commands_of_the_readme_run_in_make_serve_environment(tmp_path: Path) -> None:
     base = made()
-    # A linked environment is what pip makes: otherwise the quick test tries something that no user has.
+    # The fast test uses a linked environment, which must equal the one that users get.
     assert base.packages() == linked().packages()
-    read(tmp_path, lambda *extras: linked(*extras) if extras else base, whole=True)
+    run_readme(tmp_path, lambda *extras: linked(*extras) if extras else base, full=True)
 
 
 @pytest.mark.slow
@@ -43,9 +43,9 @@ def test_commands_of_the_readme_run_from_the_wheel(tmp_path: Path) -> None:
     base = installed(wheel(tmp_path / "wheel"))
     assert base.packages() == linked().packages()
     (folder := tmp_path / "checkout").mkdir()
-    # The wheel brings no models, which README.md takes from the checkout.
+    # The wheel contains no models; README.md uses those of the checkout.
     models = {"MODEL_DIR": "fixtures/models"}
-    read(folder, lambda *extras: layered(base, *extras) if extras else base, whole=False, variables=models)
+    run_readme(folder, lambda *extras: layered(base, *extras) if extras else base, full=False, variables=models)
 
 
 def test_names_of_commands_and_targets_in_the_readme_exist() -> None:
@@ -58,65 +58,67 @@ def test_names_of_commands_and_targets_in_the_readme_exist() -> None:
     assert [name for name in named_targets() if not re.search(rf"^{name}:", makefile, re.MULTILINE)] == []
 
 
-def read(
-    folder: Path, environment: WithExtras, *, whole: bool, variables: Mapping[str, str] = MappingProxyType({})
+def run_readme(
+    folder: Path, environment: CreateEnvironment, *, full: bool, variables: Mapping[str, str] = MappingProxyType({})
 ) -> None:
-    """Run every command of README.md in its order. The first server goes on until the end, as a reader's does.
+    """Run every command of README.md in order. The first server runs until the end, as it does for a reader.
 
     Args:
         folder: an empty one.
         environment: becomes the reader's ``.venv``.
-        whole: whether every command has the options that README.md gives it, even where it takes long.
+        full: whether slow commands run with exactly the options in README.md.
         variables: set for every command.
     """
     workspace, address = Workspace(folder, environment()), None
     workspace.environment.update(variables)
-    with ExitStack() as until_the_end:
+    with ExitStack() as stack:
         for command in commands():
             words = shlex.split(command, comments=True)
             if command == "make serve":
-                address = until_the_end.enter_context(workspace.serving(command))
+                address = stack.enter_context(workspace.serving(command))
             elif words[1] == "serve":
-                with workspace.serving(command) as served:
-                    workspace.try_server(command, served)
+                with workspace.serving(command) as server_address:
+                    workspace.try_server(command, server_address)
             elif words[0].endswith("/pip"):
                 workspace.use(environment(*extras_of(words)))
             else:
                 assert address or DEFAULT_ADDRESS not in command, f"nothing serves yet: {command}"
                 run(
-                    workspace, command.replace(DEFAULT_ADDRESS, address or ""), "" if whole else QUICK.get(words[1], "")
+                    workspace,
+                    command.replace(DEFAULT_ADDRESS, address or ""),
+                    "" if full else QUICK_OPTIONS.get(words[1], ""),
                 )
 
 
 def extras_of(words: list[str]) -> list[str]:
-    """Return the extras that a command of pip installs, which has to be one of this project."""
-    found = re.fullmatch(r"\.\[([a-z,]+)\]", words[-1])
+    """Return the extras that a pip command installs; it must install this project."""
+    match = re.fullmatch(r"\.\[([a-z,]+)\]", words[-1])
     assert words[1:-1] == ["install", "--editable"], words
-    assert found, words
-    extras = found[1].split(",")
+    assert match, words
+    extras = match[1].split(",")
     assert {*extras} <= EXTRAS.keys()
     return extras
 
 
-def run(workspace: Workspace, command: str, more: str) -> None:
-    line = command if not more else f"{command.partition('  #')[0]} {more}"
-    done = workspace.run(line)
-    assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
-    assert "Traceback" not in done.stderr, f"{line}\n{done.stderr}"
+def run(workspace: Workspace, command: str, options: str) -> None:
+    line = command if not options else f"{command.partition('  #')[0]} {options}"
+    process = workspace.run(line)
+    assert process.returncode == 0, f"{line}\n{process.stdout}{process.stderr}"
+    assert "Traceback" not in process.stderr, f"{line}\n{process.stderr}"
     if command.startswith("curl"):
-        check_shown_answer(done.stdout)
+        check_documented_response(process.stdout)
     if " keys add " in command:
-        workspace.key = done.stdout.strip()
+        workspace.key = process.stdout.strip()
 
 
-def check_shown_answer(answer: str) -> None:
-    """Hold an answer against the one that README.md shows."""
-    (output,) = json.loads(answer)["outputs"]
-    shown = [
+def check_documented_response(response: str) -> None:
+    """Compare a response with the one in README.md."""
+    (output,) = json.loads(response)["outputs"]
+    documented = [
         json.loads(line.strip().removesuffix(",")) for line in re.findall(r"^ +\{\"label\".*$", TEXT, re.MULTILINE)
     ]
-    assert len(shown) == 2
-    for item, expected in zip(output["data"][0], shown, strict=False):
+    assert len(documented) == 2
+    for item, expected in zip(output["data"][0], documented, strict=False):
         assert item.pop("label") == expected.pop("label")
         assert item == pytest.approx(expected, abs=0.5)
     assert json.loads(output["parameters"]["metadata"])[0]["value"] == "north"

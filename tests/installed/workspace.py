@@ -1,4 +1,4 @@
-"""A folder that looks like a checkout to the commands of README.md, and the processes that run in it."""
+"""Create a folder that looks like a checkout to the commands of README.md, and run processes in it."""
 
 import base64
 import os
@@ -23,13 +23,13 @@ from tests.support.datasets import annotation, coco
 from tests.support.server_process import ROOT
 
 _ANNOUNCED = re.compile(r"Charioteer answers at (https?://\S+)")
-_SECONDS = 120
-_RECORDED = 32
-"""Images that a server with --record is asked about: drift wants 30 at least."""
+_TIMEOUT_SECONDS = 120
+_RECORDED_IMAGES = 32
+"""Images to record; drift detection needs at least 30."""
 
 
 class Workspace:
-    """A folder with what the commands of README.md name: an environment, models, a dataset, a certificate.
+    """A folder with the files that README.md names: an environment, models, a dataset, a certificate.
 
     Args:
         folder: an empty one.
@@ -56,24 +56,24 @@ class Workspace:
         shutil.copy(onnx, models.with_name("model.onnx"))
         coco(models.with_name("dataset"), [annotation()])
         self.authority = Authority(folder)
-        for issued, wanted in zip(self.authority.issue("server"), ("server.pem", "server.key"), strict=True):
-            shutil.copy(issued, folder / wanted)
+        for file, name in zip(self.authority.issue("server"), ("server.pem", "server.key"), strict=True):
+            shutil.copy(file, folder / name)
 
     def use(self, environment: Environment) -> None:
-        """Put another environment into the place of ``.venv``."""
+        """Replace ``.venv`` by another environment."""
         link = self.folder / ".venv"
         link.unlink(missing_ok=True)
         link.symlink_to(environment.folder)
 
     def run(self, command: str) -> "subprocess.CompletedProcess[str]":
-        """Run a command of a shell to its end."""
+        """Run a shell command, and wait until it exits."""
         return subprocess.run(
             ["bash", "-c", command],
             cwd=self.folder,
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=_SECONDS,
+            timeout=_TIMEOUT_SECONDS,
         )
 
     @contextmanager
@@ -90,19 +90,19 @@ class Workspace:
         )
         assert process.stdout is not None
         log: list[str] = []
-        found = None
+        match = None
         for line in process.stdout:
             log.append(line)
-            if found := _ANNOUNCED.search(line):
+            if match := _ANNOUNCED.search(line):
                 break
-        # From here on a thread reads, so that the server never waits for a reader.
+        # A thread reads the rest, so that the pipe never fills.
         reader = threading.Thread(target=log.extend, args=(process.stdout,))
         reader.start()
         try:
-            assert found, "".join([command, *log])
-            yield found[1].replace("0.0.0.0", "localhost")
+            assert match, "".join([command, *log])
+            yield match[1].replace("0.0.0.0", "localhost")
             os.killpg(process.pid, signal.SIGTERM)
-            process.wait(_SECONDS)
+            process.wait(_TIMEOUT_SECONDS)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -112,19 +112,19 @@ class Workspace:
         assert "Traceback" not in "".join(log), "".join([command, *log])
 
     def try_server(self, command: str, address: str) -> None:
-        """Ask a started server about images, as far as its options say how."""
+        """Send images to a server, with TLS and API key as its options require."""
         words = shlex.split(command, comments=True)
         context: ssl.SSLContext | bool = self.authority.context() if "--tls-cert" in words else True
         headers = {"Authorization": f"Bearer {self.key}"} if "--api-keys" in words else {}
         with httpx.Client(base_url=address, headers=headers, verify=context, timeout=60, trust_env=False) as client:
             name = "model" if "path/to/model.onnx" in words else "detector"
-            for number in range(_RECORDED if "--record" in words else 1):
-                answer = client.post(f"/v2/models/m-{name}/infer", json=request(number))
-                assert answer.status_code == 200, f"{command}\n{answer.text}"
+            for number in range(_RECORDED_IMAGES if "--record" in words else 1):
+                response = client.post(f"/v2/models/m-{name}/infer", json=request(number))
+                assert response.status_code == 200, f"{command}\n{response.text}"
             if "--record" in words:
-                found = client.get("/inferences", params={"limit": 5})
-                assert found.status_code == 200, found.text
-                assert len(found.json()["inferences"]) == 5
+                inferences = client.get("/inferences", params={"limit": 5})
+                assert inferences.status_code == 200, inferences.text
+                assert len(inferences.json()["inferences"]) == 5
             if headers:
                 assert httpx.get(f"{address}/inferences", verify=context, trust_env=False, timeout=60).status_code in (
                     401,
@@ -133,10 +133,10 @@ class Workspace:
 
 
 def request(number: int) -> Mapping[str, object]:
-    """Return a request about a brighter or darker scene, no two of which are the same."""
+    """Return a request with the scene at a different brightness for each number."""
     pixels = cv2.imread(str(ROOT / "fixtures" / "images" / "scene.jpg"))
     assert pixels is not None
-    changed = np.clip(pixels.astype(np.int16) + number - _RECORDED // 2, 0, 255).astype(np.uint8)
+    changed = np.clip(pixels.astype(np.int16) + number - _RECORDED_IMAGES // 2, 0, 255).astype(np.uint8)
     image = base64.b64encode(cv2.imencode(".jpg", changed)[1].tobytes()).decode()
     metadata = '[{"key": "camera", "type": "str", "value": "north"}]'
     tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [image], "parameters": {"metadata": metadata}}
