@@ -1,1 +1,1 @@
-"""A real server under mixed traffic and injected faults, every answer held against what it should be: `make soak`."""
+"""Run a real server under mixed traffic and injected faults, and check every answer: `make soak`."""

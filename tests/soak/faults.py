@@ -1,4 +1,4 @@
-"""What is done to the server while it answers, and what that accounts for."""
+"""Define faults, inject them, and record which refusals they explain."""
 
 import asyncio
 import random
@@ -13,20 +13,20 @@ from tests.soak.run import Run
 __all__ = ("Cause", "Fault", "cause")
 
 Cause = Callable[[Run, random.Random], Awaitable[None]]
-"""Does it, and undoes it."""
+"""Injects a fault, and reverts it."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of fault.
 
     Attributes:
-        group: two of one group are never caused together.
-        cause: does it, and undoes it.
-        statuses: of the refusals that it accounts for.
-        models: of whose requests; None for all of them.
-        unanswered: whether requests may go without an answer meanwhile.
-        severed: whether those may, too, that had been read before.
-        probed: models that have to answer for the server to have recovered.
+        group: two faults of a group never run together.
+        cause: injects the fault, and reverts it.
+        statuses: statuses of requests that the fault may cause.
+        models: models whose requests may fail; None for all.
+        unanswered: whether requests may get no answer.
+        severed: whether this includes requests that were read before the fault.
+        probed: models that must answer before the server counts as recovered.
     """
 
     group: str
@@ -39,32 +39,32 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def cause(run: Run, faults: Mapping[str, Fault], kinds: Sequence[str], chance: random.Random) -> None:
-    """Cause these together, wait until the server has recovered from all of them, and note the times."""
-    await asyncio.gather(*(_one(run, kind, faults[kind], chance, alone=len(kinds) == 1) for kind in kinds))
+    """Inject faults together, wait until the server has recovered, and record the times."""
+    await asyncio.gather(*(_cause_one(run, kind, faults[kind], chance, alone=len(kinds) == 1) for kind in kinds))
 
 
-async def _one(run: Run, kind: str, fault: Fault, chance: random.Random, *, alone: bool) -> None:
-    began = time.monotonic()
+async def _cause_one(run: Run, kind: str, fault: Fault, chance: random.Random, *, alone: bool) -> None:
+    started = time.monotonic()
     try:
         await fault.cause(run, chance)
-    except Exception as error:  # noqa: BLE001  one fault that could not be caused is a finding, not the end of the run
-        run.find(f"{kind}: {type(error).__name__}: {error}")
-    undone = time.monotonic()
+    except Exception as error:  # noqa: BLE001  a fault that cannot be injected is a finding; the run continues
+        run.add_finding(f"{kind}: {type(error).__name__}: {error}")
+    reverted = time.monotonic()
     recovered = await run.until_ready(fault.probed)
-    again = time.monotonic()
+    ready = time.monotonic()
     if not recovered:
-        run.find(f"{kind}: the server did not recover: {run.amiss}")
-    await run.caught_up()
+        run.add_finding(f"{kind}: the server did not recover: {run.not_ready_reason}")
+    await run.wait_until_few_open()
     run.ledger.windows.append(
         Window(
             kind=kind,
-            began=began,
+            started=started,
             ended=time.monotonic(),
             statuses=fault.statuses,
             models=fault.models,
             unanswered=fault.unanswered,
             severed=fault.severed,
-            recovery=again - undone if recovered else None,
+            recovery=ready - reverted if recovered else None,
             alone=alone,
         )
     )

@@ -1,4 +1,4 @@
-"""The faults of a run, by name: of models, process, store, load, log."""
+"""Define the faults of a run, by name: of models, process, store, load and log."""
 
 import asyncio
 import random
@@ -12,7 +12,7 @@ from pathlib import Path
 from app.proto import message_class
 from tests.soak.faults import Fault
 from tests.soak.ledger import SERVER
-from tests.soak.rude import RUDE
+from tests.soak.rude import MISBEHAVIOURS
 from tests.soak.run import Run
 from tests.soak.shelf import BREAKABLE, ISOLATED, MOVABLE, POISON, REPLACED, UNLOADED
 from tests.soak.wire import Answer
@@ -26,16 +26,16 @@ RESTARTS = ("SIGTERM and restart", "SIGKILL and restart")
 _LoadRequest = message_class("inference.RepositoryModelLoadRequest")
 _UnloadRequest = message_class("inference.RepositoryModelUnloadRequest")
 _Grps = message_class("grps.protos.v1.GrpsMessage")
-_POLLED = 2.5
-"""Seconds within which a change of the repository has been seen: it is looked at every second."""
-_GONE = frozenset({404, 503})
+_POLL_SECONDS = 2.5
+"""Seconds until the server has seen a change of the repository, which it polls every second."""
+_UNAVAILABLE = frozenset({404, 503})
 _BUSY = 429
 _NOT_READY = 503
-_PATIENCE = 20.0
+_TIMEOUT_SECONDS = 20.0
 
 
 def faults(store: Path) -> Mapping[str, Fault]:
-    """Every kind, by its name.
+    """Return every fault, by name.
 
     Args:
         store: the file that inferences are recorded in.
@@ -44,12 +44,12 @@ def faults(store: Path) -> Mapping[str, Fault]:
     return {
         "models reloaded": Fault(group="models", cause=_reload),
         "model unloaded and loaded": Fault(
-            group="models", cause=_unload, statuses=_GONE, models=frozenset({UNLOADED}), probed=[UNLOADED]
+            group="models", cause=_unload, statuses=_UNAVAILABLE, models=frozenset({UNLOADED}), probed=[UNLOADED]
         ),
         "model replaced and back": Fault(group="models", cause=_replace, probed=[REPLACED]),
         "model's file broken and mended": Fault(group="models", cause=_break, probed=[BREAKABLE]),
         "model's folder gone and back": Fault(
-            group="models", cause=_move, statuses=_GONE, models=frozenset({MOVABLE}), probed=[MOVABLE]
+            group="models", cause=_move, statuses=_UNAVAILABLE, models=frozenset({MOVABLE}), probed=[MOVABLE]
         ),
         "offline and online": Fault(
             group="models", cause=_offline, statuses=frozenset({503}), models=frozenset({SERVER})
@@ -70,13 +70,13 @@ def faults(store: Path) -> Mapping[str, Fault]:
             models=frozenset({ISOLATED, SERVER}),
             probed=[ISOLATED],
         ),
-        **{kind: Fault(group="clients", cause=rude) for kind, rude in RUDE.items()},
+        **{kind: Fault(group="clients", cause=misbehave) for kind, misbehave in MISBEHAVIOURS.items()},
     }
 
 
 async def _reload(run: Run, chance: random.Random) -> None:
     for model in chance.sample(["half_plus_two", "classifier", "detector", "vlm"], 3):
-        _wanted(f"reloading {model}", await _load(run, model, rpc=chance.random() < 0.5))
+        _require_success(f"reloading {model}", await _load(run, model, rpc=chance.random() < 0.5))
 
 
 async def _unload(run: Run, chance: random.Random) -> None:
@@ -85,44 +85,46 @@ async def _unload(run: Run, chance: random.Random) -> None:
         answer = await run.wire.call("/inference.GRPCInferenceService/RepositoryModelUnload", message)
     else:
         answer = await run.wire.http("POST", f"/v2/repository/models/{UNLOADED}/unload")
-    _wanted("unloading", answer)
+    _require_success("unloading", answer)
     await asyncio.sleep(1)
-    _wanted("loading", await _load(run, UNLOADED, rpc=chance.random() < 0.5))
+    _require_success("loading", await _load(run, UNLOADED, rpc=chance.random() < 0.5))
 
 
 async def _replace(run: Run, chance: random.Random) -> None:
     del chance
     for addend in ("three", "two"):
-        run.shelf.replace(addend)
-        await _until(run, addend)
-        run.shelf.settled(addend)
+        run.repository.replace(addend)
+        await _wait_for_addend(run, addend)
+        run.repository.finish_replacement(addend)
         await asyncio.sleep(1)
 
 
-async def _until(run: Run, addend: str) -> None:
+async def _wait_for_addend(run: Run, addend: str) -> None:
     """Wait until the model that replaces another is the one that answers."""
-    wanted = {"two": b"2.0", "three": b"3.0"}[addend]
+    expected = {"two": b"2.0", "three": b"3.0"}[addend]
     body = b'{"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [0]}]}'
-    end = time.monotonic() + _PATIENCE
-    while wanted not in (await run.wire.http("POST", f"/v2/models/{REPLACED}/infer", body)).body.partition(b"data")[2]:
+    end = time.monotonic() + _TIMEOUT_SECONDS
+    while (
+        expected not in (await run.wire.http("POST", f"/v2/models/{REPLACED}/infer", body)).body.partition(b"data")[2]
+    ):
         if time.monotonic() > end:
-            raise TimeoutError(f"half_plus_{addend} does not answer after {_PATIENCE:.0f} s")
+            raise TimeoutError(f"half_plus_{addend} does not answer after {_TIMEOUT_SECONDS:.0f} s")
         await asyncio.sleep(0.05)
 
 
 async def _break(run: Run, chance: random.Random) -> None:
-    whole = (run.shelf.folder / BREAKABLE / "model.onnx").read_bytes()
-    run.shelf.break_file(chance.choice([b"", whole[: len(whole) // 2], chance.randbytes(1000), b"{}" * 50]))
-    await asyncio.sleep(_POLLED)
-    run.shelf.mend()
-    await asyncio.sleep(_POLLED)
+    content = (run.repository.folder / BREAKABLE / "model.onnx").read_bytes()
+    run.repository.break_file(chance.choice([b"", content[: len(content) // 2], chance.randbytes(1000), b"{}" * 50]))
+    await asyncio.sleep(_POLL_SECONDS)
+    run.repository.restore_file()
+    await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _move(run: Run, chance: random.Random) -> None:
     del chance
-    run.shelf.take_away()
-    await asyncio.sleep(_POLLED)
-    run.shelf.bring_back()
+    run.repository.hide_folder()
+    await asyncio.sleep(_POLL_SECONDS)
+    run.repository.show_folder()
 
 
 async def _offline(run: Run, chance: random.Random) -> None:
@@ -132,10 +134,10 @@ async def _offline(run: Run, chance: random.Random) -> None:
             answer = await run.wire.call(f"/grps.protos.v1.GrpsService/{flag.title()}", _Grps().SerializeToString())
         else:
             answer = await run.wire.http("POST", f"/grps/v1/health/{flag}")
-        _wanted(flag, answer)
+        _require_success(flag, answer)
         ready = (await run.wire.http("GET", "/ready")).status
         if flag == "offline" and ready != _NOT_READY:
-            run.find(f"{flag}: /ready answered {ready}")
+            run.add_finding(f"{flag}: /ready answered {ready}")
         await asyncio.sleep(1)
 
 
@@ -157,22 +159,22 @@ async def _kill(run: Run, chance: random.Random) -> None:
     await _restart(run, signal.SIGKILL, -signal.SIGKILL)
 
 
-async def _restart(run: Run, number: int, wanted: int) -> None:
+async def _restart(run: Run, number: int, expected: int) -> None:
     run.restarting = True
     try:
         run.server.signal(number)
         status = await asyncio.to_thread(run.server.wait)
-        if status != wanted:
-            run.find(f"After {signal.Signals(number).name} the server ended with {status}, not {wanted}")
-        run.wire.forget()
+        if status != expected:
+            run.add_finding(f"After {signal.Signals(number).name} the server ended with {status}, not {expected}")
+        run.wire.close_idle()
         run.server.start()
-        await _listening(run)
+        await _wait_until_listening(run)
     finally:
         run.restarting = False
 
 
-async def _listening(run: Run) -> None:
-    end = time.monotonic() + _PATIENCE
+async def _wait_until_listening(run: Run) -> None:
+    end = time.monotonic() + _TIMEOUT_SECONDS
     while (await run.wire.http("GET", "/health")).status != 200 and time.monotonic() < end:
         await asyncio.sleep(0.02)
 
@@ -187,7 +189,7 @@ async def _pause(run: Run, chance: random.Random) -> None:
 
 
 async def _fill(run: Run, chance: random.Random) -> None:
-    """No file of the process may be written beyond its first byte, which fails as a full disk does."""
+    """Limit the file size of the process to one byte, so that writes fail as on a full disk."""
     pid = run.server.pid
     before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, before[1]))
@@ -199,15 +201,15 @@ async def _fill(run: Run, chance: random.Random) -> None:
 
 
 async def _lock(run: Run, store: Path) -> None:
-    """Another process has the store to itself for longer than the server waits."""
+    """Lock the store for longer than the server waits."""
     del run
-    other = sqlite3.connect(store, isolation_level=None, timeout=10, check_same_thread=False)
+    connection = sqlite3.connect(store, isolation_level=None, timeout=10, check_same_thread=False)
     try:
-        await asyncio.to_thread(other.execute, "BEGIN IMMEDIATE")
+        await asyncio.to_thread(connection.execute, "BEGIN IMMEDIATE")
         await asyncio.sleep(4)
-        other.execute("ROLLBACK")
+        connection.execute("ROLLBACK")
     finally:
-        other.close()
+        connection.close()
 
 
 async def _stall(run: Run, chance: random.Random) -> None:
@@ -223,7 +225,7 @@ async def _crash(run: Run, chance: random.Random) -> None:
     body = b'{"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [%d]}]}' % POISON
     answer = await run.wire.http("POST", f"/v2/models/{ISOLATED}/infer", body)
     if answer.status != 503:
-        run.find(f"A model that ended its process was answered for with {answer.status}: {answer.body[:200]!r}")
+        run.add_finding(f"A model that ended its process was answered for with {answer.status}: {answer.body[:200]!r}")
 
 
 async def _load(run: Run, model: str, *, rpc: bool) -> Answer:
@@ -233,6 +235,6 @@ async def _load(run: Run, model: str, *, rpc: bool) -> Answer:
     return await run.wire.http("POST", f"/v2/repository/models/{model}/load")
 
 
-def _wanted(what: str, answer: Answer) -> None:
+def _require_success(action: str, answer: Answer) -> None:
     if answer.status != 200:
-        raise RuntimeError(f"{what} was answered with {answer.status}: {answer.note or answer.body[:200]!r}")
+        raise RuntimeError(f"{action} was answered with {answer.status}: {answer.note or answer.body[:200]!r}")

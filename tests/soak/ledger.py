@@ -1,4 +1,4 @@
-"""What became of every request, and whether that was right, honest or neither."""
+"""Record the result of every request, and grade it."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -9,27 +9,27 @@ __all__ = ("ANSWERED", "SERVER", "Entry", "Grade", "Ledger", "Window")
 
 ANSWERED = 200
 SERVER = "(server)"
-"""Stands for the model of what is asked of no model, such as readiness."""
+"""Model name of requests without a model, such as readiness."""
 
 
 class Grade(StrEnum):
-    """What a request came to."""
+    """The grade of a result."""
 
     RIGHT = "right"
     REFUSED = "refused"
-    """With a status that the faults of that time account for."""
+    """Failed with a status that a current fault explains."""
     DOWN = "down"
-    """No answer, of a server that was down on purpose."""
+    """No answer, from a server that was stopped on purpose."""
     LOST = "lost"
-    """No answer, and nothing that accounts for it."""
+    """No answer, and no fault that explains it."""
     UNEXPECTED = "unexpected"
-    """A refusal, and nothing that accounts for it."""
+    """An error status, and no fault that explains it."""
     WRONG = "wrong"
-    """An answer that is not that of the model that serves."""
+    """An answer that differs from the reference."""
 
     @property
     def failure(self) -> bool:
-        """Whether a run that has one has failed."""
+        """Return whether one such request fails the run."""
         return self in (Grade.LOST, Grade.UNEXPECTED, Grade.WRONG)
 
 
@@ -38,19 +38,19 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: sent as its request id.
-        surface: the protocol, and the way of it.
-        model: that was asked, or `SERVER`.
-        began: when it was sent, in seconds of a monotonic clock, as all times here.
-        ended: when its answer was complete, or was given up.
-        status: in HTTP's numbers whatever the protocol; 0 for no answer.
-        note: what is wrong with an answer; of a refusal, what it says.
-        rows: that the store has of it once it is answered.
+        surface: the protocol and its encoding.
+        model: the requested model, or `SERVER`.
+        started: when it was sent, in seconds of a monotonic clock, like all times here.
+        ended: when its answer was complete, or timed out.
+        status: as an HTTP status for all protocols; 0 for no answer.
+        note: the error in an answer, or the message of an error status.
+        rows: rows that the store must have once it is answered.
     """
 
     id: str
     surface: str
     model: str
-    began: float
+    started: float
     ended: float
     status: int
     note: str = ""
@@ -58,22 +58,22 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """A time in which a fault accounts for refusals.
+    """The time in which a fault explains failures.
 
     Attributes:
         kind: of the fault.
-        began: when it was begun.
+        started: when the fault was injected.
         ended: when the server had recovered from it.
-        statuses: that are honest meanwhile.
-        models: of whose requests; None for all of them.
-        unanswered: whether requests may go without an answer.
-        severed: whether that holds for requests, too, that were sent long enough before it to have been read.
-        recovery: seconds from the end of its cause to the first right answer; None when it never came.
-        alone: whether no other fault was caused at that time, which might have held the recovery up.
+        statuses: statuses that the fault explains.
+        models: models whose requests may fail; None for all.
+        unanswered: whether requests may get no answer.
+        severed: whether this includes requests that were read before the fault.
+        recovery: seconds from the end of the fault to the first correct answer; None if there was none.
+        alone: whether no other fault ran at that time, which could delay the recovery.
     """
 
     kind: str
-    began: float
+    started: float
     ended: float
     statuses: frozenset[int] = frozenset()
     models: frozenset[str] | None = None
@@ -83,20 +83,20 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     alone: bool = True
 
     def meets(self, entry: Entry) -> bool:
-        """Whether any part of the request lies in it."""
-        return entry.began <= self.ended and entry.ended >= self.began
+        """Return whether the request overlaps the window."""
+        return entry.started <= self.ended and entry.ended >= self.started
 
     def accounts_for(self, entry: Entry) -> bool:
-        """Whether it is why the request was not answered, or was refused."""
+        """Return whether the fault explains that the request failed."""
         if not self.meets(entry) or not (self.models is None or entry.model in self.models):
             return False
         if entry.status:
             return entry.status in self.statuses
-        return self.unanswered and (self.severed or entry.began > self.began - _READ)
+        return self.unanswered and (self.severed or entry.started > self.started - _READ)
 
 
 _READ = 0.25
-"""Seconds after which a request that was sent has been read: what a server that drains has read, it answers."""
+"""Seconds until a sent request is read; a draining server answers every request that it has read."""
 
 
 class Ledger:
@@ -112,7 +112,7 @@ class Ledger:
         self.windows: list[Window] = []
 
     def grade(self, entry: Entry) -> Grade:
-        """What the request came to, by the windows so far."""
+        """Grade a request with the windows so far."""
         if entry.status == ANSWERED:
             return Grade.WRONG if entry.note else Grade.RIGHT
         if any(window.accounts_for(entry) for window in self.windows):
@@ -120,9 +120,9 @@ class Ledger:
         return Grade.UNEXPECTED if entry.status else Grade.LOST
 
     def quiet(self, entry: Entry) -> bool:
-        """Whether no fault was going on during the request."""
+        """Return whether no fault overlapped the request."""
         return not any(window.meets(entry) for window in self.windows)
 
     def acknowledged(self) -> Mapping[str, int]:
-        """The rows that the store has to have of every request that was answered, by its id."""
+        """Return the rows that the store must have, by the id of each answered request."""
         return {entry.id: entry.rows for entry in self.entries if entry.rows and entry.status == ANSWERED}

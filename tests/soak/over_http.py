@@ -1,4 +1,4 @@
-"""Requests over HTTP: Chariot, KServe V2 and V1, TensorFlow Serving, GRPS."""
+"""Send requests over HTTP: Chariot, KServe V2 and V1, TensorFlow Serving, GRPS."""
 
 import random
 import struct
@@ -7,11 +7,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from tests.soak.references import PICTURES
-from tests.soak.traffic import Material, Outcome, Shot, judged, metadata_of, refused
+from tests.soak.references import IMAGES
+from tests.soak.traffic import Outcome, RequestKind, RequestMaterial, check_answer, metadata_of, refusal_of
 from tests.soak.wire import Answer, Wire
 
-__all__ = ("explanations", "numbers_over_http", "pictures_over_http", "questions_over_http")
+__all__ = ("explanations", "images_over_http", "numbers_over_http", "questions_over_http")
 
 Body: TypeAlias = tuple[bytes, Mapping[str, str]]
 Read: TypeAlias = Callable[[Answer], tuple[object, object]]
@@ -19,22 +19,22 @@ Read: TypeAlias = Callable[[Answer], tuple[object, object]]
 _JSON = {"Content-Type": "application/json"}
 _OCTETS = {"Content-Type": "application/octet-stream"}
 _SAMPLES = 60
-_EXPLAINED = 1
-"""At once: a server explains one thing at a time, and lets two wait."""
+_MAX_EXPLANATIONS = 1
+"""At once; a server computes one explanation at a time, and queues two."""
 _NOT_FOUND = 404
 _NO_SERVABLE = b"Servable not found"
 
 
-class Way(msgspec.Struct, frozen=True, kw_only=True):
-    """How a protocol is asked something.
+class Encoding(msgspec.Struct, frozen=True, kw_only=True):
+    """The encoding of a request in a protocol.
 
     Attributes:
         surface: its name in the tables.
-        weight: how often it is taken.
-        target: the path, with a place for the model.
+        weight: how often it is sent.
+        target: the path, with a placeholder for the model.
         body: builds a body from an image name or a number, and the id of the request.
-        read: what was answered, and the metadata that came back.
-        echoes: whether metadata has to come back.
+        read: returns the result and the metadata of a response.
+        echoes: whether the response must have the metadata.
         port: the name of the port; the main one otherwise.
     """
 
@@ -46,15 +46,17 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
     echoes: bool = False
     port: str = "http"
 
-    async def ask(self, wire: Wire, model: str, asked: object, number: str, right: Callable[[object], bool]) -> Outcome:
-        """Send it, and hold the answer against what is right."""
-        body, headers = self.body(asked, number)
+    async def send(
+        self, wire: Wire, model: str, content: object, number: str, right: Callable[[object], bool]
+    ) -> Outcome:
+        """Send a request, and check the answer with `right`."""
+        body, headers = self.body(content, number)
         target, port = self.target.format(model=model), getattr(wire.ports, self.port)
         answer = await wire.http("POST", target, body, {**headers, "X-Request-ID": number}, port)
         if answer.status == _NOT_FOUND and self.port == "tensorflow_serving" and _NO_SERVABLE in answer.body:
-            # So TensorFlow Serving says it of a model that loads, too.
+            # TensorFlow Serving returns this for a model that is loading.
             return Outcome(503, _NO_SERVABLE.decode())
-        return refused(answer) or judged(answer, lambda: self._fault(answer, number, right))
+        return refusal_of(answer) or check_answer(answer, lambda: self._fault(answer, number, right))
 
     def _fault(self, answer: Answer, number: str, right: Callable[[object], bool]) -> str:
         found, metadata = self.read(answer)
@@ -65,76 +67,84 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
         return "" if right(found) else f"answered {str(found)[:200]}"
 
 
-def pictures_over_http(material: Material, model: str) -> Sequence[Shot]:
+def images_over_http(material: RequestMaterial, model: str) -> Sequence[RequestKind]:
     """Send an image in every encoding that accepts one, and expect its records."""
 
-    def shot(way: Way) -> Shot:
-        async def ask(wire: Wire, number: str, chance: random.Random) -> Outcome:
-            name = material.picture(chance)
-            return await way.ask(wire, model, name, number, lambda found: material.is_found(model, name, found))
+    def request_kind(encoding: Encoding) -> RequestKind:
+        async def send(wire: Wire, number: str, chance: random.Random) -> Outcome:
+            name = material.image_name(chance)
+            return await encoding.send(
+                wire, model, name, number, lambda found: material.is_expected(model, name, found)
+            )
 
-        return Shot(surface=way.surface, model=model, weight=way.weight, ask=ask)
+        return RequestKind(surface=encoding.surface, model=model, weight=encoding.weight, send=send)
 
-    ways = _picture_ways(material)
-    return [shot(way) for way in ways if way.surface != "tensorflow-serving" or model == "classifier"]
+    encodings = _image_encodings(material)
+    return [
+        request_kind(encoding)
+        for encoding in encodings
+        if encoding.surface != "tensorflow-serving" or model == "classifier"
+    ]
 
 
-def numbers_over_http(material: Material, model: str) -> Sequence[Shot]:
-    """A number, to be answered with its half and a bit, in every way that takes one."""
+def numbers_over_http(material: RequestMaterial, model: str) -> Sequence[RequestKind]:
+    """Send a number in every encoding that accepts one, and expect half of it plus a constant."""
 
-    def shot(way: Way) -> Shot:
-        async def ask(wire: Wire, number: str, chance: random.Random) -> Outcome:
+    def request_kind(encoding: Encoding) -> RequestKind:
+        async def send(wire: Wire, number: str, chance: random.Random) -> Outcome:
             x = material.number(chance)
-            return await way.ask(wire, model, x, number, material.is_answer(model, x))
+            return await encoding.send(wire, model, x, number, material.is_answer(model, x))
 
-        return Shot(surface=way.surface, model=model, weight=way.weight, ask=ask)
+        return RequestKind(surface=encoding.surface, model=model, weight=encoding.weight, send=send)
 
-    return [shot(way) for way in _NUMBER_WAYS]
+    return [request_kind(encoding) for encoding in _NUMBER_ENCODINGS]
 
 
-def questions_over_http(material: Material) -> Sequence[Shot]:
+def questions_over_http(material: RequestMaterial) -> Sequence[RequestKind]:
     """Send a question about an image, with a streamed answer."""
-    picture, text = material.pictures[PICTURES[0]], material.texts[PICTURES[0]]
+    data, text = material.images[IMAGES[0]], material.texts[IMAGES[0]]
 
     async def generate_stream(wire: Wire, number: str, chance: random.Random) -> Outcome:
         question = material.question(chance)
-        asked = {"text_input": question, "image": text, "parameters": {"metadata": metadata_of(number)}}
+        content = {"text_input": question, "image": text, "parameters": {"metadata": metadata_of(number)}}
         headers = {**_JSON, "X-Request-ID": number}
-        answer = await wire.http("POST", "/v2/models/vlm/generate_stream", msgspec.json.encode(asked), headers)
-        if (other := refused(answer)) is not None:
-            return other
+        answer = await wire.http("POST", "/v2/models/vlm/generate_stream", msgspec.json.encode(content), headers)
+        if (refusal := refusal_of(answer)) is not None:
+            return refusal
         events = [msgspec.json.decode(event[6:]) for event in answer.body.split(b"\n\n") if event.startswith(b"data: ")]
         if events and "error" in events[-1]:
             return Outcome(503, events[-1]["error"])
-        said = "".join(event["text_output"] for event in events)
+        answer_text = "".join(event["text_output"] for event in events)
         echoed = bool(events) and events[0].get("parameters") == {"metadata": metadata_of(number)}
-        right = echoed and said == material.references.answers["vlm", question]
+        right = echoed and answer_text == material.references.answers["vlm", question]
         return Outcome(200, "" if right else f"answered {events}"[:300])
 
     async def grps_stream(wire: Wire, number: str, chance: random.Random) -> Outcome:
         question = material.question(chance)
         target = f"/grps/v1/infer/predict?model=vlm&streaming=true&prompts={question.replace(' ', '+')}"
-        answer = await wire.http("POST", target, picture, {**_OCTETS, "X-Request-ID": number})
-        if (other := refused(answer)) is not None:
-            return other
+        answer = await wire.http("POST", target, data, {**_OCTETS, "X-Request-ID": number})
+        if (refusal := refusal_of(answer)) is not None:
+            return refusal
         messages = msgspec.json.decode(b"[" + answer.body.replace(b"}{", b"},{") + b"]")
         if messages and messages[-1]["status"]["code"] != 200:
             return Outcome(messages[-1]["status"]["code"], messages[-1]["status"]["msg"])
-        said = "".join(message.get("str_data", "") for message in messages)
-        return Outcome(200, "" if said == material.references.answers["vlm", question] else f"answered {said!r}")
+        answer_text = "".join(message.get("str_data", "") for message in messages)
+        return Outcome(
+            200, "" if answer_text == material.references.answers["vlm", question] else f"answered {answer_text!r}"
+        )
 
     return [
-        Shot(surface="kserve-v2, generate_stream", model="vlm", weight=2, ask=generate_stream),
-        Shot(surface="grps, HTTP stream", model="vlm", weight=2, ask=grps_stream),
+        RequestKind(surface="kserve-v2, generate_stream", model="vlm", weight=2, send=generate_stream),
+        RequestKind(surface="grps, HTTP stream", model="vlm", weight=2, send=grps_stream),
     ]
 
 
-def explanations(material: Material) -> Sequence[Shot]:
-    """Now and then the reasons for an answer, which take many calls of the model."""
-    name = PICTURES[0]
+def explanations(material: RequestMaterial) -> Sequence[RequestKind]:
+    """Request an explanation now and then, which needs many model calls."""
+    name = IMAGES[0]
     instances = {"instances": [{"b64": material.texts[name]}], "parameters": {"samples": _SAMPLES, "seed": 1}}
     best = material.references.records["classifier", name][0]["label"]
-    way = Way(
+    encoding = Encoding(
         surface="kserve-v1, :explain",
         weight=0.3,
         target="/v1/models/{model}:explain",
@@ -144,33 +154,37 @@ def explanations(material: Material) -> Sequence[Shot]:
 
     def right(found: Any) -> bool:
         (explained,) = found["explanations"][0]
-        return material.is_found("classifier", name, found["predictions"][0]) and explained["label"] == best
+        return material.is_expected("classifier", name, found["predictions"][0]) and explained["label"] == best
 
-    async def ask(wire: Wire, number: str, _: random.Random) -> Outcome:
-        return await way.ask(wire, "classifier", name, number, right)
+    async def send(wire: Wire, number: str, _: random.Random) -> Outcome:
+        return await encoding.send(wire, "classifier", name, number, right)
 
-    return [Shot(surface=way.surface, model="classifier", weight=way.weight, ask=ask, most=_EXPLAINED)]
+    return [
+        RequestKind(
+            surface=encoding.surface, model="classifier", weight=encoding.weight, send=send, max_open=_MAX_EXPLANATIONS
+        )
+    ]
 
 
-def _document(answer: Answer) -> Any:
+def _json(answer: Answer) -> Any:
     return msgspec.json.decode(answer.body)
 
 
-def _v2(inputs: Mapping[str, object], **more: object) -> bytes:
-    return msgspec.json.encode({"inputs": [inputs], **more})
+def _v2(inputs: Mapping[str, object], **fields: object) -> bytes:
+    return msgspec.json.encode({"inputs": [inputs], **fields})
 
 
-def _picture_ways(material: Material) -> Sequence[Way]:
+def _image_encodings(material: RequestMaterial) -> Sequence[Encoding]:
     def v2(name: str, number: str) -> Body:
-        described = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [material.texts[name]]}
-        return _v2({**described, "parameters": {"metadata": metadata_of(number)}}), _JSON
+        tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [material.texts[name]]}
+        return _v2({**tensor, "parameters": {"metadata": metadata_of(number)}}), _JSON
 
     def v2_binary(name: str, number: str) -> Body:
-        data = material.pictures[name]
+        data = material.images[name]
         element = struct.pack("<I", len(data)) + data
         parameters = {"binary_data_size": len(element), "metadata": metadata_of(number)}
-        described = {"name": "image", "shape": [1], "datatype": "BYTES", "parameters": parameters}
-        head = _v2(described, parameters={"binary_data_output": True})
+        tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "parameters": parameters}
+        head = _v2(tensor, parameters={"binary_data_output": True})
         return head + element, {**_OCTETS, "Inference-Header-Content-Length": str(len(head))}
 
     def read_binary(answer: Answer) -> tuple[object, object]:
@@ -186,23 +200,23 @@ def _picture_ways(material: Material) -> Sequence[Way]:
         return msgspec.json.encode({"instances": [{"b64": material.texts[name]}]}), _JSON
 
     return [
-        Way(
+        Encoding(
             surface="chariot-v2-kserve",
             weight=4,
             target="/v2/models/m-{model}/infer",
             body=v2,
-            read=lambda answer: (_document(answer)["outputs"][0]["data"][0], _echoed(answer)),
+            read=lambda answer: (_json(answer)["outputs"][0]["data"][0], _echoed_metadata(answer)),
             echoes=True,
         ),
-        Way(
+        Encoding(
             surface="kserve-v2, JSON",
             weight=3,
             target="/v2/models/{model}/infer",
             body=v2,
-            read=lambda answer: (msgspec.json.decode(_document(answer)["outputs"][0]["data"][0]), _echoed(answer)),
+            read=lambda answer: (msgspec.json.decode(_json(answer)["outputs"][0]["data"][0]), _echoed_metadata(answer)),
             echoes=True,
         ),
-        Way(
+        Encoding(
             surface="kserve-v2, binary",
             weight=3,
             target="/v2/models/{model}/infer",
@@ -210,15 +224,15 @@ def _picture_ways(material: Material) -> Sequence[Way]:
             read=read_binary,
             echoes=True,
         ),
-        Way(
+        Encoding(
             surface="kserve-v1",
             weight=2,
             target="/v1/models/{model}:predict",
             body=v1,
-            read=lambda answer: (_document(answer)["predictions"][0], _document(answer)["parameters"][0]["metadata"]),
+            read=lambda answer: (_json(answer)["predictions"][0], _json(answer)["parameters"][0]["metadata"]),
             echoes=True,
         ),
-        Way(
+        Encoding(
             surface="tensorflow-serving",
             weight=4,
             target="/v1/models/{model}:predict",
@@ -226,54 +240,54 @@ def _picture_ways(material: Material) -> Sequence[Way]:
             read=_classes,
             port="tensorflow_serving",
         ),
-        Way(
+        Encoding(
             surface="grps, HTTP",
             weight=2,
             target="/grps/v1/infer/predict?model={model}",
-            body=lambda name, _: (material.pictures[name], _OCTETS),
-            read=lambda answer: (msgspec.json.decode(_document(answer)["str_data"]), None),
+            body=lambda name, _: (material.images[name], _OCTETS),
+            read=lambda answer: (msgspec.json.decode(_json(answer)["str_data"]), None),
         ),
     ]
 
 
-def _echoed(answer: Answer) -> object:
-    return _document(answer)["outputs"][0].get("parameters", {}).get("metadata")
+def _echoed_metadata(answer: Answer) -> object:
+    return _json(answer)["outputs"][0].get("parameters", {}).get("metadata")
 
 
 def _classes(answer: Answer) -> tuple[object, object]:
-    (row,) = _document(answer)["predictions"]
+    (row,) = _json(answer)["predictions"]
     pairs = zip(row["labels"], row["scores"], strict=True)
     return [{"label": label, "score": score} for label, score in pairs], None
 
 
-_NUMBER_WAYS = (
-    Way(
+_NUMBER_ENCODINGS = (
+    Encoding(
         surface="kserve-v2, JSON",
         weight=1,
         target="/v2/models/{model}/infer",
         body=lambda x, _: (_v2({"name": "x", "shape": [1], "datatype": "FP32", "data": [x]}), _JSON),
-        read=lambda answer: (_document(answer)["outputs"][0]["data"][0], None),
+        read=lambda answer: (_json(answer)["outputs"][0]["data"][0], None),
     ),
-    Way(
+    Encoding(
         surface="kserve-v1",
         weight=1,
         target="/v1/models/{model}:predict",
         body=lambda x, _: (msgspec.json.encode({"instances": [x]}), _JSON),
-        read=lambda answer: (_document(answer)["predictions"][0], None),
+        read=lambda answer: (_json(answer)["predictions"][0], None),
     ),
-    Way(
+    Encoding(
         surface="tensorflow-serving",
         weight=1,
         target="/v1/models/{model}:predict",
         body=lambda x, _: (msgspec.json.encode({"instances": [x]}), _JSON),
-        read=lambda answer: (_document(answer)["predictions"][0], None),
+        read=lambda answer: (_json(answer)["predictions"][0], None),
         port="tensorflow_serving",
     ),
-    Way(
+    Encoding(
         surface="grps, HTTP",
         weight=1,
         target="/grps/v1/infer/predict?model={model}",
         body=lambda x, _: (msgspec.json.encode({"ndarray": [x]}), _JSON),
-        read=lambda answer: (_document(answer)["gtensors"]["tensors"][0]["flat_float32"][0], None),
+        read=lambda answer: (_json(answer)["gtensors"]["tensors"][0]["flat_float32"][0], None),
     ),
 )

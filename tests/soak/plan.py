@@ -1,31 +1,31 @@
-"""When which fault comes: a schedule that the seed determines."""
+"""Schedule faults in an order that the seed determines."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ("scheduled",)
+__all__ = ("fault_schedule",)
 
-_TOGETHER = 0.25
-"""The share of turns in which a second fault comes with the first."""
+_PAIR_PROBABILITY = 0.25
+"""The share of turns with a second fault."""
 
 
-def scheduled(kinds: Mapping[str, str], seed: int, *, alone: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The faults of one turn after another, for ever: each kind once before any comes again.
+def fault_schedule(kinds: Mapping[str, str], seed: int, *, alone: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the faults of each turn, without end; each kind runs once before any is repeated.
 
     Args:
-        kinds: the group of each kind. Two of one group never come together.
-        seed: decides the order.
+        kinds: the group of each kind. Two of a group never run together.
+        seed: determines the order.
         alone: groups that never run together with another.
     """
     chance = random.Random(seed)
     while True:
-        left = list(kinds)
-        chance.shuffle(left)
-        while left:
-            turn = [left.pop()]
+        remaining = list(kinds)
+        chance.shuffle(remaining)
+        while remaining:
+            turn = [remaining.pop()]
             group = kinds[turn[0]]
-            others = [kind for kind in left if kinds[kind] != group and kinds[kind] not in alone]
-            if group not in alone and others and chance.random() < _TOGETHER:
+            others = [kind for kind in remaining if kinds[kind] != group and kinds[kind] not in alone]
+            if group not in alone and others and chance.random() < _PAIR_PROBABILITY:
                 turn.append(others[-1])
-                left.remove(others[-1])
+                remaining.remove(others[-1])
             yield turn

@@ -1,21 +1,21 @@
-"""What people and probes read beside inferences."""
+"""Send the other requests of users and probes, such as health and metrics."""
 
 import random
 from collections.abc import Mapping, Sequence
 
 from app.proto import message_class
 from tests.soak.ledger import SERVER
-from tests.soak.traffic import Outcome, Shot, refused
+from tests.soak.traffic import Outcome, RequestKind, refusal_of
 from tests.soak.wire import Wire
 
-__all__ = ("reads",)
+__all__ = ("other_requests",)
 
 _ReadyRequest = message_class("inference.ServerReadyRequest")
 _ReadyResponse = message_class("inference.ServerReadyResponse")
 
 
-def reads() -> Sequence[Shot]:
-    """Health, metadata, metrics, the page, and what was recorded."""
+def other_requests() -> Sequence[RequestKind]:
+    """Return requests for health, metadata, metrics, the page and recordings."""
     targets: Mapping[str, bytes] = {
         "/health": b"",
         "/ready": b"ready",
@@ -29,19 +29,19 @@ def reads() -> Sequence[Shot]:
         "/inferences?limit=3": b'"inferences"',
     }
 
-    def shot(target: str, wanted: bytes) -> Shot:
-        async def ask(wire: Wire, number: str, _: random.Random) -> Outcome:
+    def request_kind(target: str, expected: bytes) -> RequestKind:
+        async def send(wire: Wire, number: str, _: random.Random) -> Outcome:
             headers = {"X-Request-ID": number, "Accept": "text/html,*/*" if target == "/" else "*/*"}
             answer = await wire.http("GET", target, b"", headers)
-            fault = "" if wanted in answer.body else f"{target} answered {answer.body[:200]!r}"
-            return refused(answer) or Outcome(200, fault)
+            fault = "" if expected in answer.body else f"{target} answered {answer.body[:200]!r}"
+            return refusal_of(answer) or Outcome(200, fault)
 
-        return Shot(surface="reads", model=SERVER, weight=0.5, ask=ask, rows=0)
+        return RequestKind(surface="reads", model=SERVER, weight=0.5, send=send, rows=0)
 
     async def ready(wire: Wire, number: str, _: random.Random) -> Outcome:
         message = _ReadyRequest().SerializeToString()
         answer = await wire.call("/inference.GRPCInferenceService/ServerReady", message, {"x-request-id": number})
-        return refused(answer) or Outcome(200 if _ReadyResponse.FromString(answer.body).ready else 503)
+        return refusal_of(answer) or Outcome(200 if _ReadyResponse.FromString(answer.body).ready else 503)
 
-    over_grpc = Shot(surface="reads", model=SERVER, weight=1, ask=ready, rows=0)
-    return [*(shot(target, wanted) for target, wanted in targets.items()), over_grpc]
+    over_grpc = RequestKind(surface="reads", model=SERVER, weight=1, send=ready, rows=0)
+    return [*(request_kind(target, expected) for target, expected in targets.items()), over_grpc]

@@ -10,13 +10,13 @@ import msgspec
 
 from app.assembly.in_process import InProcessModel
 
-__all__ = ("PICTURES", "QUESTIONS", "ROOT", "References", "same")
+__all__ = ("IMAGES", "QUESTIONS", "ROOT", "References", "is_close")
 
 ROOT = Path(__file__).parents[2]
-PICTURES = ("shape.jpg", "scene.jpg", "photo.jpg")
+IMAGES = ("shape.jpg", "scene.jpg", "photo.jpg")
 QUESTIONS = ("What shape is in the picture?", "What color is the shape?")
-_NEAR = 5e-4
-"""Numbers that differ by less are the same: threads and batches change the last digits, protocols round them."""
+_TOLERANCE = 5e-4
+"""Absolute tolerance: threads and batches change the last digits, and protocols round numbers."""
 
 
 class References:
@@ -24,48 +24,48 @@ class References:
 
     Args:
         models: the folder of the models.
-        pictured: names of models that accept an image; `answering` those that also accept a question.
-        answering: names of models.
+        image_models: names of models that accept an image.
+        vlm_models: names of models that accept an image and a question.
 
     Attributes:
         records: by the names of model and image.
         answers: of the questions about ``shape.jpg``, by model and question.
     """
 
-    def __init__(self, models: Path, pictured: Sequence[str], answering: Sequence[str]) -> None:
-        pixels = {name: _read(name) for name in PICTURES}
+    def __init__(self, models: Path, image_models: Sequence[str], vlm_models: Sequence[str]) -> None:
+        pixels = {name: _read(name) for name in IMAGES}
         self.records: dict[tuple[str, str], Any] = {}
         self.answers: dict[tuple[str, str], str] = {}
-        for model in pictured:
-            alone = InProcessModel(models / model)
+        for model in image_models:
+            in_process = InProcessModel(models / model)
             for name, image in pixels.items():
-                self.records[model, name] = _plain(alone.ask(image))
-        for model in answering:
-            alone = InProcessModel(models / model)
+                self.records[model, name] = _as_json(in_process.ask(image))
+        for model in vlm_models:
+            in_process = InProcessModel(models / model)
             for question in QUESTIONS:
-                (found,) = _plain(alone.ask(pixels[PICTURES[0]], prompts=[question]))
-                self.answers[model, question] = found["answer"]
+                (answer,) = _as_json(in_process.ask(pixels[IMAGES[0]], prompts=[question]))
+                self.answers[model, question] = answer["answer"]
 
 
-def same(found: Any, wanted: Any) -> bool:
-    """Whether two JSON values are the same, numbers nearly so."""
-    if isinstance(wanted, dict):
-        names: list[str] = list(cast("dict[str, Any]", wanted))
-        return isinstance(found, dict) and found.keys() == set(names) and all(_same_at(found, wanted, names))
-    if isinstance(wanted, list):
-        places = range(len(cast("list[Any]", wanted)))
+def is_close(found: Any, expected: Any) -> bool:
+    """Return whether two JSON values are equal, with a tolerance for numbers."""
+    if isinstance(expected, dict):
+        names: list[str] = list(cast("dict[str, Any]", expected))
+        return isinstance(found, dict) and found.keys() == set(names) and all(_items_are_close(found, expected, names))
+    if isinstance(expected, list):
+        indexes = range(len(cast("list[Any]", expected)))
         return (
             isinstance(found, list)
-            and len(cast("list[Any]", found)) == len(places)
-            and all(_same_at(found, wanted, places))
+            and len(cast("list[Any]", found)) == len(indexes)
+            and all(_items_are_close(found, expected, indexes))
         )
-    if isinstance(wanted, int | float) and not isinstance(wanted, bool):
-        return isinstance(found, int | float) and math.isclose(found, wanted, rel_tol=1e-5, abs_tol=_NEAR)
-    return found == wanted
+    if isinstance(expected, int | float) and not isinstance(expected, bool):
+        return isinstance(found, int | float) and math.isclose(found, expected, rel_tol=1e-5, abs_tol=_TOLERANCE)
+    return found == expected
 
 
-def _same_at(found: Any, wanted: Any, places: Iterable[Any]) -> Iterator[bool]:
-    return (same(found[place], wanted[place]) for place in places)
+def _items_are_close(found: Any, expected: Any, indexes: Iterable[Any]) -> Iterator[bool]:
+    return (is_close(found[index], expected[index]) for index in indexes)
 
 
 def _read(name: str) -> Any:
@@ -75,5 +75,5 @@ def _read(name: str) -> Any:
     return cast("Any", cv2).cvtColor(pixels, cv2.COLOR_BGR2RGB)
 
 
-def _plain(records: Sequence[object]) -> Any:
+def _as_json(records: Sequence[object]) -> Any:
     return msgspec.json.decode(msgspec.json.encode(records))

@@ -1,4 +1,4 @@
-"""One run: requests that come whether or not the server keeps up, faults beside them, and what became of both."""
+"""Run open-loop traffic with faults, and record the results."""
 
 import asyncio
 import itertools
@@ -9,44 +9,51 @@ from collections.abc import Sequence
 
 from tests.soak.ledger import ANSWERED, Entry, Ledger
 from tests.soak.server import Server, Usage
-from tests.soak.shelf import Shelf
-from tests.soak.traffic import Material, Shot
+from tests.soak.shelf import ModelRepository
+from tests.soak.traffic import RequestKind, RequestMaterial
 from tests.soak.wire import Wire
 
 __all__ = ("Run",)
 
-_MOST_OPEN = 400
-_PATIENCE = 60.0
-_CLOSED = 8
-"""Requests at once while the machine's own rate is found out."""
-_FEW = 24
-"""Open requests at most of a server that has caught up."""
+_MAX_OPEN = 400
+_TIMEOUT_SECONDS = 60.0
+_CLOSED_LOOP_CLIENTS = 8
+"""Concurrent clients while the capacity is measured."""
+_FEW_OPEN = 24
+"""Maximum of open requests of a server that has caught up."""
 
 
 class Run:
-    """What faults and traffic share.
+    """The state that faults and traffic share.
 
     Args:
-        server: that is started already, or will be.
-        shelf: its models.
-        material: what requests are made of.
-        shots: the kinds of requests.
-        seed: decides their order.
+        server: may be started later.
+        repository: the models of the server.
+        material: images, questions and numbers for requests.
+        request_kinds: the kinds of requests.
+        seed: determines the order of requests.
 
     Attributes:
-        ledger: what became of them.
-        factor: how much more than the steady load is offered now.
-        findings: what is wrong beside single answers, sentences.
-        usages: of the server's process, a second apart.
+        ledger: the results of all requests.
+        factor: the current multiple of the steady load.
+        findings: sentences about errors other than wrong answers.
+        usages: resource usage of the server's process, every second.
         held_back: requests that were not sent because too many were open.
-        restarting: whether it is down on purpose.
+        restarting: whether the server is stopped on purpose.
         over: whether the run sends no more requests.
-        amiss: why it was not ready when that was asked last.
+        not_ready_reason: why the last readiness probe failed.
     """
 
-    def __init__(self, server: Server, shelf: Shelf, material: Material, shots: Sequence[Shot], seed: int) -> None:
+    def __init__(
+        self,
+        server: Server,
+        repository: ModelRepository,
+        material: RequestMaterial,
+        request_kinds: Sequence[RequestKind],
+        seed: int,
+    ) -> None:
         self.server = server
-        self.shelf = shelf
+        self.repository = repository
         self.material = material
         self.wire = Wire(server.ports)
         self.ledger = Ledger()
@@ -56,27 +63,27 @@ class Run:
         self.held_back = 0
         self.restarting = False
         self.over = False
-        self.amiss = ""
-        self._shots = shots
-        self._weights = list(itertools.accumulate(shot.weight for shot in shots))
+        self.not_ready_reason = ""
+        self._request_kinds = request_kinds
+        self._weights = list(itertools.accumulate(request_kind.weight for request_kind in request_kinds))
         self._chance = random.Random(seed)
         self._numbers = itertools.count(1)
         self._open: set[asyncio.Task[None]] = set()
-        self._asked: Counter[str] = Counter()
+        self._open_by_surface: Counter[str] = Counter()
         self._seed = seed
 
-    def find(self, sentence: str) -> None:
-        """Note something that is wrong."""
+    def add_finding(self, sentence: str) -> None:
+        """Record an error."""
         self.findings.append(sentence)
 
     async def until_ready(self, models: Sequence[str] = ("half_plus_two",)) -> bool:
-        """Wait until it says that it is ready and answers right, on every port: whether it came to that."""
-        end = time.monotonic() + _PATIENCE
-        probes = [shot for shot in self._shots if shot.model in models]
+        """Wait until the server is ready and answers correctly on every port; return False on timeout."""
+        end = time.monotonic() + _TIMEOUT_SECONDS
+        probes = [request_kind for request_kind in self._request_kinds if request_kind.model in models]
         while time.monotonic() < end:
             ready = await self.wire.http("GET", "/ready")
             if ready.status != ANSWERED:
-                self.amiss = f"/ready: {ready.status} {ready.note or ready.body[:300]!r}"
+                self.not_ready_reason = f"/ready: {ready.status} {ready.note or ready.body[:300]!r}"
             elif await self._all_right(probes):
                 return True
             if self.server.ended and not self.restarting:
@@ -84,14 +91,14 @@ class Run:
             await asyncio.sleep(0.05)
         return False
 
-    async def caught_up(self) -> None:
+    async def wait_until_few_open(self) -> None:
         """Wait until few requests are open."""
-        end = time.monotonic() + _PATIENCE
-        while len(self._open) > _FEW and time.monotonic() < end:
+        end = time.monotonic() + _TIMEOUT_SECONDS
+        while len(self._open) > _FEW_OPEN and time.monotonic() < end:
             await asyncio.sleep(0.05)
 
     async def capacity(self, seconds: float) -> float:
-        """Requests a second of as many senders as keep it busy."""
+        """Return the requests a second that closed-loop clients reach."""
         end = time.monotonic() + seconds
         answered = 0
 
@@ -101,7 +108,7 @@ class Run:
                 await self._send(self._next())
                 answered += 1
 
-        await asyncio.gather(*(send() for _ in range(_CLOSED)))
+        await asyncio.gather(*(send() for _ in range(_CLOSED_LOOP_CLIENTS)))
         return answered / seconds
 
     async def offer(self, rate: float) -> None:
@@ -111,59 +118,61 @@ class Run:
             now = time.monotonic()
             if due > now:
                 await asyncio.sleep(due - now)
-            # What could not be sent in time is not made up for at once: that would be a burst of our own making.
+            # Late requests are not sent all at once, because that would be a burst.
             due = max(due, now - 0.25) + 1 / (rate * self.factor)
-            if len(self._open) >= _MOST_OPEN:
+            if len(self._open) >= _MAX_OPEN:
                 self.held_back += 1
                 continue
             task = asyncio.create_task(self._send(self._next()))
             self._open.add(task)
             task.add_done_callback(self._open.discard)
 
-    async def drained(self) -> None:
-        """Wait for the answers of all that was sent."""
+    async def wait_until_answered(self) -> None:
+        """Wait until all sent requests are answered."""
         while self._open:
             await asyncio.gather(*self._open, return_exceptions=True)
 
     async def watch(self) -> None:
-        """Look at the process every second, for ever; one that ended by itself is noted, and started again."""
+        """Poll the process every second; record and restart one that exited by itself."""
         while True:
             if self.server.ended and not self.restarting:
-                self.find(f"The server ended by itself with the status {self.server.wait()}")
+                self.add_finding(f"The server ended by itself with the status {self.server.wait()}")
                 self.server.start()
-                self.wire.forget()
+                self.wire.close_idle()
             if not self.restarting and (usage := self.server.usage(len(self.ledger.entries))) is not None:
                 self.usages.append(usage)
             await asyncio.sleep(1)
 
-    def _next(self) -> Shot:
+    def _next(self) -> RequestKind:
         while True:
-            (shot,) = self._chance.choices(self._shots, cum_weights=self._weights)
-            if shot.most is None or self._asked[shot.surface] < shot.most:
-                return shot
+            (request_kind,) = self._chance.choices(self._request_kinds, cum_weights=self._weights)
+            if request_kind.max_open is None or self._open_by_surface[request_kind.surface] < request_kind.max_open:
+                return request_kind
 
-    async def _send(self, shot: Shot) -> None:
+    async def _send(self, request_kind: RequestKind) -> None:
         number = f"soak-{self._seed}-{next(self._numbers)}"
-        self._asked[shot.surface] += 1
-        began = time.monotonic()
-        outcome = await shot.ask(self.wire, number, self._chance)
-        self._asked[shot.surface] -= 1
+        self._open_by_surface[request_kind.surface] += 1
+        started = time.monotonic()
+        outcome = await request_kind.send(self.wire, number, self._chance)
+        self._open_by_surface[request_kind.surface] -= 1
         entry = Entry(
             id=number,
-            surface=shot.surface,
-            model=shot.model,
-            began=began,
+            surface=request_kind.surface,
+            model=request_kind.model,
+            started=started,
             ended=time.monotonic(),
             status=outcome.status,
             note=outcome.note,
-            rows=shot.rows,
+            rows=request_kind.rows,
         )
         self.ledger.entries.append(entry)
 
-    async def _all_right(self, probes: Sequence[Shot]) -> bool:
-        asked = (shot.ask(self.wire, f"probe-{next(self._numbers)}", self._chance) for shot in probes)
-        for shot, outcome in zip(probes, await asyncio.gather(*asked), strict=True):
+    async def _all_right(self, probes: Sequence[RequestKind]) -> bool:
+        probes_sent = (
+            request_kind.send(self.wire, f"probe-{next(self._numbers)}", self._chance) for request_kind in probes
+        )
+        for request_kind, outcome in zip(probes, await asyncio.gather(*probes_sent), strict=True):
             if outcome.status != ANSWERED or outcome.note:
-                self.amiss = f"{shot.surface}, {shot.model}: {outcome.status} {outcome.note}"
+                self.not_ready_reason = f"{request_kind.surface}, {request_kind.model}: {outcome.status} {outcome.note}"
                 return False
         return True

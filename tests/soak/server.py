@@ -1,4 +1,4 @@
-"""The server under test: started as a user starts it, and again; what it says, and what it takes of the machine."""
+"""Run the server under test as users start it, read its log, and measure its resource usage."""
 
 import fcntl
 import os
@@ -19,25 +19,25 @@ from tests.benchmarks.serving.processes import free_port
 from tests.soak.references import ROOT
 from tests.soak.wire import Ports
 
-__all__ = ("MOST_BYTES", "Server", "Usage")
+__all__ = ("MAX_BYTES", "Server", "Usage")
 
-MOST_BYTES = 4 * 1024 * 1024
-"""Of a request's body, so that one that is too large costs the run little."""
-_PATIENCE = 60
+MAX_BYTES = 4 * 1024 * 1024
+"""Maximum of a request body; low, so that oversized bodies are cheap to send."""
+_TIMEOUT_SECONDS = 60
 _PIPE, _SMALL_PIPE = 65536, 4096
 """Bytes (pipe(7))."""
-_SHOWN = 3
-"""Tracebacks of a kind that are kept whole."""
-_RAISED = re.compile(r"^(\w[\w.]*)(?::|$)", re.MULTILINE)
+_MAX_TRACEBACKS = 3
+"""Tracebacks of a kind that are stored completely."""
+_EXCEPTION_NAME = re.compile(r"^(\w[\w.]*)(?::|$)", re.MULTILINE)
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the server's process has at a moment.
+    """Resource usage of the server's process at one time.
 
     Attributes:
-        life: counts its starts, from 1.
+        life: the number of the start, from 1.
         at: seconds of a monotonic clock.
-        requests: that had been answered in the run.
+        requests: answered requests of the run so far.
         resident: bytes of memory.
         files: open file descriptors.
         threads: of the process.
@@ -57,48 +57,48 @@ class Server:
     Args:
         models: the repository.
         store: the file that inferences are recorded in.
-        log: where its standard error is kept.
-        more: options beside those that a run needs.
+        log: file for its standard error.
+        extra_options: options in addition to those that a run needs.
 
     Attributes:
         ports: where it listens.
-        lives: how often it was started.
-        said: log lines by their event, of warnings and worse.
-        raised: tracebacks by what was raised.
-        tracebacks: some of them, whole.
+        starts: how often it was started.
+        warnings: log lines of warning level and above, by event.
+        exceptions: tracebacks by exception.
+        tracebacks: some complete tracebacks.
     """
 
-    def __init__(self, models: Path, store: Path, log: Path, more: Sequence[str] = ()) -> None:
+    def __init__(self, models: Path, store: Path, log: Path, extra_options: Sequence[str] = ()) -> None:
         self.ports = Ports(free_port(), free_port(), free_port())
-        self.lives = 0
-        self.said: Counter[str] = Counter()
-        self.raised: Counter[str] = Counter()
+        self.starts = 0
+        self.warnings: Counter[str] = Counter()
+        self.exceptions: Counter[str] = Counter()
         self.tracebacks: list[str] = []
         self._log = log
         self._reading = threading.Event()
         self._reading.set()
-        listening = ["--port", str(self.ports.http), "--grpc-port", str(self.ports.grpc)]
-        listening += ["--tensorflow-serving-port", str(self.ports.tensorflow_serving), "--log-format", "json"]
-        limits = ["--max-request-bytes", str(MOST_BYTES), "--drain-timeout", "20"]
-        kept = ["--record", str(store), "--repository-poll-seconds", "1"]
+        port_options = ["--port", str(self.ports.http), "--grpc-port", str(self.ports.grpc)]
+        port_options += ["--tensorflow-serving-port", str(self.ports.tensorflow_serving), "--log-format", "json"]
+        limit_options = ["--max-request-bytes", str(MAX_BYTES), "--drain-timeout", "20"]
+        record_options = ["--record", str(store), "--repository-poll-seconds", "1"]
         self._command = [sys.executable, "-m", "app", "serve", "--model-repository", str(models)]
-        self._command += [*listening, *limits, *kept, *more]
+        self._command += [*port_options, *limit_options, *record_options, *extra_options]
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Return the id of the process."""
         return self._running.pid
 
     @property
     def ended(self) -> bool:
-        """Whether the process is gone."""
+        """Return whether the process has exited."""
         return self._running.poll() is not None
 
     def start(self) -> None:
-        """Start it, without waiting for it."""
-        self.lives += 1
+        """Start the server, without waiting until it is ready."""
+        self.starts += 1
         self._process = subprocess.Popen(self._command, cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True)
         self._reader = threading.Thread(target=self._read, args=[self._process], daemon=True)
         self._reader.start()
@@ -107,15 +107,15 @@ class Server:
         """Send it a signal."""
         self._running.send_signal(number)
 
-    def wait(self, seconds: float = _PATIENCE) -> int:
-        """Wait for its end: the exit status."""
+    def wait(self, seconds: float = _TIMEOUT_SECONDS) -> int:
+        """Wait until it exits, and return the exit status."""
         status = self._running.wait(seconds)
         if self._reader is not None:
-            self._reader.join(_PATIENCE)
+            self._reader.join(_TIMEOUT_SECONDS)
         return status
 
     def stop(self) -> int | None:
-        """Ask it to end, and see that it does: the exit status, None when it had to be killed."""
+        """Stop the server, and return its exit status; None if it had to be killed."""
         if self._process is None:
             return 0
         self._reading.set()
@@ -134,21 +134,21 @@ class Server:
         self._resize(_SMALL_PIPE)
 
     def read_log(self) -> None:
-        """Read on."""
+        """Continue to read the log."""
         self._reading.set()
         self._resize(_PIPE)
 
     def usage(self, requests: int) -> Usage | None:
-        """What its process has; None while there is none."""
-        place = Path(f"/proc/{self.pid}")
+        """Return the usage of its process; None if it has exited."""
+        folder = Path(f"/proc/{self.pid}")
         try:
-            fields = dict(line.split(":", 1) for line in (place / "status").read_text().splitlines() if ":" in line)
+            fields = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines() if ":" in line)
             return Usage(
-                life=self.lives,
+                life=self.starts,
                 at=time.monotonic(),
                 requests=requests,
                 resident=int(fields["VmRSS"].split()[0]) * 1024,
-                files=sum(1 for _ in (place / "fd").iterdir()),
+                files=sum(1 for _ in (folder / "fd").iterdir()),
                 threads=int(fields["Threads"]),
             )
         except (OSError, KeyError):
@@ -157,7 +157,7 @@ class Server:
     def _resize(self, size: int) -> None:
         lines = self._running.stderr
         assert lines is not None
-        # Refused while more than that is in it, in which case it is as good as full already.
+        # This fails if the pipe holds more; then it is almost full already.
         with suppress(OSError):
             fcntl.fcntl(lines.fileno(), fcntl.F_SETPIPE_SZ, size)
 
@@ -168,29 +168,29 @@ class Server:
 
     def _read(self, process: "subprocess.Popen[bytes]") -> None:
         assert process.stderr is not None
-        # Without a buffer: what was read ahead of a pause would go on being read in it.
-        with process.stderr as lines, self._log.open("ab") as kept:
-            held = b""
+        # Unbuffered, because buffered lines would still be processed during a stall.
+        with process.stderr as lines, self._log.open("ab") as log_file:
+            partial = b""
             while self._reading.wait() and (data := os.read(lines.fileno(), 65536)):
-                *whole, held = (held + data).split(b"\n")
-                for line in whole:
-                    self._note(line, kept.write)
-            kept.write(held)
+                *complete_lines, partial = (partial + data).split(b"\n")
+                for line in complete_lines:
+                    self._note(line, log_file.write)
+            log_file.write(partial)
 
-    def _note(self, line: bytes, keep: Callable[[bytes], object]) -> None:
+    def _note(self, line: bytes, write: Callable[[bytes], object]) -> None:
         try:
             entry = msgspec.json.decode(line, type=dict[str, object])
         except (msgspec.DecodeError, UnicodeDecodeError):
             entry = {}
         ordinary = entry.get("level") == "info"
         if not ordinary:
-            keep(line + b"\n")
+            write(line + b"\n")
         if entry.get("level") in ("warning", "error", "critical"):
-            self.said[" ".join(str(entry[name]) for name in ("event", "outcome") if name in entry)] += 1
+            self.warnings[" ".join(str(entry[name]) for name in ("event", "outcome") if name in entry)] += 1
         text = str(entry.get("exception", "")) or (line.decode(errors="replace") if not entry else "")
         if "Traceback" in text or "exception" in entry:
-            named = _RAISED.findall(text)
-            kind = named[-1] if named else "?"
-            self.raised[kind] += 1
-            if self.raised[kind] <= _SHOWN:
+            exception_names = _EXCEPTION_NAME.findall(text)
+            kind = exception_names[-1] if exception_names else "?"
+            self.exceptions[kind] += 1
+            if self.exceptions[kind] <= _MAX_TRACEBACKS:
                 self.tracebacks.append(text[-3000:])

@@ -1,4 +1,4 @@
-"""A run from its first folder to its last table."""
+"""Run the complete soak test: set up, traffic, faults, report."""
 
 import asyncio
 import random
@@ -13,38 +13,38 @@ import uvloop
 from tests.benchmarks.serving.section import Section
 from tests.soak.faults import Fault, cause
 from tests.soak.kinds import ALONE, RESTARTS, faults
-from tests.soak.over_grpc import numbers_over_grpc, pictures_over_grpc, questions_over_grpc
-from tests.soak.over_http import explanations, numbers_over_http, pictures_over_http, questions_over_http
-from tests.soak.plan import scheduled
-from tests.soak.reads import reads
+from tests.soak.over_grpc import images_over_grpc, numbers_over_grpc, questions_over_grpc
+from tests.soak.over_http import explanations, images_over_http, numbers_over_http, questions_over_http
+from tests.soak.plan import fault_schedule
+from tests.soak.reads import other_requests
 from tests.soak.references import References
 from tests.soak.report import failures, sections
 from tests.soak.run import Run
 from tests.soak.server import Server
-from tests.soak.shelf import PICTURED, Shelf
-from tests.soak.store import kept
-from tests.soak.traffic import NUMBERED, Material, Shot
+from tests.soak.shelf import IMAGE_MODELS, ModelRepository
+from tests.soak.store import check_store
+from tests.soak.traffic import NUMBER_MODELS, RequestKind, RequestMaterial
 
 __all__ = ("Options", "Result", "kinds", "soak")
 
 _WEIGHTS: Mapping[str, float] = {"classifier": 1.0, "detector": 0.5, "oriented-detector": 0.2, "segmenter": 0.2}
 """Weights of the image models, by the cost of their answers."""
-_NOTICED = 1.0
-"""Seconds in which a server has noticed that connections were closed."""
-_RESTARTED = 0.5
-"""The share of a run in which the server is restarted: the process that is there then is watched for the rest of it."""
+_CLOSE_SECONDS = 1.0
+"""Seconds until a server has noticed closed connections."""
+_RESTART_SHARE = 0.5
+"""The share of a run with restarts; afterwards one process is watched for memory growth."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a run.
 
     Attributes:
-        seconds: that traffic and faults go on for.
-        seed: decides their order.
-        load: the share of what the machine can do that is offered.
-        rate: requests a second in its place.
+        seconds: duration of traffic and faults.
+        seed: determines their order.
+        load: offered load, as a share of the measured capacity.
+        rate: requests a second, instead of `load`.
         pause: seconds between faults.
-        measured: seconds in which what the machine can do is found out.
+        measured: seconds in which the capacity is measured.
         only: kinds of faults; all of them when empty.
     """
 
@@ -58,7 +58,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it.
+    """The result of a run.
 
     Attributes:
         rate: requests a second that were offered.
@@ -76,93 +76,93 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def kinds() -> Sequence[str]:
-    """The faults that there are."""
+    """Return the names of all faults."""
     return list(faults(Path()))
 
 
 def soak(options: Options, log: Path) -> Result:
-    """Start a server, and have it out with it.
+    """Start a server, and test it under traffic and faults.
 
     Args:
-        options: what is wanted.
-        log: a file for what the server logs beside ordinary lines.
+        options: options of the run.
+        log: file for the server's log, without lines of level info.
     """
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        shelf = Shelf(place / "models")
-        references = References(shelf.folder, PICTURED, ["vlm"])
-        material = Material(references, shelf)
-        store = place / "inferences.db"
-        server = Server(shelf.folder, store, log, ["--allow-code"])
+        root = Path(folder)
+        repository = ModelRepository(root / "models")
+        references = References(repository.folder, IMAGE_MODELS, ["vlm"])
+        material = RequestMaterial(references, repository)
+        store = root / "inferences.db"
+        server = Server(repository.folder, store, log, ["--allow-code"])
         try:
-            run, rate = uvloop.run(_under_way(options, server, shelf, material, store))
+            run, rate = uvloop.run(_run(options, server, repository, material, store))
             status = server.stop()
         finally:
             server.stop()
         if status != 0:
-            run.find(f"At the end the server ended with {status}, not 0")
-        found = kept(store, run.ledger.acknowledged())
+            run.add_finding(f"At the end the server ended with {status}, not 0")
+        store_report = check_store(store, run.ledger.acknowledged())
         return Result(
             rate=rate,
             held_back=run.held_back,
-            sections=sections(run.ledger, run.usages, server, found),
-            failures=failures(run.ledger, run.findings, server, found),
+            sections=sections(run.ledger, run.usages, server, store_report),
+            failures=failures(run.ledger, run.findings, server, store_report),
             tracebacks=server.tracebacks,
         )
 
 
-def _shots(material: Material) -> Sequence[Shot]:
-    found: list[Shot] = []
+def _request_kinds(material: RequestMaterial) -> Sequence[RequestKind]:
+    request_kinds: list[RequestKind] = []
     for model, weight in _WEIGHTS.items():
-        shots = [*pictures_over_http(material, model), *pictures_over_grpc(material, model)]
-        found += [msgspec.structs.replace(shot, weight=shot.weight * weight) for shot in shots]
-    for model in NUMBERED:
-        found += [*numbers_over_http(material, model), *numbers_over_grpc(material, model)]
-    found += [*questions_over_http(material), *questions_over_grpc(material)]
-    return [*found, *explanations(material), *reads()]
+        of_model = [*images_over_http(material, model), *images_over_grpc(material, model)]
+        request_kinds += [msgspec.structs.replace(kind, weight=kind.weight * weight) for kind in of_model]
+    for model in NUMBER_MODELS:
+        request_kinds += [*numbers_over_http(material, model), *numbers_over_grpc(material, model)]
+    request_kinds += [*questions_over_http(material), *questions_over_grpc(material)]
+    return [*request_kinds, *explanations(material), *other_requests()]
 
 
-async def _under_way(
-    options: Options, server: Server, shelf: Shelf, material: Material, store: Path
+async def _run(
+    options: Options, server: Server, repository: ModelRepository, material: RequestMaterial, store: Path
 ) -> tuple[Run, float]:
-    run = Run(server, shelf, material, _shots(material), options.seed)
+    run = Run(server, repository, material, _request_kinds(material), options.seed)
     server.start()
-    if not await run.until_ready(NUMBERED):
-        raise RuntimeError(f"The server did not become ready: {run.amiss}")
+    if not await run.until_ready(NUMBER_MODELS):
+        raise RuntimeError(f"The server did not become ready: {run.not_ready_reason}")
     rate = options.rate or await run.capacity(options.measured) * options.load
-    known = faults(store)
-    chosen = {kind: fault for kind, fault in known.items() if not options.only or kind in options.only}
+    all_faults = faults(store)
+    selected = {kind: fault for kind, fault in all_faults.items() if not options.only or kind in options.only}
     watching = asyncio.create_task(run.watch())
     offering = asyncio.create_task(run.offer(rate))
     try:
-        await _faults(run, chosen, options)
+        await _faults(run, selected, options)
     finally:
         run.over = True
         await offering
-        await run.drained()
+        await run.wait_until_answered()
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
         await run.wire.close()
-        await asyncio.sleep(_NOTICED)
+        await asyncio.sleep(_CLOSE_SECONDS)
         if (usage := server.usage(len(run.ledger.entries))) is not None:
             run.usages.append(usage)
     return run, rate
 
 
-async def _faults(run: Run, known: Mapping[str, Fault], options: Options) -> None:
-    """One turn after another until the time is over and every kind has come; the last one is waited for."""
+async def _faults(run: Run, all_faults: Mapping[str, Fault], options: Options) -> None:
+    """Inject faults until the time is over and every kind has run."""
     chance = random.Random(options.seed)
-    began = time.monotonic()
-    groups = {kind: fault.group for kind, fault in known.items()}
-    later = {kind: group for kind, group in groups.items() if kind not in RESTARTS} or groups
-    turns = scheduled(groups, options.seed, alone=ALONE)
-    steady, unseen = False, set(known)
+    started = time.monotonic()
+    groups = {kind: fault.group for kind, fault in all_faults.items()}
+    steady_groups = {kind: group for kind, group in groups.items() if kind not in RESTARTS} or groups
+    turns = fault_schedule(groups, options.seed, alone=ALONE)
+    steady, not_yet_caused = False, set(all_faults)
     await asyncio.sleep(options.pause)
-    while (elapsed := time.monotonic() - began) < options.seconds or unseen:
-        if not steady and not unseen and elapsed > options.seconds * _RESTARTED:
-            steady, turns = True, scheduled(later, options.seed + 1, alone=ALONE)
+    while (elapsed := time.monotonic() - started) < options.seconds or not_yet_caused:
+        if not steady and not not_yet_caused and elapsed > options.seconds * _RESTART_SHARE:
+            steady, turns = True, fault_schedule(steady_groups, options.seed + 1, alone=ALONE)
         turn = next(turns)
-        unseen -= set(turn)
+        not_yet_caused -= set(turn)
         print(f"{elapsed:6.0f} s  {' + '.join(turn)}", flush=True)
-        await cause(run, known, turn, chance)
+        await cause(run, all_faults, turn, chance)
         await asyncio.sleep(options.pause)

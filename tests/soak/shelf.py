@@ -1,4 +1,4 @@
-"""The model repository of a run: copies of the fixture models, and what the faults do to some of them."""
+"""Create the model repository of a run from fixture models, and change models for faults."""
 
 import shutil
 from pathlib import Path
@@ -8,32 +8,32 @@ from tests.soak.references import ROOT
 __all__ = (
     "ADDENDS",
     "BREAKABLE",
+    "IMAGE_MODELS",
     "ISOLATED",
     "MOVABLE",
-    "PICTURED",
     "POISON",
     "REPLACED",
     "UNLOADED",
-    "Shelf",
+    "ModelRepository",
 )
 
-PICTURED = ("classifier", "detector", "oriented-detector", "segmenter")
+IMAGE_MODELS = ("classifier", "detector", "oriented-detector", "segmenter")
 UNLOADED = "unloaded"
 """Is unloaded and loaded again."""
 REPLACED = "replaced"
 """Its file is replaced by that of another model, and back."""
 BREAKABLE = "broken"
-"""Its file is replaced by rubbish, and back: what serves is to go on serving."""
+"""Its file is replaced by rubbish, and back; the loaded version must keep serving."""
 MOVABLE = "moved"
-"""Its folder is taken away, and brought back."""
+"""Its folder is hidden, and shown again."""
 ISOLATED = "isolated"
-"""A Python class in a process of its own, which ends it when it is sent `POISON`."""
+"""An isolated Python model whose process crashes when it receives `POISON`."""
 POISON = -666.0
 ADDENDS = {"two": 2.0, "three": 3.0}
-"""What the models `half_plus_*` add to half of what they are sent."""
+"""The constants that the models `half_plus_*` add to half of their input."""
 
 _MODELS = ROOT / "fixtures" / "models"
-_PLAIN = (*PICTURED, "vlm", "greeter", "half_plus_two")
+_PLAIN = (*IMAGE_MODELS, "vlm", "greeter", "half_plus_two")
 _CLASS = '''"""x / 2 + 2, until it is sent the number that ends its process."""
 
 import ctypes
@@ -51,15 +51,15 @@ class Model:
 _SETTINGS = '{"implementation": "model:Model", "task_type": "TENSOR", "isolate": true}'
 
 
-class Shelf:
+class ModelRepository:
     """A folder of models.
 
     Args:
-        folder: where it is made.
+        folder: created for the models.
 
     Attributes:
         folder: the model repository.
-        allowed: of the model that is replaced, the addends that an answer may have now.
+        allowed: the constants that `REPLACED` may currently add.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -74,32 +74,32 @@ class Shelf:
         (folder / ISOLATED / "model-settings.json").write_text(_SETTINGS)
 
     def replace(self, addend: str) -> None:
-        """Put another model in the place of the one that is replaced; both may answer until `settled`."""
+        """Replace the file of a model; both versions may answer until `finish_replacement`."""
         self.allowed |= {ADDENDS[addend]}
         self._put(REPLACED, (_MODELS / f"half_plus_{addend}" / "model.onnx").read_bytes())
 
-    def settled(self, addend: str) -> None:
-        """Only the new one may answer any more."""
+    def finish_replacement(self, addend: str) -> None:
+        """Allow only the new version to answer."""
         self.allowed = frozenset({ADDENDS[addend]})
 
     def break_file(self, content: bytes) -> None:
-        """Put rubbish in the place of a model's file."""
+        """Replace a model's file by rubbish."""
         self._put(BREAKABLE, content)
 
-    def mend(self) -> None:
-        """Put the file back."""
+    def restore_file(self) -> None:
+        """Restore the model's file."""
         self._put(BREAKABLE, (_MODELS / "half_plus_two" / "model.onnx").read_bytes())
 
-    def take_away(self) -> None:
+    def hide_folder(self) -> None:
         """Hide a model's folder from the server."""
         (self.folder / MOVABLE).rename(self.folder / f".{MOVABLE}")
 
-    def bring_back(self) -> None:
-        """Show it again."""
+    def show_folder(self) -> None:
+        """Show the model's folder again."""
         (self.folder / f".{MOVABLE}").rename(self.folder / MOVABLE)
 
     def _put(self, model: str, content: bytes) -> None:
-        """In one step, as who replaces a model that serves has to do it."""
+        """Replace the file atomically, as users must."""
         part = self.folder / model / ".part"
         part.write_bytes(content)
         part.replace(self.folder / model / "model.onnx")

@@ -1,4 +1,4 @@
-"""Whether the store has what was acknowledged."""
+"""Check that the store has all acknowledged inferences."""
 
 import sqlite3
 from collections import Counter
@@ -8,29 +8,29 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ("Kept", "kept")
+__all__ = ("StoreReport", "check_store")
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store has of what was answered.
+class StoreReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Answered requests compared with the rows of the store.
 
     Attributes:
         acknowledged: answered requests that the store must contain.
-        missing: the ids of those that are not.
-        doubled: the ids of those that are there more often than they should be.
+        missing: ids of requests with too few rows.
+        duplicates: ids of requests with too many rows.
         rows: the total number of rows in the store.
     """
 
     acknowledged: int
     missing: list[str]
-    doubled: list[str]
+    duplicates: list[str]
     rows: int
 
 
-def kept(store: Path, acknowledged: Mapping[str, int]) -> Kept:
-    """Hold a SQLite store against the rows that each request is to have there, by the request's id."""
+def check_store(store: Path, acknowledged: Mapping[str, int]) -> StoreReport:
+    """Compare a SQLite store with the expected number of rows for each request id."""
     with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as connection:
-        found = Counter(
+        counts = Counter(
             dict(
                 connection.execute(
                     "SELECT request_id, count(*) FROM inferences WHERE error IS NULL GROUP BY request_id"
@@ -38,9 +38,9 @@ def kept(store: Path, acknowledged: Mapping[str, int]) -> Kept:
             )
         )
         (rows,) = connection.execute("SELECT count(*) FROM inferences").fetchone()
-    return Kept(
+    return StoreReport(
         acknowledged=len(acknowledged),
-        missing=[number for number, count in acknowledged.items() if found[number] < count],
-        doubled=[number for number, count in acknowledged.items() if found[number] > count],
+        missing=[number for number, count in acknowledged.items() if counts[number] < count],
+        duplicates=[number for number, count in acknowledged.items() if counts[number] > count],
         rows=rows,
     )

@@ -1,4 +1,4 @@
-"""The kinds of requests of a run, what they are made of, and what the answer to each has to be."""
+"""Define kinds of requests, their content, and the check of each answer."""
 
 import base64
 import random
@@ -6,76 +6,85 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from tests.soak.references import PICTURES, QUESTIONS, ROOT, References, same
-from tests.soak.shelf import ADDENDS, BREAKABLE, ISOLATED, MOVABLE, REPLACED, UNLOADED, Shelf
+from tests.soak.references import IMAGES, QUESTIONS, ROOT, References, is_close
+from tests.soak.shelf import ADDENDS, BREAKABLE, ISOLATED, MOVABLE, REPLACED, UNLOADED, ModelRepository
 from tests.soak.wire import Answer, Wire
 
-__all__ = ("NUMBERED", "Ask", "Material", "Outcome", "Shot", "judged", "metadata_of", "refused")
+__all__ = (
+    "NUMBER_MODELS",
+    "Outcome",
+    "RequestKind",
+    "RequestMaterial",
+    "Send",
+    "check_answer",
+    "metadata_of",
+    "refusal_of",
+)
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of a request.
+    """The result of a request.
 
     Attributes:
-        status: in HTTP's numbers; 0 for no answer.
-        note: what is wrong with an answer; of a refusal, what it says.
+        status: as an HTTP status; 0 for no answer.
+        note: the error in an answer, or the message of an error status.
     """
 
     status: int
     note: str = ""
 
 
-Ask = Callable[[Wire, str, random.Random], Awaitable[Outcome]]
-"""Sends a request under an id, and holds the answer against what it has to be."""
+Send = Callable[[Wire, str, random.Random], Awaitable[Outcome]]
+"""Sends a request with an id, and checks the answer."""
 
-NUMBERED = ("half_plus_two", UNLOADED, REPLACED, BREAKABLE, MOVABLE, ISOLATED)
-"""The models that are sent a number."""
+NUMBER_MODELS = ("half_plus_two", UNLOADED, REPLACED, BREAKABLE, MOVABLE, ISOLATED)
+"""Models whose input is a number."""
 _NUMBERS = 1 << 20
-"""Whole numbers below this, their halves, and these and a bit are exact in FP32."""
+"""Below this, integers, their halves and the expected sums are exact in FP32."""
 
 
-class Shot(msgspec.Struct, frozen=True, kw_only=True):
+class RequestKind(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of request.
 
     Attributes:
-        surface: the protocol, and the way of it.
-        model: that is asked.
-        weight: how often it is sent, beside the others.
-        ask: sends it.
-        rows: that the store has to have of it once it is answered.
-        most: the largest number of open requests of its surface; above it another kind is sent. None for no limit.
+        surface: the protocol and its encoding.
+        model: the requested model.
+        weight: relative frequency.
+        send: sends it.
+        rows: rows that the store must have once it is answered.
+        max_open: the largest number of open requests of its surface; above it another kind is sent. None for no limit.
     """
 
     surface: str
     model: str
     weight: float
-    ask: Ask
+    send: Send
     rows: int = 1
-    most: int | None = None
+    max_open: int | None = None
 
 
-class Material:
-    """What requests are made of.
+class RequestMaterial:
+    """Images, questions and numbers for requests.
 
     Args:
         references: the right answers.
-        shelf: the models; from time to time one is replaced.
+        repository: the models; one is replaced from time to time.
 
     Attributes:
         references: the right answers.
-        pictures: encoded images, by name.
-        texts: the same in base64.
+        images: encoded images, by name.
+        texts: the images in base64.
     """
 
-    def __init__(self, references: References, shelf: Shelf) -> None:
+    def __init__(self, references: References, repository: ModelRepository) -> None:
         self.references = references
-        self.pictures = {name: (ROOT / "fixtures" / "images" / name).read_bytes() for name in PICTURES}
-        self.texts = {name: base64.b64encode(data).decode() for name, data in self.pictures.items()}
-        self._shelf = shelf
+        self.images = {name: (ROOT / "fixtures" / "images" / name).read_bytes() for name in IMAGES}
+        self.texts = {name: base64.b64encode(data).decode() for name, data in self.images.items()}
+        self._repository = repository
 
-    def picture(self, chance: random.Random) -> str:
-        """The name of one."""
-        return chance.choice(PICTURES)
+    def image_name(self, chance: random.Random) -> str:
+        """Return the name of an image."""
+        return chance.choice(IMAGES)
 
     def question(self, chance: random.Random) -> str:
         """Return a question about the first image."""
@@ -85,35 +94,35 @@ class Material:
         """Return a number that is probably unique, so that swapped answers are detected."""
         return float(chance.randrange(_NUMBERS))
 
-    def is_found(self, model: str, picture: str, records: object) -> bool:
+    def is_expected(self, model: str, image_name: str, records: object) -> bool:
         """Return whether these are the records of an image."""
-        return same(records, self.references.records[model, picture])
+        return is_close(records, self.references.records[model, image_name])
 
     def is_answer(self, model: str, x: float) -> Callable[[object], bool]:
-        """Whether a number is the answer to `x`: of a model that may answer now, or by the time of the answer."""
+        """Return a check for the answer to `x`; a version that is replaced meanwhile may answer too."""
         before = self._addends(model)
-        return lambda found: found in [x / 2 + addend for addend in before | self._addends(model)]
+        return lambda value: value in [x / 2 + addend for addend in before | self._addends(model)]
 
     def _addends(self, model: str) -> frozenset[float]:
-        return self._shelf.allowed if model == REPLACED else frozenset({ADDENDS["two"]})
+        return self._repository.allowed if model == REPLACED else frozenset({ADDENDS["two"]})
 
 
 def metadata_of(number: str) -> str:
-    """Custom metadata that only the request of this id has."""
+    """Return metadata that is unique to the request id."""
     return f'[{{"key": "request", "type": "str", "value": "{number}"}}]'
 
 
-def refused(answer: Answer) -> Outcome | None:
-    """What came of a request that was not answered with 200; None for one that was."""
+def refusal_of(answer: Answer) -> Outcome | None:
+    """Return the outcome of a response with an error status; None for status 200."""
     if answer.status == 200:
         return None
     return Outcome(answer.status, answer.note or answer.body[:200].decode(errors="replace"))
 
 
-def judged(answer: Answer, fault: Callable[[], str]) -> Outcome:
-    """What came of one that was. An answer that cannot be read is a wrong one."""
+def check_answer(answer: Answer, fault: Callable[[], str]) -> Outcome:
+    """Return the outcome of a response with status 200; an unreadable answer is wrong."""
     try:
         return Outcome(200, fault())
     except (KeyError, IndexError, TypeError, ValueError, msgspec.DecodeError) as error:
-        said = answer.body[:200].decode(errors="replace")
-        return Outcome(200, f"an answer that cannot be read ({type(error).__name__}: {error}): {said}")
+        body_text = answer.body[:200].decode(errors="replace")
+        return Outcome(200, f"an answer that cannot be read ({type(error).__name__}: {error}): {body_text}")

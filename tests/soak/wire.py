@@ -1,4 +1,4 @@
-"""Ways to a server that cost little: HTTP/1.1 connections that are kept, and gRPC calls of bytes."""
+"""Provide cheap clients: persistent HTTP/1.1 connections, and gRPC calls with serialized messages."""
 
 import asyncio
 import itertools
@@ -12,12 +12,12 @@ import msgspec
 __all__ = ("NO_ANSWER", "Answer", "Ports", "Wire")
 
 NO_ANSWER = 0
-_PATIENCE = 40.0
-_KEPT = 2.0
-"""Seconds that an idle connection is used again: servers close theirs a while later."""
-_LONGEST_HEAD = 2**20
+_TIMEOUT_SECONDS = 40.0
+_IDLE_SECONDS = 2.0
+"""Seconds that an idle connection is reused; servers close it later."""
+_MAX_HEAD_BYTES = 2**20
 _CHANNELS = 4
-"""Of gRPC, each with a connection of its own: calls of one share its flow control."""
+"""gRPC channels, each with its own connection, because calls on a channel share flow control."""
 _STATUSES = {
     grpc.StatusCode.INVALID_ARGUMENT: 400,
     grpc.StatusCode.NOT_FOUND: 404,
@@ -27,9 +27,9 @@ _STATUSES = {
     grpc.StatusCode.DEADLINE_EXCEEDED: 504,
 }
 _REFUSED = "RST_STREAM with error code 7"
-"""REFUSED_STREAM (RFC 9113, 7): a server that runs says that it did not begin on the call."""
+"""REFUSED_STREAM (RFC 9113, 7): the server has not processed the call."""
 _TRANSPORT = ("failed to connect", "socket closed", "connection re", "goaway", "stream removed", "recvmsg", "sendmsg")
-"""What gRPC says of calls that no server answered; all of it comes with UNAVAILABLE."""
+"""Messages of gRPC for calls that reached no server, with the status UNAVAILABLE."""
 
 
 class Ports(msgspec.Struct, frozen=True):
@@ -41,13 +41,13 @@ class Ports(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came back.
+    """A response of any protocol.
 
     Attributes:
-        status: in HTTP's numbers; `NO_ANSWER` for none.
-        body: of HTTP the content, of gRPC the message.
-        headers: of HTTP, names in lower case.
-        parts: of a gRPC stream its messages.
+        status: as an HTTP status; `NO_ANSWER` for none.
+        body: the content over HTTP, or the message over gRPC.
+        headers: HTTP headers with lower-case names.
+        parts: messages of a gRPC stream.
         note: why there was no answer.
     """
 
@@ -66,7 +66,9 @@ class _Connection:
 
     @property
     def usable(self) -> bool:
-        return time.monotonic() - self.used < _KEPT and not self.reader.at_eof() and not self.writer.is_closing()
+        return (
+            time.monotonic() - self.used < _IDLE_SECONDS and not self.reader.at_eof() and not self.writer.is_closing()
+        )
 
     async def exchange(self, request: bytes) -> Answer:
         self.writer.write(request)
@@ -92,7 +94,7 @@ class _Connection:
 
 
 class Wire:
-    """All ways to one server, which may go away and come back.
+    """Clients of one server, which may be restarted.
 
     Args:
         ports: the current ports of the server.
@@ -120,42 +122,46 @@ class Wire:
         headers: Mapping[str, str] | None = None,
         port: int | None = None,
     ) -> Answer:
-        """One exchange over HTTP, on a connection of its own while it lasts."""
+        """Send one HTTP request, on a connection that is not shared meanwhile."""
         lines = [f"{method} {target} HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {len(body)}"]
         lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
         request = "\r\n".join([*lines, "", ""]).encode() + body
-        return await _in_time(self._exchange(request, port or self.ports.http))
+        return await _with_timeout(self._exchange(request, port or self.ports.http))
 
     async def call(self, method: str, message: bytes, metadata: Mapping[str, str] | None = None) -> Answer:
-        """One gRPC call of one message."""
+        """Call a unary gRPC method."""
 
-        async def ask() -> Answer:
+        async def send() -> Answer:
             call = self._next().unary_unary(method)
-            return Answer(200, await call(message, metadata=_pairs(metadata), timeout=_PATIENCE))
+            return Answer(200, await call(message, metadata=_pairs(metadata), timeout=_TIMEOUT_SECONDS))
 
-        return await _as_called(ask)
+        return await _to_answer(send)
 
     async def stream(
         self, method: str, messages: Sequence[bytes], metadata: Mapping[str, str] | None = None, *, both: bool = False
     ) -> Answer:
-        """One gRPC call that is answered by a stream, and with `both` asks by one too."""
+        """Call a gRPC method that streams responses, and with `both` also requests."""
 
-        async def ask() -> Answer:
+        async def send() -> Answer:
             if both:
-                call = self._next().stream_stream(method)(iter(messages), metadata=_pairs(metadata), timeout=_PATIENCE)
+                call = self._next().stream_stream(method)(
+                    iter(messages), metadata=_pairs(metadata), timeout=_TIMEOUT_SECONDS
+                )
             else:
-                call = self._next().unary_stream(method)(messages[0], metadata=_pairs(metadata), timeout=_PATIENCE)
+                call = self._next().unary_stream(method)(
+                    messages[0], metadata=_pairs(metadata), timeout=_TIMEOUT_SECONDS
+                )
             return Answer(200, parts=[part async for part in call])
 
-        return await _as_called(ask)
+        return await _to_answer(send)
 
     async def close(self) -> None:
-        """Let go of everything."""
-        self.forget()
+        """Close all connections."""
+        self.close_idle()
         await asyncio.gather(*(channel.close() for channel in self._channels))
 
-    def forget(self) -> None:
-        """Close idle connections, which a server that went away has left behind."""
+    def close_idle(self) -> None:
+        """Close idle connections of a server that has exited."""
         for connections in self._idle.values():
             for connection in connections:
                 connection.writer.close()
@@ -173,7 +179,7 @@ class Wire:
                 connection.writer.close()
                 connection = None
         if connection is None:
-            connection = _Connection(*await asyncio.open_connection("127.0.0.1", port, limit=_LONGEST_HEAD))
+            connection = _Connection(*await asyncio.open_connection("127.0.0.1", port, limit=_MAX_HEAD_BYTES))
         try:
             answer = await connection.exchange(request)
         except BaseException:
@@ -187,20 +193,20 @@ def _pairs(metadata: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
     return tuple((metadata or {}).items())
 
 
-async def _in_time(exchange: Awaitable[Answer]) -> Answer:
+async def _with_timeout(exchange: Awaitable[Answer]) -> Answer:
     try:
-        return await asyncio.wait_for(exchange, _PATIENCE)
+        return await asyncio.wait_for(exchange, _TIMEOUT_SECONDS)
     except (OSError, asyncio.IncompleteReadError, TimeoutError, ValueError) as error:
         return Answer(NO_ANSWER, note=f"{type(error).__name__}: {error}"[:200])
 
 
-async def _as_called(ask: Callable[[], Awaitable[Answer]]) -> Answer:
+async def _to_answer(send: Callable[[], Awaitable[Answer]]) -> Answer:
     try:
-        return await ask()
+        return await send()
     except grpc.aio.AioRpcError as error:
         details = error.details() or ""
         if _REFUSED in details:
             return Answer(503, note=details[:200])
-        unreached = error.code() is grpc.StatusCode.UNAVAILABLE and any(w in details.lower() for w in _TRANSPORT)
-        status = NO_ANSWER if unreached else _STATUSES.get(error.code(), 500)
+        not_reached = error.code() is grpc.StatusCode.UNAVAILABLE and any(w in details.lower() for w in _TRANSPORT)
+        status = NO_ANSWER if not_reached else _STATUSES.get(error.code(), 500)
         return Answer(status, note=f"{error.code().name}: {details}"[:200])
