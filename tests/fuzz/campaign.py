@@ -1,4 +1,4 @@
-"""A campaign: shares of requests, each against a server of its own, sent by several processes."""
+"""Run a campaign: shares of requests, each with its own server, sent by several processes."""
 
 import contextlib
 import multiprocessing
@@ -12,38 +12,38 @@ from pathlib import Path
 import msgspec
 
 from tests.fuzz.cases import cases
-from tests.fuzz.generation import Fuzzed, generated
+from tests.fuzz.generation import Fuzzed, generate_request
 from tests.fuzz.requests import Call, Http, Port
 from tests.fuzz.sending import Outcome, Sender
 from tests.fuzz.served import write_models
-from tests.fuzz.server import addresses_of, faults_in, fuzzed_server, resident_bytes
-from tests.fuzz.tally import Finding, ShareReport, Tally, saved
+from tests.fuzz.server import addresses_of, fuzzed_server, log_faults, resident_bytes
+from tests.fuzz.tally import Finding, ShareReport, Tally, save_findings
 from tests.support.server_process import ServerProcess
 
-__all__ = ("SAMPLED", "SHARES", "Campaign", "Share", "known_good", "sent_chunk")
+__all__ = ("SAMPLED", "SHARES", "Campaign", "Share", "known_good_answers", "send_chunk")
 
 CHUNK = 250
-"""Requests after which requests that are right have to be answered as before."""
+"""Number of requests after which known requests must be answered as before."""
 
 SAMPLED = 5000
-"""Requests after which the memory of the server is measured."""
+"""Number of requests after which the memory of the server is measured."""
 
 _KNOWN_GOOD = (
     "chariot-v2-kserve/detection", "kserve-v2/tensor-json", "kserve-v1/tensor-instances",
     "tensorflow-serving/predict-row", "grps/gtensors-float32",
     "grpc/picture", "grpc/bin_data",
 )  # fmt: skip
-_KNOWN_GOOD_LEAN = ("chariot-v2/detection", "tensorflow-serving/predict-row", "grpc/picture")
+_KNOWN_GOOD_CHARIOT_V2 = ("chariot-v2/detection", "tensorflow-serving/predict-row", "grpc/picture")
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a campaign.
 
     Attributes:
-        name: for reports and files.
-        part: of all requests.
-        protocols: whose cases are mutated; all when empty.
-        arguments: of the server; `OUT` stands for the share's folder.
+        name: used in reports and file names.
+        part: fraction of all requests.
+        protocols: protocols whose cases are mutated; all when empty.
+        arguments: arguments of the server; `OUT` stands for the share's folder.
     """
 
     name: str
@@ -65,16 +65,16 @@ SHARES = (
 
 
 class Campaign(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for.
+    """A campaign.
 
     Attributes:
-        seed: of the requests.
-        first: the number of the first of them.
-        requests: how many of them, at most.
-        seconds: how long, at most.
-        processes: that send them.
-        folder: where findings and logs go.
-        shares: which parts.
+        seed: seed of the requests.
+        first: index of the first request.
+        requests: maximum number of requests.
+        seconds: maximum duration.
+        processes: number of processes that send requests.
+        folder: folder for findings and logs.
+        shares: shares to run.
     """
 
     seed: int
@@ -86,20 +86,20 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     shares: tuple[Share, ...] = SHARES
 
     def run(self) -> list[ShareReport]:
-        """Run it, and save what was found."""
+        """Run the campaign, and save the findings."""
         self.folder.mkdir(parents=True, exist_ok=True)
         models = self.folder / "models"
         write_models(models)
-        until = time.monotonic() + self.seconds
+        deadline = time.monotonic() + self.seconds
         reports: list[ShareReport] = []
         start = self.first
         for share in self.shares:
             count = round(self.requests * share.part)
-            reports.append(self._run(share, models, range(start, start + count), until))
+            reports.append(self._run(share, models, range(start, start + count), deadline))
             start += count
         return reports
 
-    def _run(self, share: Share, models: Path, indexes: range, until: float) -> ShareReport:
+    def _run(self, share: Share, models: Path, indexes: range, deadline: float) -> ShareReport:
         folder = self.folder / share.name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -110,83 +110,83 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
         ):
             start = time.monotonic()
             tally, resident = Tally(), [resident_bytes(server)]
-            for at in range(0, len(indexes), SAMPLED):
-                tally.merge(self._sent(pool, server, share, indexes[at : at + SAMPLED], until))
+            for start_index in range(0, len(indexes), SAMPLED):
+                tally.merge(self._send(pool, server, share, indexes[start_index : start_index + SAMPLED], deadline))
                 resident.append(resident_bytes(server))
             seconds = time.monotonic() - start
-            saved(folder, tally.findings)
+            save_findings(folder, tally.findings)
             status = server.stop()
         (folder / "server.log").write_text("".join(server.log))
-        faults = faults_in(server.log)
+        faults = log_faults(server.log)
         faults.update(_store_faults(folder / "inferences.db"))
         if status:
             faults[f"the server ended with status {status}"] += 1
         return ShareReport(name=share.name, tally=tally, seconds=seconds, resident=resident, faults=faults)
 
-    def _sent(
-        self, pool: ProcessPoolExecutor, server: ServerProcess, share: Share, indexes: range, until: float
+    def _send(
+        self, pool: ProcessPoolExecutor, server: ServerProcess, share: Share, indexes: range, deadline: float
     ) -> Tally:
         tally = Tally()
         addresses = addresses_of(server)
-        good = known_good(addresses, share.protocols)
-        waiting: set[Future[Tally]] = set()
-        for at in range(0, len(indexes), CHUNK):
-            if time.monotonic() > until or server.process.poll() is not None:
+        known_answers = known_good_answers(addresses, share.protocols)
+        pending: set[Future[Tally]] = set()
+        for start_index in range(0, len(indexes), CHUNK):
+            if time.monotonic() > deadline or server.process.poll() is not None:
                 break
-            if len(waiting) >= 2 * self.processes:
-                waiting = _merged(tally, waiting)
-            chunk = indexes[at : at + CHUNK]
-            waiting.add(pool.submit(sent_chunk, addresses, self.seed, chunk, share.protocols, good))
-        while waiting:
-            waiting = _merged(tally, waiting)
+            if len(pending) >= 2 * self.processes:
+                pending = _merge_completed(tally, pending)
+            chunk = indexes[start_index : start_index + CHUNK]
+            pending.add(pool.submit(send_chunk, addresses, self.seed, chunk, share.protocols, known_answers))
+        while pending:
+            pending = _merge_completed(tally, pending)
         return tally
 
 
-def known_good(addresses: Mapping[Port, tuple[str, int]], protocols: Sequence[str]) -> Mapping[str, bytes]:
-    """Requests that are right, one for each protocol, with the answers that they get for ever."""
+def known_good_answers(addresses: Mapping[Port, tuple[str, int]], protocols: Sequence[str]) -> Mapping[str, bytes]:
+    """Send one valid request for each protocol, and return its answers for later comparison."""
     sender = Sender(addresses)
-    names = _KNOWN_GOOD_LEAN if protocols else _KNOWN_GOOD
+    names = _KNOWN_GOOD_CHARIOT_V2 if protocols else _KNOWN_GOOD
     try:
-        return {name: sender.answered(_right(name)) for name in names}
+        return {name: sender.reference_answer(_known_request(name)) for name in names}
     finally:
         sender.close()
 
 
-def sent_chunk(
+def send_chunk(
     addresses: Mapping[Port, tuple[str, int]],
     seed: int,
     indexes: range,
     protocols: Sequence[str],
-    good: Mapping[str, bytes],
+    known_answers: Mapping[str, bytes],
 ) -> Tally:
-    """Send requests one after the other, and then those whose answers are known."""
+    """Send requests in sequence, and then the requests with known answers."""
     tally = Tally()
     sender = Sender(addresses)
     try:
         for index in indexes:
-            sent = generated(seed, index, protocols)
+            sent = generate_request(seed, index, protocols)
             tally.add(sent, sender.send(sent.request))
-        for name, expected in good.items():
-            if (finding := _changed(sender, name, expected)) is not None:
+        for name, expected in known_answers.items():
+            if (finding := _changed_answer(sender, name, expected)) is not None:
                 tally.findings.append(finding)
     finally:
         sender.close()
     return tally
 
 
-def _right(name: str) -> Http | Call:
+def _known_request(name: str) -> Http | Call:
     request = dict(cases())[name]
     assert isinstance(request, Http | Call)
-    if isinstance(request, Http):  # Else every answer has an id of its own.
+    if isinstance(request, Http):  # Otherwise, each answer has a new id.
         return msgspec.structs.replace(request, headers=(*request.headers, (b"x-request-id", b"known")))
     return request
 
 
-def _changed(sender: Sender, name: str, expected: bytes) -> Finding | None:
-    request = _right(name)
+def _changed_answer(sender: Sender, name: str, expected: bytes) -> Finding | None:
+    request = _known_request(name)
     try:
-        answer = sender.answered(request)
-    except Exception as error:  # noqa: BLE001  Whatever it is, it is a finding.
+        answer = sender.reference_answer(request)
+    except Exception as error:  # noqa: BLE001  Any exception is a finding.
         answer = f"{type(error).__name__}: {error}".encode()
     if answer == expected:
         return None
@@ -197,7 +197,7 @@ def _changed(sender: Sender, name: str, expected: bytes) -> Finding | None:
 
 
 def _store_faults(file: Path) -> list[str]:
-    """What is wrong with a store, where there is one."""
+    """Return errors in a store, if there is one."""
     if not file.exists():
         return []
     with contextlib.closing(sqlite3.connect(file)) as store:
@@ -206,8 +206,8 @@ def _store_faults(file: Path) -> list[str]:
     return [f"the store: {integrity}"] * (integrity != "ok") + ["nothing was recorded"] * (count == 0)
 
 
-def _merged(tally: Tally, waiting: set[Future[Tally]]) -> set[Future[Tally]]:
-    done, rest = wait(waiting, return_when=FIRST_COMPLETED)
+def _merge_completed(tally: Tally, pending: set[Future[Tally]]) -> set[Future[Tally]]:
+    done, not_done = wait(pending, return_when=FIRST_COMPLETED)
     for future in done:
         tally.merge(future.result())
-    return rest
+    return not_done

@@ -1,4 +1,4 @@
-"""What is mutated: every golden case in fixtures/wire, the same over gRPC, and each route that has no golden case."""
+"""Collect requests to mutate: golden cases in fixtures/wire, the same over gRPC, and the other routes."""
 
 import json
 import struct
@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from app.proto import GRPS, INFERENCE, message_class
 from tasks.exchange.tensor import Datatype
-from tests.fuzz.pictures import picture
+from tests.fuzz.pictures import encode_sample
 from tests.fuzz.requests import Call, Http, Request
 from tests.fuzz.served import SPARE
 
@@ -24,7 +24,7 @@ WIRE = Path(__file__).parents[2] / "fixtures" / "wire"
 
 _HOST = (b"host", b"127.0.0.1")
 _JSON = (b"content-type", b"application/json")
-_TYPED = {
+_CONTENTS_FIELDS = {
     "BOOL": "bool_contents", "UINT8": "uint_contents", "UINT16": "uint_contents", "UINT32": "uint_contents",
     "UINT64": "uint64_contents", "INT8": "int_contents", "INT16": "int_contents", "INT32": "int_contents",
     "INT64": "int64_contents", "FP32": "fp32_contents", "FP64": "fp64_contents", "BYTES": "bytes_contents",
@@ -58,29 +58,29 @@ POST /v2/repository/index {"ready": true}
 POST /v2/repository/models/SPARE/load {"parameters": {"config": "{}"}}
 POST /v2/repository/models/SPARE/load
 POST /v2/repository/models/SPARE/unload
-POST /v2/models/teller/generate {"text_input": "What is it?", "image": "PICTURE", "max_tokens": 4}
+POST /v2/models/teller/generate {"text_input": "What is it?", "image": "IMAGE", "max_tokens": 4}
 POST /v2/models/continuer/generate {"text_input": "a red car", "parameters": {"max_new_tokens": 9}}
 POST /v2/models/continuer/generate_stream {"text_input": "a red car", "parameters": {"max_new_tokens": 9}}
-POST /v2/models/teller/versions/1/generate_stream {"text_input": "What is it?", "image": "PICTURE"}
-POST /v1/models/classifier:explain {"instances": [{"image": {"b64": "PICTURE"}}], "parameters": {"samples": 16}}
+POST /v2/models/teller/versions/1/generate_stream {"text_input": "What is it?", "image": "IMAGE"}
+POST /v1/models/classifier:explain {"instances": [{"image": {"b64": "IMAGE"}}], "parameters": {"samples": 16}}
 """
 
 
 def cases(protocols: Sequence[str] = ()) -> Sequence[tuple[str, Request]]:
-    """Every case with its name, of all protocols or of some, always in the same order."""
-    return [case for case in _every_case() if not protocols or case[1].protocol in protocols]
+    """Return the cases of some or all protocols with their names, in a fixed order."""
+    return [case for case in _all_cases() if not protocols or case[1].protocol in protocols]
 
 
 @cache
-def _every_case() -> Sequence[tuple[str, Request]]:
+def _all_cases() -> Sequence[tuple[str, Request]]:
     golden = list(golden_cases())
     routes = [(f"route/{' '.join(line.split(' ')[:2])}", _route(line)) for line in _ROUTES.strip().splitlines()]
-    called = [case for name, request in golden for case in _called(name, request)]
-    return [*golden, *routes, *_binary(golden), *called, *_other_calls()]
+    grpc_calls = [case for name, request in golden for case in _grpc_calls(name, request)]
+    return [*golden, *routes, *_binary(golden), *grpc_calls, *_other_calls()]
 
 
 def golden_cases() -> Iterator[tuple[str, Http]]:
-    """The requests of fixtures/wire, by `<protocol>/<case>`."""
+    """Yield the requests of fixtures/wire with their names, `<protocol>/<case>`."""
     for file in sorted(WIRE.glob("*/*/case.toml")):
         folder = file.parent
         settings = tomllib.loads(file.read_text())
@@ -91,7 +91,7 @@ def golden_cases() -> Iterator[tuple[str, Http]]:
         protocol = folder.parent.name
         head, target = parts[0] if parts else b"", settings["path"]
         if protocol == "grps":
-            head, target = _naming_a_model(head, target, settings)
+            head, target = _with_model_name(head, target, settings)
         yield (
             f"{protocol}/{folder.name}",
             Http(
@@ -107,8 +107,8 @@ def golden_cases() -> Iterator[tuple[str, Http]]:
         )
 
 
-def _naming_a_model(head: bytes, target: str, settings: dict[str, Any]) -> tuple[bytes, str]:
-    """GRPS's cases ask for the default model; here they have to say which they mean."""
+def _with_model_name(head: bytes, target: str, settings: dict[str, Any]) -> tuple[bytes, str]:
+    """Add the model name, because GRPS cases use the default model."""
     if "/infer/predict" not in target or "model=" in target:
         return head, target
     if settings.get("content_type") != "application/json":
@@ -120,8 +120,8 @@ def _naming_a_model(head: bytes, target: str, settings: dict[str, Any]) -> tuple
 
 
 def _route(line: str) -> Http:
-    method, path, *rest = line.replace("SPARE", SPARE).split(" ", 2)
-    body = "".join(rest).replace("PICTURE", picture("PNG", base64=True))
+    method, path, *remaining = line.replace("SPARE", SPARE).split(" ", 2)
+    body = "".join(remaining).replace("IMAGE", encode_sample("PNG", base64=True))
     return Http(
         protocol="routes",
         method=method.encode(),
@@ -132,16 +132,16 @@ def _route(line: str) -> Http:
 
 
 def _inputs(request: Http) -> list[dict[str, Any]] | None:
-    """The tensors of a V2 request that is right so far as it can be packed."""
+    """Return the tensors of a V2 request; None if they cannot be packed."""
     if not request.protocol.endswith("kserve-v2") or request.tail:
         return None
     try:
-        return [tensor for tensor in json.loads(request.head)["inputs"] if _packed(tensor) or True]
+        return [tensor for tensor in json.loads(request.head)["inputs"] if _pack_tensor(tensor) or True]
     except (ValueError, TypeError, KeyError):
         return None
 
 
-def _packed(tensor: dict[str, Any]) -> bytes:
+def _pack_tensor(tensor: dict[str, Any]) -> bytes:
     if tensor["datatype"] == "BYTES":
         elements = [text.encode() for text in tensor["data"]]
         return b"".join(struct.pack("<I", len(element)) + element for element in elements)
@@ -149,16 +149,16 @@ def _packed(tensor: dict[str, Any]) -> bytes:
 
 
 def _binary(golden: Sequence[tuple[str, Http]]) -> Iterator[tuple[str, Http]]:
-    """The golden V2 cases with the bytes of their tensors behind the JSON, and one that wants them back so."""
+    """Yield the golden V2 cases with binary inputs and outputs."""
     for name, request in golden:
         if request.protocol != "kserve-v2" or (inputs := _inputs(request)) is None:
             continue
-        data = [_packed(tensor) for tensor in inputs]
-        described = [
-            {k: v for k, v in tensor.items() if k != "data"} | {"parameters": {"binary_data_size": len(packed)}}
-            for tensor, packed in zip(inputs, data, strict=True)
+        data = [_pack_tensor(tensor) for tensor in inputs]
+        specs = [
+            {k: v for k, v in tensor.items() if k != "data"} | {"parameters": {"binary_data_size": len(block)}}
+            for tensor, block in zip(inputs, data, strict=True)
         ]
-        body = {**json.loads(request.head), "inputs": described, "parameters": {"binary_data_output": True}}
+        body = {**json.loads(request.head), "inputs": specs, "parameters": {"binary_data_output": True}}
         yield (
             f"{name}-binary",
             Http(
@@ -169,13 +169,13 @@ def _binary(golden: Sequence[tuple[str, Http]]) -> Iterator[tuple[str, Http]]:
         )  # fmt: skip
 
 
-def _called(name: str, request: Http) -> Iterator[tuple[str, Call]]:
-    """The same over gRPC, where it can be said there."""
+def _grpc_calls(name: str, request: Http) -> Iterator[tuple[str, Call]]:
+    """Yield the same request over gRPC, if gRPC can express it."""
     if request.protocol == "kserve-v2" and (inputs := _inputs(request)) is not None:
         for raw in (False, True):
             try:
                 data = _infer_message(request.target.split(b"/")[3].decode(), inputs, raw=raw)
-            except (TypeError, ValueError):  # What protobuf cannot hold.
+            except (TypeError, ValueError):  # Protobuf cannot represent it.
                 continue
             suffix = "-raw" if raw else ""
             yield f"{name}-grpc{suffix}", _v2("ModelInfer", data)
@@ -200,8 +200,8 @@ def _infer_message(model: str, inputs: Sequence[dict[str, Any]], *, raw: bool) -
             kind = {bool: "bool_param", int: "int64_param", float: "double_param"}.get(type(value), "string_param")
             setattr(tensor.parameters[key], kind, value if kind != "string_param" else str(value))
         if raw:
-            message.raw_input_contents.append(_packed(source))
-        elif (field := _TYPED.get(source["datatype"])) is not None:
+            message.raw_input_contents.append(_pack_tensor(source))
+        elif (field := _CONTENTS_FIELDS.get(source["datatype"])) is not None:
             values = [
                 value.encode() if isinstance(value, str) else value for value in np.ravel(source["data"]).tolist()
             ]
@@ -220,13 +220,13 @@ def _other_calls() -> Iterator[tuple[str, Call]]:
     detection = message_class("inference.ModelInferRequest")(model_name="detector", id="picture")
     tensor = detection.inputs.add(name="image", datatype="BYTES", shape=[1])
     tensor.parameters["score_threshold"].double_param = 0.2
-    tensor.contents.bytes_contents.append(picture("PNG"))
+    tensor.contents.bytes_contents.append(encode_sample("PNG"))
     yield "grpc/picture", _v2("ModelInfer", detection)
     message = message_class("grps.protos.v1.GrpsMessage")
     for method in ("CheckLiveness", "CheckReadiness", "ServerMetadata", "Online"):
         yield f"grpc/{method}", _grps(method, message())
     yield "grpc/ModelMetadata", _grps("ModelMetadata", message(str_data="detector"))
-    yield "grpc/bin_data", _grps("Predict", message(model="classifier", bin_data=picture("JPEG")))
+    yield "grpc/bin_data", _grps("Predict", message(model="classifier", bin_data=encode_sample("JPEG")))
 
 
 def _v2(method: str, *messages: Message) -> Call:

@@ -1,6 +1,6 @@
 """Fuzz the decoders of request bytes in this process, guided by coverage (atheris, the extra `fuzz`).
 
-Whatever is not an `InferenceError` is a finding; so is an input that takes more than twenty seconds.
+Any exception except `InferenceError` is a finding, and so is an input that takes more than twenty seconds.
 """
 
 import hashlib
@@ -13,26 +13,26 @@ import cyclopts
 from rich.console import Console
 
 _FOLDER = Path(__file__).parents[2] / "build" / "fuzz" / "decoders"
-_MOST_SECONDS = 20
+_MAX_SECONDS = 20
 _NAMES = (
     "bytes-elements", "v2-binary", "v2-protobuf", "grps-protobuf", "grps-json", "chariot-json", "tensorflow-json",
     "image",
 )  # fmt: skip
-# Nothing of the server is imported before atheris can instrument it.
+# Do not import the server before atheris can instrument it.
 
 console = Console(soft_wrap=True)
-app = cyclopts.App(name="tests.fuzz.decoders", help="Give what reads a sender's bytes what no sender should send.")
+app = cyclopts.App(name="tests.fuzz.decoders", help="Pass malformed bytes to the decoders of request data.")
 
 
 @app.default
 def run(*names: str, seconds: int = 60, seed: int = 1, out: Path = _FOLDER) -> int:
-    """Try some of the decoders, or all of them, each in a process of its own.
+    """Fuzz some or all decoders, each in its own process.
 
     Args:
-        names: which.
-        seconds: for each of them.
-        seed: of the mutations.
-        out: where the corpora go, and what was found.
+        names: names of decoders; all by default.
+        seconds: duration for each decoder.
+        seed: seed of the mutations.
+        out: folder for corpora and findings.
     """
     failed: list[str] = []
     for decoder in names or _NAMES:
@@ -55,18 +55,18 @@ def run(*names: str, seconds: int = 60, seed: int = 1, out: Path = _FOLDER) -> i
 
 @app.command
 def one(decoder: str, *, seconds: int, seed: int, out: Path) -> int:
-    """Try one decoder in this process."""
+    """Fuzz one decoder in this process."""
     folder = out / decoder
     folder.mkdir(parents=True, exist_ok=True)
     atheris = importlib.import_module("atheris")
     with atheris.instrument_imports(include=["app", "tasks"]):
-        from tests.fuzz.decoding import corpus, decoders, tried
+        from tests.fuzz.decoding import corpus, decode_or_reject, decoders
     decode = decoders()[decoder]
     for data in corpus(decoder):
         (folder / hashlib.sha256(data).hexdigest()[:16]).write_bytes(data)
-    options = [f"-max_total_time={seconds}", f"-timeout={_MOST_SECONDS}", "-rss_limit_mb=4096", f"-seed={seed}"]
+    options = [f"-max_total_time={seconds}", f"-timeout={_MAX_SECONDS}", "-rss_limit_mb=4096", f"-seed={seed}"]
     options += ["-print_final_stats=1", "-verbosity=0", f"-artifact_prefix={out}/{decoder}-", str(folder)]
-    atheris.Setup([sys.argv[0], *options], lambda data: tried(decode, data))
+    atheris.Setup([sys.argv[0], *options], lambda data: decode_or_reject(decode, data))
     atheris.Fuzz()
     return 0
 

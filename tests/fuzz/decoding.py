@@ -1,4 +1,4 @@
-"""The decoders of request bytes, and the corpus that each begins with."""
+"""Provide the decoders of request data, and an initial corpus for each."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -19,12 +19,12 @@ from tasks.exchange.tensor import Datatype
 from tasks.vision.header import image_size
 from tasks.vision.image import decode_image
 from tests.fuzz.cases import cases
-from tests.fuzz.pictures import FORMATS, picture
+from tests.fuzz.pictures import FORMATS, encode_sample
 from tests.fuzz.requests import Call, Http
 
-__all__ = ("Decoder", "corpus", "decoders", "tried")
+__all__ = ("Decoder", "corpus", "decode_or_reject", "decoders")
 
-_MOST_PIXELS = 4_000_000
+_MAX_PIXELS = 4_000_000
 _LENGTH_BYTES = 2
 _MODELS = ("detector", "half_plus_two", "greeter")
 
@@ -32,7 +32,7 @@ Decoder = Callable[[bytes], object]
 
 
 def decoders() -> Mapping[str, Decoder]:
-    """All of them, over three of the fixture models."""
+    """Return all decoders, with three fixture models."""
     sources = [ModelSource(name=name, version="1", folder=FIXTURE_MODELS / name) for name in _MODELS]
     registry = Registry(sources)
     for source in sources:
@@ -60,7 +60,7 @@ def decoders() -> Mapping[str, Decoder]:
 
     def image(data: bytes) -> None:
         width, height = image_size(data)
-        if width * height <= _MOST_PIXELS:
+        if width * height <= _MAX_PIXELS:
             decode_image(data)
 
     return {
@@ -80,7 +80,7 @@ def decoders() -> Mapping[str, Decoder]:
 def corpus(decoder: str) -> Iterator[bytes]:
     """Return the initial inputs of a decoder: the golden cases of its kind, or images."""
     if decoder == "image":
-        yield from map(picture, FORMATS)
+        yield from map(encode_sample, FORMATS)
         return
     if decoder == "bytes-elements":
         yield b"\x04\0\0\0\xc3\x85sa\0\0\0\0"
@@ -98,8 +98,8 @@ def corpus(decoder: str) -> Iterator[bytes]:
             yield length + request.body
 
 
-def tried(decode: Decoder, data: bytes) -> None:
-    """Give a decoder bytes; whatever it raises but an `InferenceError` goes on."""
+def decode_or_reject(decode: Decoder, data: bytes) -> None:
+    """Call a decoder, and ignore `InferenceError`."""
     try:
         decode(data)
     except InferenceError:

@@ -1,4 +1,4 @@
-"""The request of a number: the same one whenever a seed and a number are the same."""
+"""Generate requests; the same seed and index always give the same request."""
 
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -8,11 +8,11 @@ import msgspec
 
 from tests.fuzz.cases import cases
 from tests.fuzz.mutation.calls import CALLS
-from tests.fuzz.mutation.framing import broken_framing, http2_bytes
+from tests.fuzz.mutation.framing import break_framing, generate_http2
 from tests.fuzz.mutation.http import HTTP
 from tests.fuzz.requests import Bytes, Call, Http, Request
 
-__all__ = ("Fuzzed", "generated", "mutated")
+__all__ = ("Fuzzed", "generate_request", "mutate")
 
 _UNCHANGED = 0.04
 _BROKEN_FRAMING = 0.06
@@ -20,13 +20,13 @@ _HTTP2 = 0.01
 
 
 class Fuzzed(msgspec.Struct, frozen=True, kw_only=True):
-    """A request, and how it came about.
+    """A generated request and its origin.
 
     Attributes:
-        index: its number.
-        case: what it was made from.
-        kinds: what was done to that, in order.
-        request: what is sent.
+        index: index in the campaign.
+        case: name of the case that was mutated.
+        kinds: mutations, in order.
+        request: the request to send.
     """
 
     index: int
@@ -35,21 +35,21 @@ class Fuzzed(msgspec.Struct, frozen=True, kw_only=True):
     request: Request
 
 
-def generated(seed: int, index: int, protocols: Sequence[str] = ()) -> Fuzzed:
-    """Request number `index` of `seed`, of all protocols or of some."""
+def generate_request(seed: int, index: int, protocols: Sequence[str] = ()) -> Fuzzed:
+    """Return request `index` of `seed`, for some or all protocols."""
     random = Random(f"{seed}:{index}")
     if not protocols and random.random() < _HTTP2:
-        return Fuzzed(index=index, case="http2", kinds=("HTTP/2 frames",), request=http2_bytes(random))
-    every = cases(protocols)
-    # A protocol first, so that one with many golden cases is not asked more than the others.
-    protocol = random.choice(sorted({request.protocol for _, request in every}))
-    case, request = random.choice([pair for pair in every if pair[1].protocol == protocol])
-    kinds, request = mutated(request, random)
+        return Fuzzed(index=index, case="http2", kinds=("HTTP/2 frames",), request=generate_http2(random))
+    all_cases = cases(protocols)
+    # Choose the protocol first, so that all protocols get the same number of requests.
+    protocol = random.choice(sorted({request.protocol for _, request in all_cases}))
+    case, request = random.choice([pair for pair in all_cases if pair[1].protocol == protocol])
+    kinds, request = mutate(request, random)
     return Fuzzed(index=index, case=case, kinds=kinds, request=request)
 
 
-def mutated(request: Request, random: Random) -> tuple[tuple[str, ...], Request]:
-    """What was done to `request`, and what came of it."""
+def mutate(request: Request, random: Random) -> tuple[tuple[str, ...], Request]:
+    """Return the mutations of `request`, and the mutated request."""
     if random.random() < _UNCHANGED:
         return ("unchanged",), request
     kinds: list[str] = []
@@ -57,7 +57,7 @@ def mutated(request: Request, random: Random) -> tuple[tuple[str, ...], Request]
         kind, request = _mutated_once(request, random)
         kinds.append(kind)
     if isinstance(request, Http) and random.random() < _BROKEN_FRAMING:
-        kind, request = broken_framing(request, random)
+        kind, request = break_framing(request, random)
         kinds.append(f"framing: {kind}")
     return tuple(kinds), request
 

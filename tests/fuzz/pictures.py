@@ -9,21 +9,21 @@ import numpy as np
 import PIL.Image
 import PIL.PngImagePlugin
 
-__all__ = ("FORMATS", "picture")
+__all__ = ("FORMATS", "encode_sample")
 
 FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "GIF", "BMP", "PPM", "PALETTE", "GREY16", "ANIMATED", "PROGRESSIVE", "CMYK")
 
 
 @overload
-def picture(kind: str, *, base64: Literal[True]) -> str: ...
+def encode_sample(kind: str, *, base64: Literal[True]) -> str: ...
 @overload
-def picture(kind: str, *, base64: Literal[False] = False) -> bytes: ...
-def picture(kind: str, *, base64: bool = False) -> bytes | str:
+def encode_sample(kind: str, *, base64: Literal[False] = False) -> bytes: ...
+def encode_sample(kind: str, *, base64: bool = False) -> bytes | str:
     """Return an image in one of the `FORMATS`, with Exif, text and profiles if the format has them.
 
     Args:
-        kind: which.
-        base64: as text.
+        kind: one of the `FORMATS`.
+        base64: return base64 text.
     """
     data = _encoded(kind)
     return encoding.b64encode(data).decode() if base64 else data

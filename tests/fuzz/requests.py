@@ -1,10 +1,10 @@
-"""What is sent: over HTTP, over gRPC, or bytes as they are."""
+"""Define requests: over HTTP, over gRPC, or raw bytes."""
 
 from typing import Literal, TypeAlias
 
 import msgspec
 
-__all__ = ("HEADER_LENGTH", "Bytes", "Call", "Http", "Port", "Request", "as_wire")
+__all__ = ("HEADER_LENGTH", "Bytes", "Call", "Http", "Port", "Request", "encode_request")
 
 Port: TypeAlias = Literal["http", "tensorflow-serving", "grpc"]
 
@@ -12,18 +12,18 @@ HEADER_LENGTH = b"inference-header-content-length"
 
 
 class Http(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that is well framed, whatever stands in it.
+    """An HTTP request with valid framing and any content.
 
     Attributes:
-        protocol: whose golden case it was made from.
-        port: where it is sent.
-        method: of HTTP.
-        target: path and query, as they go over the wire.
-        headers: all but those that frame the body.
+        protocol: protocol of the golden case.
+        port: port of the server.
+        method: HTTP method.
+        target: encoded path and query.
+        headers: all headers except those for framing.
         head: the body, or V2's JSON before the bytes of tensors.
         tail: the bytes of tensors.
-        header_length: what is said of the length of `head`: nothing when None, the truth when "true".
-        chunks: the sizes in which the body is sent, repeated; one piece of declared length when empty.
+        header_length: declared length of `head`; None for no header, "true" for the correct value.
+        chunks: sizes of body chunks, repeated; Content-Length is used when empty.
     """
 
     protocol: str
@@ -38,21 +38,21 @@ class Http(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def body(self) -> bytes:
-        """All of it."""
+        """Return the complete body."""
         return self.head + self.tail
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of gRPC.
+    """A gRPC call.
 
     Attributes:
         protocol: `kserve-v2-grpc` or `grps-grpc`.
         method: its full name, `/package.Service/Method`.
-        messages: serialized; more than one where requests are streamed.
-        metadata: beside them.
-        streams: whether requests, and whether answers, are streamed.
-        timeout: seconds that the call is given.
-        compressed: whether messages are sent as gzip.
+        messages: serialized messages; several if requests are streamed.
+        metadata: metadata of the call.
+        streams: whether requests and responses are streamed.
+        timeout: timeout in seconds.
+        compressed: whether messages are compressed with gzip.
     """
 
     protocol: str
@@ -65,7 +65,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bytes(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes that need not be HTTP. The sender half-closes behind them, and the server may hang up without an answer."""
+    """Arbitrary bytes. The client half-closes after them, and the server may close without a response."""
 
     protocol: str
     port: Port
@@ -76,12 +76,12 @@ class Bytes(msgspec.Struct, frozen=True, kw_only=True):
 Request: TypeAlias = Http | Call | Bytes
 
 
-def as_wire(request: Http) -> bytes:
-    """The bytes of a request."""
+def encode_request(request: Http) -> bytes:
+    """Encode a request."""
     headers = list(request.headers)
     if request.header_length is not None:
-        said = str(len(request.head)).encode() if request.header_length == b"true" else request.header_length
-        headers.append((HEADER_LENGTH, said))
+        length = str(len(request.head)).encode() if request.header_length == b"true" else request.header_length
+        headers.append((HEADER_LENGTH, length))
     body = request.body
     if request.chunks:
         headers.append((b"transfer-encoding", b"chunked"))

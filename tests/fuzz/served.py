@@ -1,4 +1,4 @@
-"""The models that fuzzed servers have: the fixture models, under the names that the golden cases ask for too."""
+"""Write the models of fuzzed servers: the fixture models, also under the names in the golden cases."""
 
 import json
 import shutil
@@ -11,10 +11,10 @@ from tasks.exchange.tensor import Datatype
 __all__ = ("ECHOES", "SPARE", "write_models")
 
 SPARE = "spare"
-"""The one model that fuzzed requests load and unload; all others are there all the time."""
+"""The only model that fuzzed requests load and unload."""
 
-_CALLED = {"oriented": "oriented-detector", "teller": "vlm", SPARE: "half_plus_two"}
-"""Names in golden cases, and the fixture models that answer them here."""
+_ALIASES = {"oriented": "oriented-detector", "teller": "vlm", SPARE: "half_plus_two"}
+"""Model names in golden cases, and the fixture models that replace them."""
 
 ECHOES: dict[str, list[tuple[str, str, tuple[int, ...]]]] = {
     **{
@@ -27,7 +27,7 @@ ECHOES: dict[str, list[tuple[str, str, tuple[int, ...]]]] = {
     "echo-encoded": [("x_bytes", "BYTES", (-1,))],
     "echo-pair": [("numbers", "INT64", (-1,)), ("words", "BYTES", (-1,))],
 }
-"""Python models that give back what they get: name, datatype and shape of each tensor."""
+"""Python models that return their inputs: name, datatype and shape of each tensor."""
 
 _ECHO = """
     class Model:
@@ -38,7 +38,7 @@ _ECHO = """
             return tensors
 """
 
-_OF_TEXTS = {
+_TEXT_MODELS = {
     "sorter": """
         class Model:
             task_type = "TEXT_CLASSIFICATION"
@@ -75,13 +75,13 @@ def write_models(folder: Path) -> None:
     """Replace the content of `folder` with a repository of all models."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(FIXTURE_MODELS, folder)
-    for name, original in _CALLED.items():
+    for name, original in _ALIASES.items():
         shutil.copytree(FIXTURE_MODELS / original, folder / name)
     (folder / "detector" / "model-settings.json").write_text(json.dumps({"default": True}))
     for name, tensors in ECHOES.items():
-        declared = {tensor: (datatype, shape) for tensor, datatype, shape in tensors}
-        _write_class(folder / name, dedent(_ECHO).format(tensors=declared))
-    for name, code in _OF_TEXTS.items():
+        specs = {tensor: (datatype, shape) for tensor, datatype, shape in tensors}
+        _write_class(folder / name, dedent(_ECHO).format(tensors=specs))
+    for name, code in _TEXT_MODELS.items():
         _write_class(folder / name, dedent(code))
 
 

@@ -1,4 +1,4 @@
-"""The server that is fuzzed: a process of its own, started as a user starts it."""
+"""Run the server to fuzz in its own process, as users start it."""
 
 import json
 import re
@@ -10,14 +10,14 @@ from pathlib import Path
 from tests.fuzz.requests import Port
 from tests.support.server_process import ServerProcess, serving
 
-__all__ = ("addresses_of", "faults_in", "fuzzed_server", "resident_bytes")
+__all__ = ("addresses_of", "fuzzed_server", "log_faults", "resident_bytes")
 
 _BANNER = re.compile(r"Charioteer answers at |  [A-Z_a-z ]+  +(http://)?[\d.]+:\d+|\s*$")
 
 
 @contextmanager
 def fuzzed_server(models: Path, arguments: Sequence[str] = ()) -> Generator[ServerProcess]:
-    """Serve the models that `write_models` made."""
+    """Serve the models of `write_models`."""
     options = ["--model-repository", str(models), "--allow-code", "--max-explanation-seconds", "0.2", *arguments]
     with serving(*options) as server:
         yield server
@@ -34,23 +34,23 @@ def addresses_of(server: ServerProcess) -> Mapping[Port, tuple[str, int]]:
 
 
 def resident_bytes(server: ServerProcess) -> int:
-    """Return the bytes that the server has in memory, 0 when it has ended."""
+    """Return the resident memory of the server in bytes; 0 if it has exited."""
     status = Path(f"/proc/{server.process.pid}/status")
     sizes = re.findall(r"VmRSS:\s+(\d+) kB", status.read_text()) if status.exists() else []
     return int(sizes[0]) * 1024 if sizes else 0
 
 
-def faults_in(log: Sequence[str]) -> Counter[str]:
-    """Count what no request may cause: errors, tracebacks, and lines that are no records."""
-    found: Counter[str] = Counter()
+def log_faults(log: Sequence[str]) -> Counter[str]:
+    """Count log lines that no request may cause: errors, tracebacks, and lines that are not JSON."""
+    faults: Counter[str] = Counter()
     for line in log:
         try:
             record = json.loads(line)
         except ValueError:
             if not _BANNER.match(line):
-                found[f"no record: {line[:100]}"] += 1
+                faults[f"no record: {line[:100]}"] += 1
             continue
         if record.get("level") not in ("debug", "info", "warning") or "exception" in record:
             last = str(record.get("exception", "")).strip().splitlines()[-1:]
-            found[f"{record.get('level')}: {record.get('event')} {' '.join(last)}"[:200]] += 1
-    return found
+            faults[f"{record.get('level')}: {record.get('event')} {' '.join(last)}"[:200]] += 1
+    return faults

@@ -1,4 +1,4 @@
-"""What became of requests: counted, and what was found kept in files."""
+"""Count the results of requests, and save findings."""
 
 import json
 from collections import Counter
@@ -11,34 +11,34 @@ from tests.fuzz.generation import Fuzzed
 from tests.fuzz.requests import Http, Request
 from tests.fuzz.sending import Outcome
 
-__all__ = ("Finding", "ShareReport", "Tally", "saved")
+__all__ = ("Finding", "ShareReport", "Tally", "save_findings")
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """An answer that may not be: what was sent, what came, what is wrong with it."""
+    """An invalid response: the request, and the outcome."""
 
     sent: Fuzzed
-    got: Outcome
+    outcome: Outcome
 
 
 class Tally(msgspec.Struct):
-    """What became of some requests."""
+    """Results of some requests."""
 
     requests: int = 0
     statuses: Counter[str] = msgspec.field(default_factory=Counter)
     slowest: tuple[float, int, str] = (0.0, 0, "")
     findings: list[Finding] = msgspec.field(default_factory=list)
 
-    def add(self, sent: Fuzzed, got: Outcome) -> None:
-        """Count a request."""
+    def add(self, sent: Fuzzed, outcome: Outcome) -> None:
+        """Add a result."""
         self.requests += 1
-        self.statuses[got.status] += 1
-        self.slowest = max(self.slowest, (got.seconds, sent.index, sent.case))
-        if got.finding is not None:
-            self.findings.append(Finding(sent, got))
+        self.statuses[outcome.status] += 1
+        self.slowest = max(self.slowest, (outcome.seconds, sent.index, sent.case))
+        if outcome.finding is not None:
+            self.findings.append(Finding(sent, outcome))
 
     def merge(self, other: "Tally") -> None:
-        """Count those of another."""
+        """Add the results of another tally."""
         self.requests += other.requests
         self.statuses += other.statuses
         self.slowest = max(self.slowest, other.slowest)
@@ -46,14 +46,14 @@ class Tally(msgspec.Struct):
 
 
 class ShareReport(msgspec.Struct, kw_only=True):
-    """What became of a share.
+    """Results of a share.
 
     Attributes:
-        name: the share's.
-        tally: its requests.
-        seconds: that they took.
-        resident: bytes that the server had in memory at its start, then after every `SAMPLED` requests.
-        faults: in its log, and how it ended when that was not well.
+        name: name of the share.
+        tally: results of its requests.
+        seconds: duration.
+        resident: resident memory of the server in bytes, at the start and after every `SAMPLED` requests.
+        faults: errors in the log and the store, and an abnormal exit status.
     """
 
     name: str
@@ -63,26 +63,26 @@ class ShareReport(msgspec.Struct, kw_only=True):
     faults: Counter[str]
 
 
-def saved(folder: Path, findings: Sequence[Finding]) -> None:
-    """Write each finding into a file of its own: how to send it again, what was sent, what came."""
+def save_findings(folder: Path, findings: Sequence[Finding]) -> None:
+    """Write a file for each finding, with its index, the request and the response."""
     for finding in findings:
         details = {
             "index": finding.sent.index,
             "case": finding.sent.case,
             "kinds": finding.sent.kinds,
-            "finding": finding.got.finding,
+            "finding": finding.outcome.finding,
         }
         content = (
             json.dumps(details, indent=1).encode()
             + b"\n\n"
             + _bytes_of(finding.sent.request)
             + b"\n\n"
-            + finding.got.answer
+            + finding.outcome.answer
         )
         (folder / f"finding-{finding.sent.index}.txt").write_bytes(content[:2_000_000])
 
 
 def _bytes_of(request: Request) -> bytes:
-    """A request as JSON, and its body as it is where it has one."""
+    """Return a request as JSON, followed by its raw body."""
     body = request.body if isinstance(request, Http) else b""
     return msgspec.json.encode(request) + b"\n\n" + body

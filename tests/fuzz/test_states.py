@@ -1,7 +1,7 @@
-"""A model that is loaded, unloaded, replaced, broken and taken away in any order, asked over every surface in between.
+"""Load, unload, replace, break and remove a model in any order, and send requests over every protocol in between.
 
-Its state is predicted: only a model that is loaded answers, with what its file was when it was loaded, and readiness is
-said alike everywhere.
+The expected state is known: only a loaded model answers, with the file that it was loaded from, and all readiness
+endpoints agree.
 """
 
 import json
@@ -27,17 +27,17 @@ NAME = "subject"
 BROKEN, GONE = "broken", "gone"
 FILES = {2.0: FIXTURE_MODELS / "half_plus_two", 3.0: FIXTURE_MODELS / "half_plus_three"}
 V2, GRPS = "/inference.GRPCInferenceService/", "/grps.protos.v1.GrpsService/"
-WAYS = st.sampled_from(["rest", "grpc", "page"])
+TRANSPORTS = st.sampled_from(["rest", "grpc", "page"])
 
 
-class Surfaces:
-    """One server, and every way to ask it about the one model it has.
+class Clients:
+    """Clients for all protocols of a server with one model.
 
     Args:
-        folder: its model repository.
-        address: of HTTP.
-        tensorflow: of TensorFlow Serving's API.
-        grpc_address: of gRPC.
+        folder: model repository of the server.
+        address: HTTP address.
+        tensorflow: address of TensorFlow Serving's API.
+        grpc_address: gRPC address.
     """
 
     def __init__(self, folder: Path, address: str, tensorflow: str, grpc_address: str) -> None:
@@ -46,65 +46,65 @@ class Surfaces:
         self._tensorflow = httpx.Client(base_url=tensorflow, timeout=60)
         self._channel: Any = grpc.insecure_channel(grpc_address)
         self._page = {"charioteer-page": address, "origin": address}
-        self.asks: Mapping[str, Callable[[float], float | None]] = {
+        self.infer_functions: Mapping[str, Callable[[float], float | None]] = {
             "V2": self._v2, "V2 binary": self._v2_binary, "V2 gRPC": self._v2_grpc, "V1": self._v1,
             "TensorFlow Serving": self._tensorflow_serving, "GRPS": self._grps, "GRPS gRPC": self._grps_grpc,
         }  # fmt: skip
 
     def close(self) -> None:
-        """End its connections."""
+        """Close the connections."""
         self._http.close()
         self._tensorflow.close()
         self._channel.close()
 
     def put(self, content: float | str) -> None:
-        """Have the model's file be what is called so."""
+        """Replace the model's file, or remove the model."""
         model = self.folder / NAME
         if content == GONE:
             shutil.rmtree(model, ignore_errors=True)
             return
         model.mkdir(exist_ok=True)
-        written = self.folder.parent / "written.onnx"
-        written.write_bytes(
+        new_file = self.folder.parent / "written.onnx"
+        new_file.write_bytes(
             (FILES[content] / "model.onnx").read_bytes() if isinstance(content, float) else b"\x08\x08rubbish"
         )
-        written.replace(model / "model.onnx")
+        new_file.replace(model / "model.onnx")
 
-    def change(self, verb: str, way: str) -> bool:
-        """Load or unload the model: whether that is said to be done."""
-        if way == "grpc":
+    def change(self, verb: str, transport: str) -> bool:
+        """Load or unload the model, and return whether the server reports success."""
+        if transport == "grpc":
             request = message_class(f"inference.RepositoryModel{verb.title()}Request")(model_name=NAME)
-            return self._called(f"{V2}RepositoryModel{verb.title()}", request) is not None
-        path = f"/v2/repository/models/{NAME}/{verb}" if way == "rest" else f"/page/repository/{NAME}/{verb}"
-        answer = self._http.post(path, headers=self._page if way == "page" else {})
+            return self._call(f"{V2}RepositoryModel{verb.title()}", request) is not None
+        path = f"/v2/repository/models/{NAME}/{verb}" if transport == "rest" else f"/page/repository/{NAME}/{verb}"
+        answer = self._http.post(path, headers=self._page if transport == "page" else {})
         assert answer.status_code in (200, 404, 503), answer.text
         return answer.status_code == 200
 
-    def switch(self, online: bool, way: str) -> None:
-        """Say whether the server is online."""
+    def switch(self, online: bool, transport: str) -> None:
+        """Take the server online or offline."""
         verb = "online" if online else "offline"
-        if way == "grpc":
-            assert self._called(f"{GRPS}{verb.title()}", message_class("grps.protos.v1.GrpsMessage")()) is not None
+        if transport == "grpc":
+            assert self._call(f"{GRPS}{verb.title()}", message_class("grps.protos.v1.GrpsMessage")()) is not None
         else:
             assert self._http.post(f"/grps/v1/health/{verb}").status_code == 200
 
     def ready(self) -> Sequence[bool]:
-        """What every surface says of the model's readiness."""
-        found = [self._http.get(f"/v2/models/{NAME}{version}/ready").status_code for version in ("", "/versions/1")]
-        found.append(self._http.get(f"/v1/models/{NAME}").status_code)
-        assert set(found) <= {200, 404, 503}, found
+        """Return the model's readiness from every endpoint."""
+        statuses = [self._http.get(f"/v2/models/{NAME}{version}/ready").status_code for version in ("", "/versions/1")]
+        statuses.append(self._http.get(f"/v1/models/{NAME}").status_code)
+        assert set(statuses) <= {200, 404, 503}, statuses
         request = message_class("inference.ModelReadyRequest")(name=NAME)
-        answer = self._called(f"{V2}ModelReady", request)
+        answer = self._call(f"{V2}ModelReady", request)
         over_grpc = (
             message_class("inference.ModelReadyResponse").FromString(answer).ready if answer is not None else False
         )
-        return [*(status == 200 for status in found), over_grpc]
+        return [*(status == 200 for status in statuses), over_grpc]
 
     def states(self) -> set[str]:
-        """The model's state in every list of models."""
-        listed = self._http.post("/v2/repository/index").json()
+        """Return the model's states in all lists of models."""
+        index = self._http.post("/v2/repository/index").json()
         shown = self._http.get("/page/repository").json()["versions"]
-        return {entry["state"] for entry in [*listed, *shown] if entry["name"] == NAME}
+        return {entry["state"] for entry in [*index, *shown] if entry["name"] == NAME}
 
     def _v2(self, x: float) -> float | None:
         body = {"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [x]}]}
@@ -121,7 +121,7 @@ class Surfaces:
     def _v2_grpc(self, x: float) -> float | None:
         request = message_class("inference.ModelInferRequest")(model_name=NAME)
         request.inputs.add(name="x", datatype="FP32", shape=[1]).contents.fp32_contents.append(x)
-        answer = self._called(f"{V2}ModelInfer", request)
+        answer = self._call(f"{V2}ModelInfer", request)
         if answer is None:
             return None
         reply = message_class("inference.ModelInferResponse").FromString(answer)
@@ -143,12 +143,12 @@ class Surfaces:
     def _grps_grpc(self, x: float) -> float | None:
         tensor = {**_tensor(x), "dtype": 7}
         kind = message_class("grps.protos.v1.GrpsMessage")
-        answer = self._called(f"{GRPS}Predict", kind(model=NAME, gtensors={"tensors": [tensor]}))
+        answer = self._call(f"{GRPS}Predict", kind(model=NAME, gtensors={"tensors": [tensor]}))
         reply = kind.FromString(answer)
         assert reply.status.code in (200, 404, 503), reply
         return reply.gtensors.tensors[0].flat_float32[0] if reply.status.code == 200 else None
 
-    def _called(self, method: str, request: Any) -> bytes | None:
+    def _call(self, method: str, request: Any) -> bytes | None:
         try:
             return self._channel.unary_unary(method)(request.SerializeToString(), timeout=60)
         except grpc.RpcError as error:
@@ -166,10 +166,10 @@ def _value(answer: httpx.Response, read: Callable[[Any], float]) -> float | None
     return read(answer.json()) if answer.status_code == 200 else None
 
 
-class OneModel(RuleBasedStateMachine):
-    """What may be done, and what has to be true then."""
+class ModelStateMachine(RuleBasedStateMachine):
+    """Operations on one model, and invariants."""
 
-    surfaces: Surfaces
+    clients: Clients
 
     def __init__(self) -> None:
         super().__init__()
@@ -179,77 +179,77 @@ class OneModel(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.surfaces.put(2.0)
-        self.surfaces.switch(True, "rest")
-        assert self.surfaces.change("load", "rest")
+        self.clients.put(2.0)
+        self.clients.switch(True, "rest")
+        assert self.clients.change("load", "rest")
 
     @rule(content=st.sampled_from([2.0, 3.0, BROKEN, GONE]))
     def put(self, content: float | str) -> None:
-        self.surfaces.put(content)
+        self.clients.put(content)
         self.on_disk = content
 
-    @rule(way=WAYS)
-    def load(self, way: str) -> None:
-        fine = isinstance(self.on_disk, float)
-        assert self.surfaces.change("load", way) is fine
+    @rule(transport=TRANSPORTS)
+    def load(self, transport: str) -> None:
+        valid = isinstance(self.on_disk, float)
+        assert self.clients.change("load", transport) is valid
         self.loaded = self.on_disk if isinstance(self.on_disk, float) else self.loaded
 
-    @rule(way=WAYS)
-    def unload(self, way: str) -> None:
-        assert self.surfaces.change("unload", way)
+    @rule(transport=TRANSPORTS)
+    def unload(self, transport: str) -> None:
+        assert self.clients.change("unload", transport)
         self.loaded = None
 
-    @rule(online=st.booleans(), way=WAYS)
-    def switch(self, online: bool, way: str) -> None:
-        self.surfaces.switch(online, way)
+    @rule(online=st.booleans(), transport=TRANSPORTS)
+    def switch(self, online: bool, transport: str) -> None:
+        self.clients.switch(online, transport)
         self.online = online
 
     @rule(x=st.integers(-100, 100))
-    def ask(self, x: int) -> None:
+    def infer(self, x: int) -> None:
         expected = None if self.loaded is None else x / 2 + self.loaded
-        answers = {name: ask(float(x)) for name, ask in self.surfaces.asks.items()}
+        answers = {name: infer(float(x)) for name, infer in self.clients.infer_functions.items()}
         assert set(answers.values()) == {expected}, answers
 
-    @rule(content=st.sampled_from([2.0, 3.0]), way=WAYS)
-    def load_while_asked(self, content: float, way: str) -> None:
-        """Answers come from what was loaded before or from what is then, and no other, without one that is refused."""
+    @rule(content=st.sampled_from([2.0, 3.0]), transport=TRANSPORTS)
+    def load_during_requests(self, content: float, transport: str) -> None:
+        """Load during requests: answers come from the old or the new version, and no request fails."""
         self.put(content)
-        may_be = {content, self.loaded} - {None} or {content}
-        refused = {None} if self.loaded is None else set[None]()
+        expected = {content, self.loaded} - {None} or {content}
+        rejected = {None} if self.loaded is None else set[None]()
         with ThreadPoolExecutor(4) as pool:
-            asked = [pool.submit(ask, 0.0) for ask in self.surfaces.asks.values() for _ in range(2)]
-            self.load(way)
-            found = {future.result() for future in asked}
-        assert found <= may_be | refused
+            futures = [pool.submit(infer, 0.0) for infer in self.clients.infer_functions.values() for _ in range(2)]
+            self.load(transport)
+            answers = {future.result() for future in futures}
+        assert answers <= expected | rejected
 
     @invariant()
-    def readiness_never_lies(self) -> None:
+    def readiness_matches_state(self) -> None:
         expected = self.loaded is not None and self.online
-        ready = self.surfaces.ready()
+        ready = self.clients.ready()
         assert set(ready) == {expected}, (ready, self.loaded, self.online)
 
     @invariant()
-    def lists_never_lie(self) -> None:
+    def lists_match_state(self) -> None:
         expected = "READY" if self.loaded is not None else "UNAVAILABLE"
-        assert self.surfaces.states() == {expected}
+        assert self.clients.states() == {expected}
 
 
 @pytest.fixture(scope="module")
-def surfaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surfaces]:
+def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
     folder = tmp_path_factory.mktemp("states") / "models"
     shutil.copytree(FILES[2.0], folder / NAME)
     with fuzzed_server(folder) as server:
-        found = Surfaces(folder, server.address, server.tensorflow_serving_address, server.grpc_address)
-        yield found
-        found.close()
+        clients = Clients(folder, server.address, server.tensorflow_serving_address, server.grpc_address)
+        yield clients
+        clients.close()
 
 
 @pytest.mark.slow
-def test_a_models_state_is_what_was_done_to_it(surfaces: Surfaces) -> None:
-    class Machine(OneModel):
+def test_model_state_follows_operations(clients: Clients) -> None:
+    class Machine(ModelStateMachine):
         pass
 
-    Machine.surfaces = surfaces
+    Machine.clients = clients
     run_state_machine_as_test(
         Machine,
         settings=settings(

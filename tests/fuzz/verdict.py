@@ -10,13 +10,13 @@ from tests.fuzz.answers import Answer
 from tests.fuzz.requests import HEADER_LENGTH, Bytes, Call, Http
 from tests.fuzz.served import SPARE
 
-__all__ = ("judged_answer", "judged_bytes", "judged_call")
+__all__ = ("answer_fault", "bytes_fault", "call_fault")
 
 _LEAKS = re.compile(
     rb"Traceback \(most recent|site-packages|\.py\", line|/app/(protocols|engine|server)/|object at 0x[0-9a-f]{6}"
     rb"|Something went wrong in the server"
 )
-"""The server's inside, or its own word for a fault of its own, which streams tell in band."""
+"""Internals of the server, or its message for an internal error, which streams send in band."""
 _GRPC_CODES = (
     "OK",
     "INVALID_ARGUMENT",
@@ -26,11 +26,11 @@ _GRPC_CODES = (
     "FAILED_PRECONDITION",
     "OUT_OF_RANGE",
 )
-_TIMED = (b"timeout", b"x-request-timeout", b"request-timeout")
+_TIMEOUT_HEADERS = (b"timeout", b"x-request-timeout", b"request-timeout")
 
 
-def judged_answer(request: Http, answer: Answer) -> str | None:
-    """What is wrong with an answer over HTTP; None when nothing is."""
+def answer_fault(request: Http, answer: Answer) -> str | None:
+    """Return the error in an HTTP response; None if there is none."""
     if fault := _status_fault(request, answer.status):
         return fault
     if leak := _LEAKS.search(answer.body):
@@ -42,21 +42,25 @@ def judged_answer(request: Http, answer: Answer) -> str | None:
     return _body_fault(request, answer)
 
 
-def judged_bytes(request: Bytes, answers: list[Answer]) -> str | None:
-    """What is wrong with what came back for bytes that need be no request."""
+def bytes_fault(request: Bytes, answers: list[Answer]) -> str | None:
+    """Return the error in responses to arbitrary bytes; None if there is none."""
     del request
     for answer in answers:
         if answer.status >= 500 and answer.status not in (501, 503, 505):
             return f"status {answer.status}"
         if leak := _LEAKS.search(answer.body):
             return f"an answer that shows the server's inside: {leak[0].decode()}"
-        if answer.media_type == "application/json" and answer.body and isinstance(read := _document(answer.body), str):
-            return read
+        if (
+            answer.media_type == "application/json"
+            and answer.body
+            and isinstance(parsed := _document(answer.body), str)
+        ):
+            return parsed
     return None
 
 
-def judged_call(call: Call, code: str, details: str, answers: list[bytes]) -> str | None:
-    """What is wrong with an answer over gRPC."""
+def call_fault(call: Call, code: str, details: str, answers: list[bytes]) -> str | None:
+    """Return the error in a gRPC response; None if there is none."""
     if _LEAKS.search(details.encode()):
         return f"a status that shows the server's inside: {details}"
     if code == "DEADLINE_EXCEEDED":
@@ -73,13 +77,15 @@ def judged_call(call: Call, code: str, details: str, answers: list[bytes]) -> st
 def _status_fault(request: Http, status: int) -> str | None:
     if 200 <= status < 300 or 400 <= status < 500:
         return None
-    if status == 501 and request.port == "tensorflow-serving":  # Its word for what a dtype cannot be given as JSON.
+    if (
+        status == 501 and request.port == "tensorflow-serving"
+    ):  # TensorFlow Serving returns this if JSON cannot represent a dtype.
         return None
     if status == 501 and unquote_to_bytes(request.target).lower().partition(b"?")[0].endswith(b":explain"):
         return None
     if status == 503 and SPARE.encode() in unquote_to_bytes(request.target):
         return None
-    if status == 504 and any(name in _TIMED for name, _ in request.headers):
+    if status == 504 and any(name in _TIMEOUT_HEADERS for name, _ in request.headers):
         return None
     return f"status {status}"
 
@@ -87,7 +93,7 @@ def _status_fault(request: Http, status: int) -> str | None:
 def _body_fault(request: Http, answer: Answer) -> str | None:
     kind = answer.media_type
     if request.port == "tensorflow-serving" and (request.method == b"OPTIONS" or kind == "text/html"):
-        return None  # As TensorFlow Serving has it: nothing at all, or libevent's page.
+        return None  # TensorFlow Serving returns an empty body or libevent's page.
     if HEADER_LENGTH.decode() in answer.headers:
         return _binary_fault(answer)
     if kind == "text/event-stream":
@@ -99,8 +105,8 @@ def _body_fault(request: Http, answer: Answer) -> str | None:
             return document
         return _error_fault(document) if answer.status >= 400 else None
     if kind in ("application/jsonl", "application/x-ndjson"):
-        read = _documents(answer.body)
-        return read if isinstance(read, str) else None
+        parsed = _documents(answer.body)
+        return parsed if isinstance(parsed, str) else None
     if answer.status >= 400:
         return f"status {answer.status} as {kind or 'nothing'}: {answer.body[:80]!r}"
     if not answer.body:
@@ -109,34 +115,34 @@ def _body_fault(request: Http, answer: Answer) -> str | None:
 
 
 def _document(body: bytes, *, nan: bool = False) -> Any:
-    """A JSON document in a list; a sentence when it is none."""
+    """Return a JSON document in a list, or an error text."""
     try:
-        return [json.loads(body.decode(), parse_constant=None if nan else _refused)]
+        return [json.loads(body.decode(), parse_constant=None if nan else _reject_constant)]
     except (ValueError, RecursionError) as error:
         return f"no JSON: {error}: {body[:80]!r}"
 
 
 def _documents(body: bytes) -> Any:
-    """All of the JSON documents that follow each other; a sentence when one is none."""
+    """Return all concatenated JSON documents, or an error text."""
     decoder = json.JSONDecoder()
-    found: list[Any] = []
+    parsed_documents: list[Any] = []
     try:
         text = body.decode()
         while text := text.lstrip():
             document, end = decoder.raw_decode(text)
-            found.append(document)
+            parsed_documents.append(document)
             text = text[end:]
     except (ValueError, RecursionError) as error:
         return f"no JSON, one behind the other: {error}: {body[:80]!r}"
-    return found
+    return parsed_documents
 
 
-def _refused(token: str) -> None:
+def _reject_constant(token: str) -> None:
     raise ValueError(f"{token} is not JSON")
 
 
 def _error_fault(documents: list[Any]) -> str | None:
-    """An error says what went wrong, in one of the shapes that protocols have for it."""
+    """Check that an error has a message, in the format of one of the protocols."""
     for document in documents:
         reason = document.get("error", document.get("status")) if isinstance(document, dict) else None
         if isinstance(reason, dict):
@@ -160,22 +166,22 @@ def _binary_fault(answer: Answer) -> str | None:
 def _events_fault(body: bytes) -> str | None:
     for event in body.replace(b"\r\n", b"\n").split(b"\n\n"):
         data = b"\n".join(line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:"))
-        if event.strip() and data != b"[DONE]" and isinstance(read := _document(data), str):
-            return read
+        if event.strip() and data != b"[DONE]" and isinstance(parsed := _document(data), str):
+            return parsed
     return None
 
 
 def _message_fault(call: Call, data: bytes) -> str | None:
     service, _, method = call.method[1:].rpartition("/")
-    described = {descriptor.full_name: descriptor for descriptor in (INFERENCE, GRPS)}[service].methods_by_name.get(
-        method
-    )
-    if described is None:
+    method_descriptor = {descriptor.full_name: descriptor for descriptor in (INFERENCE, GRPS)}[
+        service
+    ].methods_by_name.get(method)
+    if method_descriptor is None:
         return f"an answer of {call.method}, which there is not"
     try:
-        message = message_class(described.output_type.full_name).FromString(data)
-    except Exception as error:  # noqa: BLE001  Whatever protobuf finds.
-        return f"no {described.output_type.name}: {error}"
+        message = message_class(method_descriptor.output_type.full_name).FromString(data)
+    except Exception as error:  # noqa: BLE001  Protobuf may raise anything.
+        return f"no {method_descriptor.output_type.name}: {error}"
     if _LEAKS.search(data):
         return "a message that shows the server's inside"
     if service == GRPS.full_name:

@@ -1,1 +1,1 @@
-"""Mutators: pure functions of what is sent and a source of chance."""
+"""Mutators: pure functions of a request and a random generator."""

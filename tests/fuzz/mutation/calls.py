@@ -1,12 +1,12 @@
-"""Mutators of calls of gRPC."""
+"""Mutators of gRPC calls."""
 
 from collections.abc import Callable, Mapping
 from random import Random
 
 from msgspec.structs import replace
 
-from tests.fuzz.mutation.octets import mutated_octets
-from tests.fuzz.mutation.protobuf import mutated_message
+from tests.fuzz.mutation.octets import mutate_octets
+from tests.fuzz.mutation.protobuf import mutate_message
 from tests.fuzz.requests import Call
 
 __all__ = ("CALLS",)
@@ -19,19 +19,19 @@ _METADATA: tuple[tuple[str, str | bytes], ...] = (
 
 
 def _message(call: Call, random: Random) -> Call:
-    if not call.messages or call.method.endswith("Unload"):  # Nothing but the spare model may come and go.
+    if not call.messages or call.method.endswith("Unload"):  # Only the spare model may be loaded and unloaded.
         return _octets(call, random)
-    at = random.randrange(len(call.messages))
-    changed = mutated_message(call.messages[at], random)
-    return replace(call, messages=(*call.messages[:at], changed, *call.messages[at + 1 :]))
+    index = random.randrange(len(call.messages))
+    changed = mutate_message(call.messages[index], random)
+    return replace(call, messages=(*call.messages[:index], changed, *call.messages[index + 1 :]))
 
 
 def _octets(call: Call, random: Random) -> Call:
-    return replace(call, messages=tuple(mutated_octets(message, random) for message in call.messages))
+    return replace(call, messages=tuple(mutate_octets(message, random) for message in call.messages))
 
 
 def _other_method(call: Call, random: Random) -> Call:
-    """A message of one method for another, or for none there is."""
+    """Send the message to another method, or to one that does not exist."""
     service = call.method.rpartition("/")[0]
     names = (
         "ModelInfer",
@@ -61,8 +61,8 @@ def _compressed(call: Call, random: Random) -> Call:
     return replace(call, compressed=True)
 
 
-def _several(call: Call, random: Random) -> Call:
-    """More messages in a stream, or none."""
+def _message_count(call: Call, random: Random) -> Call:
+    """Change the number of messages in a stream."""
     if not call.streams[0]:
         return _message(call, random)
     return replace(call, messages=tuple(random.choices(call.messages or (b"",), k=random.choice((0, 1, 3, 12)))))
@@ -75,6 +75,6 @@ CALLS: Mapping[str, tuple[int, Callable[[Call, Random], Call]]] = {
     "metadata": (3, _metadata),
     "timeout": (1, _timeout),
     "compressed call": (1, _compressed),
-    "messages of a stream": (2, _several),
+    "messages of a stream": (2, _message_count),
 }
-"""All of them with their weights, by what they change."""
+"""Mutators with their weights, by name."""

@@ -1,4 +1,4 @@
-"""Mutators of how bytes are written down: base64, gzip, deflate."""
+"""Mutators of encodings: base64, gzip, deflate."""
 
 import base64
 import gzip
@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from random import Random
 
-from tests.fuzz.mutation.octets import mutated_octets
+from tests.fuzz.mutation.octets import mutate_octets
 
-__all__ = ("COMPRESSED", "mutated_base64")
+__all__ = ("COMPRESSED", "encode_mutated_base64")
 
 _BOMB = 80_000_000
 
 
-def mutated_base64(data: bytes, random: Random) -> str:
-    """`data` as base64: most often as it should be, else with one fault of those that encoders make."""
+def encode_mutated_base64(data: bytes, random: Random) -> str:
+    """Return base64 of `data`, mostly valid, sometimes with a typical encoder error."""
     text = base64.b64encode(data).decode()
     match random.randrange(12):
         case 0:
@@ -23,14 +23,14 @@ def mutated_base64(data: bytes, random: Random) -> str:
         case 1:
             return base64.urlsafe_b64encode(data).decode()
         case 2:
-            return "\n".join(text[at : at + 76] for at in range(0, len(text), 76))
+            return "\n".join(text[index : index + 76] for index in range(0, len(text), 76))
         case 3:
             return f"data:image/{random.choice(('png', 'x', ''))};base64,{text}"
         case 4:
             return text[: random.randrange(len(text) + 1)]
         case 5:
-            at = random.randrange(len(text) + 1)
-            return text[:at] + random.choice(("=", "\0", "é", "*", "==", " ", "-_")) + text[at:]
+            index = random.randrange(len(text) + 1)
+            return text[:index] + random.choice(("=", "\0", "é", "*", "==", " ", "-_")) + text[index:]
         case _:
             return text
 
@@ -40,20 +40,20 @@ def _gzip(body: bytes, random: Random) -> tuple[bytes, bytes]:
 
 
 def _broken_gzip(body: bytes, random: Random) -> tuple[bytes, bytes]:
-    return b"gzip", mutated_octets(_zipped(body), random)
+    return b"gzip", mutate_octets(_gzip_bytes(body), random)
 
 
 def _gzip_twice(body: bytes, random: Random) -> tuple[bytes, bytes]:
-    return random.choice((b"gzip", b"gzip, gzip")), _zipped(_zipped(body))
+    return random.choice((b"gzip", b"gzip, gzip")), _gzip_bytes(_gzip_bytes(body))
 
 
 def _members(body: bytes, random: Random) -> tuple[bytes, bytes]:
-    at = random.randrange(len(body) + 1)
-    return b"gzip", _zipped(body[:at]) + _zipped(body[at:])
+    index = random.randrange(len(body) + 1)
+    return b"gzip", _gzip_bytes(body[:index]) + _gzip_bytes(body[index:])
 
 
 def _trailing(body: bytes, random: Random) -> tuple[bytes, bytes]:
-    return b"gzip", _zipped(body) + random.randbytes(random.randrange(1, 20))
+    return b"gzip", _gzip_bytes(body) + random.randbytes(random.randrange(1, 20))
 
 
 def _deflate(body: bytes, random: Random) -> tuple[bytes, bytes]:
@@ -66,21 +66,21 @@ def _not_compressed(body: bytes, random: Random) -> tuple[bytes, bytes]:
 
 
 def _bomb(body: bytes, random: Random) -> tuple[bytes, bytes]:
-    """A thousand times what it weighs: over the limit of what a body may unfold to."""
+    """Return a body that exceeds the limit after decompression."""
     del body
-    return b"gzip", _squeezed(random.choice((b" ", b"[", b"\0")))
+    return b"gzip", _compress_repeated(random.choice((b" ", b"[", b"\0")))
 
 
-def _zipped(data: bytes) -> bytes:
-    # Without the time, so that a seed says everything.
+def _gzip_bytes(data: bytes) -> bytes:
+    # A fixed mtime keeps requests reproducible.
     return gzip.compress(data, mtime=0)
 
 
 @cache
-def _squeezed(octet: bytes) -> bytes:
-    squeezed = zlib.compressobj(9, wbits=31)
+def _compress_repeated(octet: bytes) -> bytes:
+    compressor = zlib.compressobj(9, wbits=31)
     block = octet * 1_000_000
-    return b"".join(squeezed.compress(block) for _ in range(_BOMB // len(block))) + squeezed.flush()
+    return b"".join(compressor.compress(block) for _ in range(_BOMB // len(block))) + compressor.flush()
 
 
 COMPRESSED: Mapping[str, Callable[[bytes, Random], tuple[bytes, bytes]]] = {
@@ -93,4 +93,4 @@ COMPRESSED: Mapping[str, Callable[[bytes, Random], tuple[bytes, bytes]]] = {
     "encoding that it has not": _not_compressed,
     "gzip bomb": _bomb,
 }
-"""From a body to its Content-Encoding and what is sent."""
+"""Functions that return the Content-Encoding and the encoded body, by name."""

@@ -1,29 +1,29 @@
-"""Mutators of bytes on a connection: requests that break HTTP/1.1's framing, and what a gRPC port may be sent."""
+"""Mutators of raw bytes: invalid HTTP/1.1 framing, and HTTP/2 frames for a gRPC port."""
 
 import struct
 from collections.abc import Callable, Mapping
 from random import Random
 
-from tests.fuzz.mutation.octets import mutated_octets
-from tests.fuzz.requests import Bytes, Http, as_wire
+from tests.fuzz.mutation.octets import mutate_octets
+from tests.fuzz.requests import Bytes, Http, encode_request
 
-__all__ = ("FRAMING", "broken_framing", "http2_bytes")
+__all__ = ("FRAMING", "break_framing", "generate_http2")
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
-def broken_framing(request: Http, random: Random) -> tuple[str, Bytes]:
-    """What was done to a request's framing, and what came of it."""
+def break_framing(request: Http, random: Random) -> tuple[str, Bytes]:
+    """Return the mutation of a request's framing, and the mutated bytes."""
     kind = random.choice(list(FRAMING))
-    data = FRAMING[kind](as_wire(request), random)
+    data = FRAMING[kind](encode_request(request), random)
     return kind, Bytes(protocol=request.protocol, port=request.port, data=data)
 
 
-def http2_bytes(random: Random) -> Bytes:
-    """What begins like HTTP/2, or like nothing, for the port of gRPC."""
+def generate_http2(random: Random) -> Bytes:
+    """Return bytes for the gRPC port, with or without an HTTP/2 preface."""
     frames = [_frame(random) for _ in range(random.choice((0, 1, 3, 40)))]
     data = random.choice((_PREFACE, _PREFACE, _PREFACE[:-3], b"")) + b"".join(frames)
-    data = mutated_octets(data, random) if random.random() < 0.4 else data
+    data = mutate_octets(data, random) if random.random() < 0.4 else data
     return Bytes(protocol="http2", port="grpc", data=data or b"\0")
 
 
@@ -51,13 +51,13 @@ def _without_length(head: bytes) -> bytes:
     return b"\r\n".join(lines)
 
 
-def _more_announced(wire: bytes, random: Random) -> bytes:
+def _length_too_large(wire: bytes, random: Random) -> bytes:
     head, body = _split(wire)
     length = len(body) + random.choice((1, 100, 10**6))
     return _without_length(head) + b"\r\ncontent-length: %d\r\n\r\n" % length + body
 
 
-def _less_announced(wire: bytes, random: Random) -> bytes:
+def _length_too_small(wire: bytes, random: Random) -> bytes:
     head, body = _split(wire)
     length = random.randrange(len(body) + 1)
     return _without_length(head) + b"\r\ncontent-length: %d\r\n\r\n" % length + body
@@ -92,7 +92,7 @@ def _odd_chunks(wire: bytes, random: Random) -> bytes:
     )
 
 
-def _cut(wire: bytes, random: Random) -> bytes:
+def _truncated(wire: bytes, random: Random) -> bytes:
     return wire[: random.randrange(1, len(wire))]
 
 
@@ -128,7 +128,7 @@ def _pipelined(wire: bytes, random: Random) -> bytes:
 
 def _octets(wire: bytes, random: Random) -> bytes:
     head, body = _split(wire)
-    return mutated_octets(head, random) + b"\r\n\r\n" + body or b"\0"
+    return mutate_octets(head, random) + b"\r\n\r\n" + body or b"\0"
 
 
 def _bare_line_feeds(wire: bytes, random: Random) -> bytes:
@@ -142,12 +142,12 @@ def _noise(wire: bytes, random: Random) -> bytes:
 
 
 FRAMING: Mapping[str, Callable[[bytes, Random], bytes]] = {
-    "more announced than sent": _more_announced,
-    "less announced than sent": _less_announced,
+    "more announced than sent": _length_too_large,
+    "less announced than sent": _length_too_small,
     "odd length": _odd_length,
     "both framings": _both_framings,
     "odd chunks": _odd_chunks,
-    "cut off": _cut,
+    "cut off": _truncated,
     "request line": _request_line,
     "header line": _header_line,
     "pipelined": _pipelined,
@@ -155,4 +155,4 @@ FRAMING: Mapping[str, Callable[[bytes, Random], bytes]] = {
     "bare line feeds": _bare_line_feeds,
     "noise": _noise,
 }
-"""All of them, by what they do to a request's bytes."""
+"""Mutators of a request's bytes, by name."""

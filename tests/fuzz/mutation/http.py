@@ -1,4 +1,4 @@
-"""Mutators of requests over HTTP that stay well framed: method, target, headers, body, how it is sent."""
+"""Mutators of HTTP requests with valid framing: method, target, headers, body and transfer."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -8,10 +8,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from tests.fuzz.mutation.encodings import COMPRESSED
-from tests.fuzz.mutation.images import mutated_image, no_image
-from tests.fuzz.mutation.json_values import mutated_json
-from tests.fuzz.mutation.octets import mutated_octets
-from tests.fuzz.pictures import FORMATS, picture
+from tests.fuzz.mutation.images import invalid_image, mutate_image
+from tests.fuzz.mutation.json_values import mutate_json
+from tests.fuzz.mutation.octets import mutate_octets
+from tests.fuzz.pictures import FORMATS, encode_sample
 from tests.fuzz.requests import Http
 
 __all__ = ("HTTP",)
@@ -99,20 +99,20 @@ def _method(request: Http, random: Random) -> Http:
 def _path(request: Http, random: Random) -> Http:
     path, mark, query = request.target.partition(b"?")
     parts = path.split(b"/")[1:]
-    if b"repository" in parts:  # Nothing but the spare model may come and go.
+    if b"repository" in parts:  # Only the spare model may be loaded and unloaded.
         parts = [b"v2", b"repository", b"models", random.choice((b"nobody", b"..", b"%00", b"spare/x"))]
-    at = random.randrange(len(parts))
+    index = random.randrange(len(parts))
     match random.randrange(5):
         case 0:
-            parts[at] = random.choice(_SEGMENTS)
+            parts[index] = random.choice(_SEGMENTS)
         case 1:
-            parts.insert(at, random.choice(_SEGMENTS))
+            parts.insert(index, random.choice(_SEGMENTS))
         case 2:
-            del parts[at]
+            del parts[index]
         case 3:
-            parts[at] = parts[at].swapcase()
+            parts[index] = parts[index].swapcase()
         case _:
-            parts[at] = b"".join(b"%%%02x" % octet for octet in parts[at])
+            parts[index] = b"".join(b"%%%02x" % octet for octet in parts[index])
     return replace(request, target=b"/" + b"/".join(parts) + mark + query)
 
 
@@ -133,8 +133,8 @@ def _header(request: Http, random: Random) -> Http:
 
 
 def _header_length(request: Http, random: Random) -> Http:
-    near = (str(max(len(request.head) + by, 0)).encode() for by in (-1, 1, len(request.tail), 10))
-    return replace(request, header_length=random.choice((*_LENGTHS, *near)))
+    similar = (str(max(len(request.head) + by, 0)).encode() for by in (-1, 1, len(request.tail), 10))
+    return replace(request, header_length=random.choice((*_LENGTHS, *similar)))
 
 
 def _no_header_length(request: Http, random: Random) -> Http:
@@ -143,16 +143,16 @@ def _no_header_length(request: Http, random: Random) -> Http:
 
 
 def _tensor_bytes(request: Http, random: Random) -> Http:
-    """Sizes of elements that are none, and bytes behind, before and amid the tensors'."""
+    """Change element sizes, or the bytes of tensors."""
     lengths = (b"\xff\xff\xff\xff", b"\x00\x00\x00\x80", b"\x00\x00\x00\x00", b"\x01\x00\x00\x00")
     if random.random() < 0.4:
-        at = 4 * random.randrange(len(request.tail) // 4 + 1)
-        return replace(request, tail=request.tail[:at] + random.choice(lengths) + request.tail[at + 4 :])
-    return replace(request, tail=mutated_octets(request.tail, random))
+        index = 4 * random.randrange(len(request.tail) // 4 + 1)
+        return replace(request, tail=request.tail[:index] + random.choice(lengths) + request.tail[index + 4 :])
+    return replace(request, tail=mutate_octets(request.tail, random))
 
 
 def _binary_sizes(request: Http, random: Random) -> Http:
-    """A V2 document whose tensors say another size, or which sends its data both ways."""
+    """Change the declared size or the shape of a tensor, or add data twice."""
     try:
         document: dict[str, Any] = json.loads(request.head)
         tensor = random.choice(document["inputs"])
@@ -166,12 +166,12 @@ def _binary_sizes(request: Http, random: Random) -> Http:
 
 
 def _json(request: Http, random: Random) -> Http:
-    mutated = mutated_json(request.head, random)
-    return replace(request, head=mutated[1] if mutated else mutated_octets(request.head, random))
+    mutated = mutate_json(request.head, random)
+    return replace(request, head=mutated[1] if mutated else mutate_octets(request.head, random))
 
 
 def _octets(request: Http, random: Random) -> Http:
-    return replace(request, head=mutated_octets(request.head, random))
+    return replace(request, head=mutate_octets(request.head, random))
 
 
 def _text_encoding(request: Http, random: Random) -> Http:
@@ -191,26 +191,26 @@ def _lines(request: Http, random: Random) -> Http:
 def _image_body(request: Http, random: Random) -> Http:
     """Send an image as the body, valid or not."""
     body = random.choice(
-        (mutated_image(random), mutated_image(random), no_image(random), picture(random.choice(FORMATS)))
+        (mutate_image(random), mutate_image(random), invalid_image(random), encode_sample(random.choice(FORMATS)))
     )
     kind = random.choice((b"image/png", b"image/jpeg", b"application/octet-stream"))
     return _with(replace(request, head=body, tail=b"", header_length=None), b"content-type", kind)
 
 
 def _compressed(request: Http, random: Random) -> Http:
-    # A bomb costs its sender too: few of them.
+    # Bombs are rare, because they are expensive to create.
     kinds = [name for name in COMPRESSED if name != "gzip bomb" or random.random() < 0.1]
     encoding, body = COMPRESSED[random.choice(kinds)](request.body, random)
-    said = str(len(request.head)).encode() if request.header_length == b"true" else request.header_length
-    return _with(replace(request, head=body, tail=b"", header_length=said), b"content-encoding", encoding)
+    length = str(len(request.head)).encode() if request.header_length == b"true" else request.header_length
+    return _with(replace(request, head=body, tail=b"", header_length=length), b"content-encoding", encoding)
 
 
 def _chunked(request: Http, random: Random) -> Http:
     return replace(request, chunks=random.choice(_SPLITS) if len(request.body) < 20_000 else (16384,))
 
 
-def _big(request: Http, random: Random) -> Http:
-    """More of the same, up to a megabyte or two."""
+def _repeated_body(request: Http, random: Random) -> Http:
+    """Repeat the body up to 1.6 MB."""
     return replace(request, head=request.head[:4000] * random.choice((100, 400)))
 
 
@@ -231,6 +231,6 @@ HTTP: Mapping[str, tuple[int, Callable[[Http, Random], Http]]] = {
     "binary sizes": (3, _binary_sizes),
     "compression": (3, _compressed),
     "chunks": (3, _chunked),
-    "big": (1, _big),
+    "big": (1, _repeated_body),
 }
-"""All of them with their weights, by what they change."""
+"""Mutators with their weights, by name."""

@@ -1,14 +1,14 @@
-"""Mutators of encoded images: what their headers say, their chunks and segments, their ends."""
+"""Mutators of encoded images: headers, chunks, segments and endings."""
 
 import struct
 import zlib
 from collections.abc import Callable, Mapping
 from random import Random
 
-from tests.fuzz.mutation.octets import mutated_octets
-from tests.fuzz.pictures import FORMATS, picture
+from tests.fuzz.mutation.octets import mutate_octets
+from tests.fuzz.pictures import FORMATS, encode_sample
 
-__all__ = ("IMAGES", "jpeg_segments", "mutated_image", "no_image", "png_chunks")
+__all__ = ("IMAGES", "invalid_image", "jpeg_segments", "mutate_image", "png_chunks")
 
 _SIZES = (0, 1, 2, 32, 255, 65535, 20_000, 100_000, 2**31 - 1, 2**31, 2**32 - 1)
 _OTHER_FILES = (
@@ -23,41 +23,41 @@ _OTHER_FILES = (
 )  # fmt: skip
 
 
-def mutated_image(random: Random) -> bytes:
-    """An image of any format after one to three mutations."""
-    data = picture(random.choice(FORMATS))
+def mutate_image(random: Random) -> bytes:
+    """Return an image of any format after one to three mutations."""
+    data = encode_sample(random.choice(FORMATS))
     for _ in range(random.choice((1, 1, 2, 3))):
         data = random.choice(list(IMAGES.values()))(data, random)
     return data
 
 
-def no_image(random: Random) -> bytes:
-    """Bytes that begin like an image, or like something else."""
+def invalid_image(random: Random) -> bytes:
+    """Return bytes that start like an image or another file."""
     return random.choice(_OTHER_FILES) + random.randbytes(random.choice((0, 0, 8, 300)))
 
 
 def png_chunks(data: bytes) -> list[tuple[bytes, bytes]]:
-    """Kind and content of each chunk of a PNG, as far as it can be read."""
-    found: list[tuple[bytes, bytes]] = []
-    at = 8
-    while at + 12 <= len(data):
-        (size,) = struct.unpack_from(">I", data, at)
-        found.append((data[at + 4 : at + 8], data[at + 8 : at + 8 + size]))
-        at += 12 + size
-    return found
+    """Return kind and content of each readable chunk of a PNG."""
+    chunks: list[tuple[bytes, bytes]] = []
+    offset = 8
+    while offset + 12 <= len(data):
+        (size,) = struct.unpack_from(">I", data, offset)
+        chunks.append((data[offset + 4 : offset + 8], data[offset + 8 : offset + 8 + size]))
+        offset += 12 + size
+    return chunks
 
 
 def jpeg_segments(data: bytes) -> list[tuple[int, int, int]]:
-    """Marker, start and end of each segment of a JPEG that has a length, up to the scan."""
-    found: list[tuple[int, int, int]] = []
-    at = 2
-    while at + 4 <= len(data) and data[at] == 0xFF:
-        (size,) = struct.unpack_from(">H", data, at + 2)
-        found.append((data[at + 1], at, at + 2 + size))
-        if data[at + 1] == 0xDA:
+    """Return marker, start and end of each JPEG segment with a length, up to the scan."""
+    segments: list[tuple[int, int, int]] = []
+    offset = 2
+    while offset + 4 <= len(data) and data[offset] == 0xFF:
+        (size,) = struct.unpack_from(">H", data, offset + 2)
+        segments.append((data[offset + 1], offset, offset + 2 + size))
+        if data[offset + 1] == 0xDA:
             break
-        at += 2 + size
-    return found
+        offset += 2 + size
+    return segments
 
 
 def _png(chunks: list[tuple[bytes, bytes]]) -> bytes:
@@ -68,11 +68,11 @@ def _png(chunks: list[tuple[bytes, bytes]]) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(written)
 
 
-def _png_changed(data: bytes, random: Random) -> bytes:
-    """A chunk changed, its checksum right again."""
+def _change_png(data: bytes, random: Random) -> bytes:
+    """Change a chunk, and correct the checksum."""
     chunks = png_chunks(data) if data.startswith(b"\x89PNG") else []
     if not chunks:
-        return mutated_octets(data, random)
+        return mutate_octets(data, random)
     index = random.randrange(len(chunks))
     kind, content = chunks[index]
     match random.randrange(6):
@@ -81,7 +81,7 @@ def _png_changed(data: bytes, random: Random) -> bytes:
         case 1:
             chunks[index:index] = [chunks[index]] * random.choice((1, 5, 200))
         case 2:
-            chunks[index] = (kind, mutated_octets(content, random))
+            chunks[index] = (kind, mutate_octets(content, random))
         case 3:
             chunks[index] = (
                 random.choice((b"IDAT", b"IHDR", b"PLTE", b"tRNS", b"acTL", b"fcTL", b"zTXt", b"abcd")),
@@ -94,11 +94,11 @@ def _png_changed(data: bytes, random: Random) -> bytes:
     return _png(chunks)
 
 
-def _jpeg_changed(data: bytes, random: Random) -> bytes:
-    """A segment left out, repeated, moved, or with a length or content that is not its own."""
+def _change_jpeg(data: bytes, random: Random) -> bytes:
+    """Remove, repeat, move or change a segment."""
     segments = jpeg_segments(data) if data.startswith(b"\xff\xd8") else []
     if not segments:
-        return mutated_octets(data, random)
+        return mutate_octets(data, random)
     _, start, end = random.choice(segments)
     match random.randrange(5):
         case 0:
@@ -108,13 +108,13 @@ def _jpeg_changed(data: bytes, random: Random) -> bytes:
         case 2:
             return data[: start + 2] + struct.pack(">H", random.choice((0, 1, 2, 65535))) + data[start + 4 :]
         case 3:
-            return data[: start + 4] + mutated_octets(data[start + 4 : end], random) + data[end:]
+            return data[: start + 4] + mutate_octets(data[start + 4 : end], random) + data[end:]
         case _:
             return data[:2] + data[end:] + data[start:end]
 
 
-def _sized(data: bytes, random: Random) -> bytes:
-    """Another width or height where the format keeps it."""
+def _change_size(data: bytes, random: Random) -> bytes:
+    """Change width or height in the header."""
     size = random.choice(_SIZES)
     if data.startswith(b"\x89PNG"):
         chunks = png_chunks(data)
@@ -132,20 +132,20 @@ def _sized(data: bytes, random: Random) -> bytes:
         return data[:18] + struct.pack("<II", size, random.choice((24, size))) + data[26:]
     if data.startswith(b"P6"):
         return b"P6 %d %d 255\n" % (size, random.choice((24, size))) + data[13:]
-    return _directory_changed(data, random)
+    return _change_directory(data, random)
 
 
-def _directory_changed(data: bytes, random: Random) -> bytes:
-    """An entry of a TIFF's directory, or of Exif wherever it is: another tag, type, count or offset."""
-    at = max(data.find(b"II*\0"), data.find(b"MM\0*"))
-    if at < 0 or at + 10 > len(data):
-        return mutated_octets(data, random)
-    order = "<" if data[at : at + 1] == b"I" else ">"
-    (directory,) = struct.unpack_from(f"{order}I", data, at + 4)
+def _change_directory(data: bytes, random: Random) -> bytes:
+    """Change tag, type, count or offset in a directory of TIFF or Exif."""
+    start = max(data.find(b"II*\0"), data.find(b"MM\0*"))
+    if start < 0 or start + 10 > len(data):
+        return mutate_octets(data, random)
+    order = "<" if data[start : start + 1] == b"I" else ">"
+    (directory,) = struct.unpack_from(f"{order}I", data, start + 4)
     changed = bytearray(data)
-    entry = at + directory + 2 + 12 * random.randrange(12)
+    entry = start + directory + 2 + 12 * random.randrange(12)
     if entry + 12 > len(data) or random.random() < 0.1:
-        struct.pack_into(f"{order}I", changed, at + 4, random.choice((0, 8, directory, 2**32 - 1, len(data))))
+        struct.pack_into(f"{order}I", changed, start + 4, random.choice((0, 8, directory, 2**32 - 1, len(data))))
         return bytes(changed)
     offset, form, values = random.choice(
         ((0, "H", (0x0100, 0x0101, 0x0102, 0x0103, 0x0112, 0x0111, 0x0117, 0x8769)), (2, "H", (0, 1, 2, 3, 4, 5, 12,
@@ -156,12 +156,12 @@ def _directory_changed(data: bytes, random: Random) -> bytes:
     return bytes(changed)
 
 
-def _spliced(data: bytes, random: Random) -> bytes:
-    other = picture(random.choice(FORMATS))
+def _splice(data: bytes, random: Random) -> bytes:
+    other = encode_sample(random.choice(FORMATS))
     return data[: random.randrange(len(data) + 1)] + other[random.randrange(len(other)) :]
 
 
-def _turned(data: bytes, random: Random) -> bytes:
+def _set_invalid_orientation(data: bytes, random: Random) -> bytes:
     """Set an invalid Exif orientation, or one outside the file."""
     exif = b"Exif\0\0" + random.choice((b"II*\0\x08\0\0\0", b"MM\0*\0\0\0\x08", b"", b"II*\0\xff\xff\xff\xff"))
     exif += struct.pack("<HHHII", random.choice((0, 1, 65535)), 0x0112, 3, 1, random.randrange(0, 12)) + b"\0" * 4
@@ -170,16 +170,16 @@ def _turned(data: bytes, random: Random) -> bytes:
     if data.startswith(b"\x89PNG"):
         chunks = png_chunks(data)
         return _png([*chunks[:1], (b"eXIf", exif[6:]), *chunks[1:]])
-    return mutated_octets(data, random)
+    return mutate_octets(data, random)
 
 
 IMAGES: Mapping[str, Callable[[bytes, Random], bytes]] = {
-    "octets": mutated_octets,
-    "chunks of a PNG": _png_changed,
-    "segments of a JPEG": _jpeg_changed,
-    "size": _sized,
-    "directory": _directory_changed,
-    "splice": _spliced,
-    "orientation": _turned,
+    "octets": mutate_octets,
+    "chunks of a PNG": _change_png,
+    "segments of a JPEG": _change_jpeg,
+    "size": _change_size,
+    "directory": _change_directory,
+    "splice": _splice,
+    "orientation": _set_invalid_orientation,
 }
-"""All of them, by what they change."""
+"""Mutators, by name."""

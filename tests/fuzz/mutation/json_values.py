@@ -1,14 +1,14 @@
-"""Mutators of JSON: a value anywhere in a document becomes another, is left out, comes twice, or is nested."""
+"""Mutators of JSON: replace, remove, repeat or nest any value in a document."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any
 
-from tests.fuzz.mutation.encodings import mutated_base64
-from tests.fuzz.mutation.images import mutated_image, no_image
+from tests.fuzz.mutation.encodings import encode_mutated_base64
+from tests.fuzz.mutation.images import invalid_image, mutate_image
 
-__all__ = ("JSON", "Pairs", "Raw", "mutated_json", "parsed", "written")
+__all__ = ("JSON", "Pairs", "Raw", "mutate_json", "parse", "serialize")
 
 _NUMBERS = (
     "0", "-0", "-1", "1", "2", "0.5", "1e-400", "1e308", "1e999", "-1e999", "NaN", "Infinity", "-Infinity", "255",
@@ -54,7 +54,7 @@ _NAMES = (
 
 
 class Pairs(list[tuple[str, Any]]):
-    """An object, whose names may come twice."""
+    """A JSON object that may have duplicate names."""
 
 
 class Raw(str):
@@ -63,26 +63,26 @@ class Raw(str):
     __slots__ = ()
 
 
-def parsed(data: bytes) -> Any:
-    """JSON with objects as `Pairs`.
+def parse(data: bytes) -> Any:
+    """Parse JSON with objects as `Pairs`.
 
     Raises:
-        ValueError: when it is none.
+        ValueError: when it is not JSON.
     """
     return json.loads(data, object_pairs_hook=Pairs)
 
 
-def written(value: Any) -> bytes:
-    """What `parsed` reads."""
+def serialize(value: Any) -> bytes:
+    """Serialize what `parse` returns."""
     return _text(value).encode(errors="surrogatepass")
 
 
-def mutated_json(data: bytes, random: Random) -> tuple[str, bytes] | None:
-    """What was done to JSON, and what came of it; None for what is no JSON."""
+def mutate_json(data: bytes, random: Random) -> tuple[str, bytes] | None:
+    """Return the mutation and the mutated JSON; None if `data` is not JSON."""
     kind = random.choice(list(JSON))
     try:
-        return kind, written(JSON[kind](parsed(data), random))
-    except (ValueError, RecursionError):  # Nested by a mutation before, as likely as not.
+        return kind, serialize(JSON[kind](parse(data), random))
+    except (ValueError, RecursionError):  # An earlier mutation may have nested it too deeply.
         return None
 
 
@@ -96,54 +96,54 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _places(value: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+def _paths(value: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
     yield path
     if isinstance(value, list):
         for index, element in enumerate(value[:40]):
-            yield from _places(element[1] if isinstance(value, Pairs) else element, (*path, index))
+            yield from _paths(element[1] if isinstance(value, Pairs) else element, (*path, index))
 
 
-def _at(value: Any, path: tuple[int, ...]) -> Any:
+def _value_at(value: Any, path: tuple[int, ...]) -> Any:
     for index in path:
         value = value[index][1] if isinstance(value, Pairs) else value[index]
     return value
 
 
-def _with(value: Any, path: tuple[int, ...], other: Any) -> Any:
+def _replace_at(value: Any, path: tuple[int, ...], other: Any) -> Any:
     if not path:
         return other
     index, *rest = path
     if isinstance(value, Pairs):
         name, inner = value[index]
-        return Pairs([*value[:index], (name, _with(inner, tuple(rest), other)), *value[index + 1 :]])
-    return [*value[:index], _with(value[index], tuple(rest), other), *value[index + 1 :]]
+        return Pairs([*value[:index], (name, _replace_at(inner, tuple(rest), other)), *value[index + 1 :]])
+    return [*value[:index], _replace_at(value[index], tuple(rest), other), *value[index + 1 :]]
 
 
-def _somewhere(wanted: Callable[[Any], bool], change: Callable[[Any, Random], Any]) -> Callable[[Any, Random], Any]:
+def _mutate_at(predicate: Callable[[Any], bool], change: Callable[[Any, Random], Any]) -> Callable[[Any, Random], Any]:
     def mutate(document: Any, random: Random) -> Any:
-        places = [path for path in _places(document) if wanted(_at(document, path))]
-        if not places:
+        paths = [path for path in _paths(document) if predicate(_value_at(document, path))]
+        if not paths:
             return document
-        place = random.choice(places)
-        return _with(document, place, change(_at(document, place), random))
+        path = random.choice(paths)
+        return _replace_at(document, path, change(_value_at(document, path), random))
 
     return mutate
 
 
-def _anything(value: Any) -> bool:
+def _any_value(value: Any) -> bool:
     del value
     return True
 
 
-def _filled(value: Any) -> bool:
+def _is_filled_list(value: Any) -> bool:
     return isinstance(value, list) and bool(value)
 
 
-def _an_object(value: Any) -> bool:
+def _is_object(value: Any) -> bool:
     return isinstance(value, Pairs)
 
 
-def _encoded_bytes(value: Any) -> bool:
+def _looks_like_base64(value: Any) -> bool:
     return isinstance(value, str) and len(value) > 60 and " " not in value
 
 
@@ -190,31 +190,31 @@ def _renamed(value: Any, random: Random) -> Any:
 
 def _nested(value: Any, random: Random) -> Any:
     depth = random.choice((1, 2, 8, 64, 70, 500, 5000))
-    opened, closed = random.choice((("[", "]"), ('{"a": ', "}")))
-    return Raw(opened * depth + _text(value) + closed * depth)
+    prefix, suffix = random.choice((("[", "]"), ('{"a": ', "}")))
+    return Raw(prefix * depth + _text(value) + suffix * depth)
 
 
 def _unnested(value: Any, random: Random) -> Any:
-    found = random.choice(value)
-    return found[1] if isinstance(value, Pairs) else found
+    element = random.choice(value)
+    return element[1] if isinstance(value, Pairs) else element
 
 
 def _another_image(value: Any, random: Random) -> Any:
     del value
-    return mutated_base64(random.choice((mutated_image, no_image))(random), random)
+    return encode_mutated_base64(random.choice((mutate_image, invalid_image))(random), random)
 
 
 JSON: Mapping[str, Callable[[Any, Random], Any]] = {
-    "retyped": _somewhere(_anything, _retyped),
-    "another number": _somewhere(lambda value: isinstance(value, int | float), _another_number),
-    "another text": _somewhere(lambda value: isinstance(value, str), _another_text),
-    "dropped": _somewhere(_filled, _dropped),
-    "repeated": _somewhere(_filled, _doubled),
-    "reordered": _somewhere(_filled, _reordered),
-    "field added": _somewhere(_an_object, _added),
-    "field renamed": _somewhere(_an_object, _renamed),
-    "nested": _somewhere(_anything, _nested),
-    "unnested": _somewhere(_filled, _unnested),
-    "image": _somewhere(_encoded_bytes, _another_image),
+    "retyped": _mutate_at(_any_value, _retyped),
+    "another number": _mutate_at(lambda value: isinstance(value, int | float), _another_number),
+    "another text": _mutate_at(lambda value: isinstance(value, str), _another_text),
+    "dropped": _mutate_at(_is_filled_list, _dropped),
+    "repeated": _mutate_at(_is_filled_list, _doubled),
+    "reordered": _mutate_at(_is_filled_list, _reordered),
+    "field added": _mutate_at(_is_object, _added),
+    "field renamed": _mutate_at(_is_object, _renamed),
+    "nested": _mutate_at(_any_value, _nested),
+    "unnested": _mutate_at(_is_filled_list, _unnested),
+    "image": _mutate_at(_looks_like_base64, _another_image),
 }
 """All of them, by what they do."""

@@ -1,13 +1,13 @@
-"""Mutators of bytes that know nothing of what the bytes mean."""
+"""Mutators of bytes, regardless of their meaning."""
 
 from collections.abc import Callable, Mapping
 from random import Random
 
-__all__ = ("OCTETS", "mutated_octets")
+__all__ = ("OCTETS", "mutate_octets")
 
 Octets = Callable[[bytes, Random], bytes]
 
-_TELLING = (
+_SPECIAL_BYTES = (
     b"\x00",
     b"\xff" * 4,
     b"\x7f\xff\xff\xff",
@@ -20,8 +20,8 @@ _TELLING = (
 )
 
 
-def mutated_octets(data: bytes, random: Random) -> bytes:
-    """`data` after one mutation."""
+def mutate_octets(data: bytes, random: Random) -> bytes:
+    """Return `data` after one mutation."""
     return random.choice(list(OCTETS.values()))(data, random)
 
 
@@ -48,15 +48,15 @@ def _part_repeated(data: bytes, random: Random) -> bytes:
 
 
 def _inserted(data: bytes, random: Random) -> bytes:
-    at = random.randrange(len(data) + 1)
-    added = random.choice((*_TELLING, random.randbytes(random.randrange(1, 9))))
-    return data[:at] + added + data[at:]
+    index = random.randrange(len(data) + 1)
+    added = random.choice((*_SPECIAL_BYTES, random.randbytes(random.randrange(1, 9))))
+    return data[:index] + added + data[index:]
 
 
 def _overwritten(data: bytes, random: Random) -> bytes:
-    at = random.randrange(len(data) + 1)
-    added = random.choice((*_TELLING, random.randbytes(4)))
-    return data[:at] + added + data[at + len(added) :]
+    index = random.randrange(len(data) + 1)
+    added = random.choice((*_SPECIAL_BYTES, random.randbytes(4)))
+    return data[:index] + added + data[index + len(added) :]
 
 
 def _swapped(data: bytes, random: Random) -> bytes:
@@ -68,7 +68,7 @@ def _extended(data: bytes, random: Random) -> bytes:
     return data + random.choice((b"\x00", b" ", b"\n{}", data, random.randbytes(random.randrange(1, 64))))
 
 
-def _nothing(data: bytes, random: Random) -> bytes:
+def _emptied(data: bytes, random: Random) -> bytes:
     del data, random
     return b""
 
@@ -87,6 +87,6 @@ OCTETS: Mapping[str, Octets] = {
     "overwritten": _overwritten,
     "swapped": _swapped,
     "extended": _extended,
-    "emptied": _nothing,
+    "emptied": _emptied,
 }
-"""All of them, by what they do."""
+"""Mutators, by name."""

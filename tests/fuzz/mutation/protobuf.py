@@ -1,4 +1,4 @@
-"""Mutators of serialized messages, field by field, by what protobuf's wire format says without their descriptors."""
+"""Mutators of fields of serialized messages, with protobuf's wire format only, without descriptors."""
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -6,10 +6,10 @@ from random import Random
 
 import msgspec
 
-from tests.fuzz.mutation.images import mutated_image, no_image
-from tests.fuzz.mutation.octets import mutated_octets
+from tests.fuzz.mutation.images import invalid_image, mutate_image
+from tests.fuzz.mutation.octets import mutate_octets
 
-__all__ = ("PROTOBUF", "Field", "mutated_message", "read_fields", "varint", "write_fields")
+__all__ = ("PROTOBUF", "Field", "mutate_message", "read_fields", "varint", "write_fields")
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _NUMBERS = (0, 1, 2, 127, 128, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1)
@@ -31,7 +31,7 @@ _OVERLONG = b"\xff" * 9 + b"\x7f"
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One field: its number, its wire type, and its value as it is encoded, without its length."""
+    """A field: its number, wire type, and encoded value without length."""
 
     number: int
     kind: int
@@ -39,17 +39,17 @@ class Field(msgspec.Struct, frozen=True):
 
 
 def varint(number: int) -> bytes:
-    """A number of up to 64 bits."""
-    written = bytearray()
+    """Encode a number of up to 64 bits."""
+    encoded = bytearray()
     while number > 127:
-        written.append(number & 127 | 128)
+        encoded.append(number & 127 | 128)
         number >>= 7
-    written.append(number)
-    return bytes(written)
+    encoded.append(number)
+    return bytes(encoded)
 
 
 def read_fields(data: bytes) -> list[Field] | None:
-    """The fields of a message; None when the bytes are none."""
+    """Return the fields of a message; None if the bytes are not a message."""
     fields: list[Field] = []
     at = 0
     while at < len(data):
@@ -74,7 +74,7 @@ def read_fields(data: bytes) -> list[Field] | None:
 
 
 def write_fields(fields: Sequence[Field]) -> bytes:
-    """The message of `fields`."""
+    """Serialize fields."""
     return b"".join(
         varint(field.number << 3 | field.kind)
         + (varint(len(field.value)) if field.kind == _LENGTH else b"")
@@ -83,14 +83,14 @@ def write_fields(fields: Sequence[Field]) -> bytes:
     )
 
 
-def mutated_message(data: bytes, random: Random, depth: int = 0) -> bytes:
-    """`data` after one mutation of a field, at any depth; of bytes where it has no fields."""
+def mutate_message(data: bytes, random: Random, depth: int = 0) -> bytes:
+    """Mutate one field at any depth, or the bytes if there are no fields."""
     fields = read_fields(data)
     if not fields:
-        return mutated_octets(data, random)
+        return mutate_octets(data, random)
     index = random.randrange(len(fields))
     if fields[index].kind == _LENGTH and depth < 6 and random.random() < 0.6 and read_fields(fields[index].value):
-        inner = mutated_message(fields[index].value, random, depth + 1)
+        inner = mutate_message(fields[index].value, random, depth + 1)
         return write_fields(
             [*fields[:index], msgspec.structs.replace(fields[index], value=inner), *fields[index + 1 :]]
         )
@@ -142,15 +142,15 @@ def _another_value(fields: list[Field], index: int, random: Random) -> bytes:
         case 0:
             value = varint(random.choice(_NUMBERS))
         case 2:
-            value = random.choice((random.choice(_TEXTS), mutated_octets(old.value, random), old.value * 2))
+            value = random.choice((random.choice(_TEXTS), mutate_octets(old.value, random), old.value * 2))
         case _:
             value = random.randbytes(len(old.value))
     return write_fields(_replaced(fields, index, Field(old.number, old.kind, value)))
 
 
-def _an_image(fields: list[Field], index: int, random: Random) -> bytes:
-    """Another image, where there was none too."""
-    image = random.choice((mutated_image, no_image))(random)
+def _replace_by_image(fields: list[Field], index: int, random: Random) -> bytes:
+    """Replace a field by an image."""
+    image = random.choice((mutate_image, invalid_image))(random)
     if random.random() < 0.3:
         image = struct.pack("<I", random.choice((len(image), len(image) + 1, 2**32 - 1))) + image
     longest = max(range(len(fields)), key=lambda index: len(fields[index].value))
@@ -164,7 +164,7 @@ def _overlong(fields: list[Field], index: int, random: Random) -> bytes:
     return before + varint(fields[index].number << 3 | _VARINT) + _OVERLONG + after
 
 
-def _lying_length(fields: list[Field], index: int, random: Random) -> bytes:
+def _wrong_length(fields: list[Field], index: int, random: Random) -> bytes:
     old = fields[index]
     length = random.choice((len(old.value) + 1, max(len(old.value) - 1, 0), 2**31 - 1, 2**32, 2**63))
     before, after = write_fields(fields[:index]), write_fields(fields[index + 1 :])
@@ -172,7 +172,7 @@ def _lying_length(fields: list[Field], index: int, random: Random) -> bytes:
 
 
 def _deep(fields: list[Field], index: int, random: Random) -> bytes:
-    """The message in itself, over and over; protobuf's readers stop at a hundred."""
+    """Nest the message in itself; protobuf readers stop at depth 100."""
     data = write_fields(fields)
     for _ in range(random.choice((1, 3, 99, 101, 2000))):
         data = write_fields([Field(fields[index].number, _LENGTH, data[-20_000:])])
@@ -180,13 +180,13 @@ def _deep(fields: list[Field], index: int, random: Random) -> bytes:
 
 
 def _group(fields: list[Field], index: int, random: Random) -> bytes:
-    opened = varint(fields[index].number << 3 | 3) * random.choice((1, 1, 150))
-    return write_fields(fields) + opened + random.choice((b"", varint(fields[index].number << 3 | 4)))
+    start_group = varint(fields[index].number << 3 | 3) * random.choice((1, 1, 150))
+    return write_fields(fields) + start_group + random.choice((b"", varint(fields[index].number << 3 | 4)))
 
 
 def _octets(fields: list[Field], index: int, random: Random) -> bytes:
     del index
-    return mutated_octets(write_fields(fields), random)
+    return mutate_octets(write_fields(fields), random)
 
 
 def _replaced(fields: list[Field], index: int, field: Field) -> list[Field]:
@@ -200,11 +200,11 @@ PROTOBUF: Mapping[str, Callable[[list[Field], int, Random], bytes]] = {
     "renumbered": _renumbered,
     "retyped": _retyped,
     "another value": _another_value,
-    "image": _an_image,
+    "image": _replace_by_image,
     "overlong varint": _overlong,
-    "lying length": _lying_length,
+    "lying length": _wrong_length,
     "deep": _deep,
     "group": _group,
     "octets": _octets,
 }
-"""All of them, by what they do to the field at an index."""
+"""Mutators of the field at an index, by name."""
