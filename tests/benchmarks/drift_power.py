@@ -1,7 +1,7 @@
-"""Whether drift is found where there is some, and not where there is none: verdicts over many pairs of image sets.
+"""Measure how often drift is detected with and without a change, over many pairs of image sets.
 
-Each pair is a baseline and a production set of other images of one deployment (`fixtures/drift_world.py`), with the
-change that its row names in production. Usage: ``python -m tests.benchmarks.drift_power`` (a minute and a half).
+Each pair is a baseline and a production set with different images of one deployment (`fixtures/drift_world.py`). The
+row names the change in production. Usage: ``python -m tests.benchmarks.drift_power`` (a minute and a half).
 """
 
 import argparse
@@ -21,7 +21,7 @@ from app.drift.comparison import ALPHA, compared
 from app.drift.embedding import BUNDLED, Embedder
 from app.drift.measuring import Seen, observed
 from app.drift.sample import Observation, Sample, sample_of
-from fixtures.drift_world import Pixels, Shot, blurred, darkened, shots, turned, warm
+from fixtures.drift_world import BenchmarkRequest, Pixels, blurred, darkened, requests_by_name, turned, warm
 from tasks.vision.image import Image
 
 CAMERA = "east"
@@ -58,45 +58,45 @@ class World:
     """Images of one deployment, measured once for each change.
 
     Args:
-        count: how many.
-        seed: that they are drawn with.
-        embeddings: whether they are made.
+        count: number of images.
+        seed: seed of the generator.
+        embeddings: whether embeddings are computed.
     """
 
     def __init__(self, count: int, seed: int, *, embeddings: bool = True) -> None:
-        self._shots = shots(seed, count)
+        self._shots = requests_by_name(seed, count)
         self._embedder: Embedder | None = embedder_at(BUNDLED) if embeddings else None
         self._measured: dict[object, list[Observation]] = {}
 
     def pair(self, change: Change, sizes: tuple[int, int], rng: np.random.Generator) -> tuple[Sample, Sample]:
-        """A baseline and a production set without an image in common."""
+        """Return a baseline and a production set without common images."""
         first, second = sizes
-        chosen: list[int] = rng.permutation(len(self._shots))[: first + second].tolist()
-        clean = self._of(None)
-        changed = self._of(change.change)
+        rows: list[int] = rng.permutation(len(self._shots))[: first + second].tolist()
+        clean = self._observations(None)
+        changed = self._observations(change.change)
         production = [
-            changed[row] if place < change.share * second and self._touched(row, change) else clean[row]
-            for place, row in enumerate(chosen[first:])
+            changed[row] if index < change.share * second and self._is_affected(row, change) else clean[row]
+            for index, row in enumerate(rows[first:])
         ]
-        return sample_of([clean[row] for row in chosen[:first]]), sample_of(production)
+        return sample_of([clean[row] for row in rows[:first]]), sample_of(production)
 
     def measure(self) -> None:
         """Measure all images as they are."""
-        self._of(None)
+        self._observations(None)
 
-    def _touched(self, row: int, change: Change) -> bool:
+    def _is_affected(self, row: int, change: Change) -> bool:
         return change.camera in (None, self._shots[row].camera)
 
-    def _of(self, change: Callable[[Pixels], Pixels] | None) -> Sequence[Observation]:
+    def _observations(self, change: Callable[[Pixels], Pixels] | None) -> Sequence[Observation]:
         if change not in self._measured:
-            seen = [_seen(place, shot, change) for place, shot in enumerate(self._shots)]
-            self._measured[change] = list(observed(seen, "", self._embedder))
+            samples = [_seen(index, request, change) for index, request in enumerate(self._shots)]
+            self._measured[change] = list(observed(samples, "", self._embedder))
         return self._measured[change]
 
 
-def _seen(place: int, shot: Shot, change: Callable[[Pixels], Pixels] | None) -> Seen:
-    pixels = shot.pixels if change is None else change(shot.pixels)
-    return Seen(id=str(place), image=Image(pixels), metadata={"camera": shot.camera})
+def _seen(index: int, request: BenchmarkRequest, change: Callable[[Pixels], Pixels] | None) -> Seen:
+    pixels = request.pixels if change is None else change(request.pixels)
+    return Seen(id=str(index), image=Image(pixels), metadata={"camera": request.camera})
 
 
 def main() -> None:
@@ -112,10 +112,10 @@ def main() -> None:
     options = parser.parse_args()
     cv2.setNumThreads(1)
     world = World(options.images, options.seed, embeddings=options.embeddings)
-    began = time.process_time()
+    started = time.process_time()
     world.measure()
-    each = 1000 * (time.process_time() - began) / options.images
-    print(f"measuring an image takes {each:.1f} ms of a core")
+    image_milliseconds = 1000 * (time.process_time() - started) / options.images
+    print(f"measuring an image takes {image_milliseconds:.1f} ms of a core")
     rng = np.random.default_rng(options.seed)
     sizes = (options.baseline, options.production)
     title = f"{sizes[0]} images against {sizes[1]}, level {ALPHA:g}, sliced by camera, seed {options.seed}"
@@ -123,13 +123,13 @@ def main() -> None:
     failed = False
     for change in (NOTHING, *CHANGES):
         pairs = options.clean_pairs if change is NOTHING else options.pairs
-        began, found, by = time.process_time(), 0, Counter[str]()
+        started, found, by = time.process_time(), 0, Counter[str]()
         for _ in range(pairs):
             result = compared(*world.pair(change, sizes, rng), slices=["camera"])
             found += result.drifted
             by.update(test.name for test in result.tests if test.drifted)
         shares = ", ".join(f"{name} {count / pairs:.2f}" for name, count in by.most_common())
-        seconds = (time.process_time() - began) / pairs
+        seconds = (time.process_time() - started) / pairs
         table.add_row(change.name, str(pairs), f"{found / pairs:.2f}", shares, f"{seconds:.2f}")
         failed |= (
             found / pairs > 0.05 if change is NOTHING else change.wanted is not None and found / pairs < change.wanted

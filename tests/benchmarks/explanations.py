@@ -1,4 +1,4 @@
-"""Whether explanations tell what matters to the fixture models: their maps against random ones, on generated scenes.
+"""Compare saliency maps of the fixture models with random maps, on generated scenes.
 
 Deletion and insertion are areas under the curve of the score while the most salient pixels go or come; the pointing
 game counts how often the most salient pixel lies on the object. Random maps are as smooth as the others. Usage:
@@ -34,8 +34,8 @@ RANDOM_MAPS = 3
 Map = NDArray[np.float32]
 
 
-class Measured(NamedTuple):
-    """Of one map of one finding."""
+class Fidelity(NamedTuple):
+    """Metrics of one map of one prediction."""
 
     deletion: float
     insertion: float
@@ -44,18 +44,18 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What is explained, and the scenes it is made for."""
+    """A model to explain, and the scenes that it was trained for."""
 
     name: str
     recipe: Recipe
-    named_by_colour: bool
+    label_has_colour: bool
 
 
 MODELS = (
-    Model("classifier", CLASSIFY, named_by_colour=True),
-    Model("detector", DETECT, named_by_colour=True),
-    Model("oriented-detector", ORIENT, named_by_colour=False),
-    Model("segmenter", SEGMENT, named_by_colour=False),
+    Model("classifier", CLASSIFY, label_has_colour=True),
+    Model("detector", DETECT, label_has_colour=True),
+    Model("oriented-detector", ORIENT, label_has_colour=False),
+    Model("segmenter", SEGMENT, label_has_colour=False),
 )
 
 
@@ -74,14 +74,16 @@ def main() -> None:
         title=f"{options.scenes} scenes a model, seed {options.seed}, {options.samples} samples, grid {options.grid}",
     )  # fmt: skip
     failed = False
-    found = {source.name: source for source in sources(ModelOptions())}
+    sources_by_name = {source.name: source for source in sources(ModelOptions())}
     for model in MODELS:
-        servable = load(found[model.name])
+        servable = load(sources_by_name[model.name])
         scenes = list(make_scenes(options.seed, model.recipe, options.scenes))
-        chance = _Row(_random(servable, scenes, model, options.steps))
+        chance = _Row(_measure_random_maps(servable, scenes, model, options.steps))
         for method in ExplanationMethod:
-            wanted = ExplanationParameters(method=method, samples=options.samples, grid=options.grid, seed=options.seed)
-            row = _Row(_explained(servable, scenes, model, wanted, options.steps))
+            parameters = ExplanationParameters(
+                method=method, samples=options.samples, grid=options.grid, seed=options.seed
+            )
+            row = _Row(_measure_method(servable, scenes, model, parameters, options.steps))
             table.add_row(model.name, method, *row.cells, f"{row.seconds / len(scenes):.2f}")
             failed |= not row.clearly_better_than(chance)
         table.add_row(model.name, f"random, {RANDOM_MAPS} seeds", *chance.cells, "")
@@ -90,8 +92,8 @@ def main() -> None:
 
 
 class _Row:
-    def __init__(self, measured: Iterable[tuple[Measured, float]]) -> None:
-        rows = list(measured)
+    def __init__(self, measurements: Iterable[tuple[Fidelity, float]]) -> None:
+        rows = list(measurements)
         self.seconds = sum(seconds for _, seconds in rows)
         self.mean = np.mean([(row.deletion, row.insertion, row.hit) for row, _ in rows], axis=0)
         self.cells = [*(f"{value:.3f}" for value in self.mean), str(len(rows))]
@@ -101,20 +103,22 @@ class _Row:
         return deletion < -0.05 and insertion > 0.05 and hits > 0.2
 
 
-def _explained(
-    servable: Servable, scenes: Sequence[Scene], model: Model, wanted: ExplanationParameters, steps: int
-) -> Iterator[tuple[Measured, float]]:
+def _measure_method(
+    servable: Servable, scenes: Sequence[Scene], model: Model, parameters: ExplanationParameters, steps: int
+) -> Iterator[tuple[Fidelity, float]]:
     for scene in scenes:
         subject = _subject(servable, scene)
-        began = time.perf_counter()
-        made = sampled(subject, wanted, sample_count(subject.image, wanted, DEFAULT_SAMPLES), lambda: True)
-        seconds = time.perf_counter() - began
-        for index, heatmap in enumerate(made):
-            yield _measured(subject, index, heatmap.saliency, scene, model, steps), seconds
+        started = time.perf_counter()
+        heatmaps = sampled(subject, parameters, sample_count(subject.image, parameters, DEFAULT_SAMPLES), lambda: True)
+        seconds = time.perf_counter() - started
+        for index, heatmap in enumerate(heatmaps):
+            yield _measure(subject, index, heatmap.saliency, scene, model, steps), seconds
             seconds = 0.0
 
 
-def _random(servable: Servable, scenes: Sequence[Scene], model: Model, steps: int) -> Iterator[tuple[Measured, float]]:
+def _measure_random_maps(
+    servable: Servable, scenes: Sequence[Scene], model: Model, steps: int
+) -> Iterator[tuple[Fidelity, float]]:
     rng = np.random.default_rng(0)
     for scene in scenes:
         subject = _subject(servable, scene)
@@ -123,7 +127,7 @@ def _random(servable: Servable, scenes: Sequence[Scene], model: Model, steps: in
             for _ in range(RANDOM_MAPS):
                 coarse = rng.random((8, 8)).astype(np.float32)
                 saliency: Any = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_LINEAR)
-                yield _measured(subject, index, saliency, scene, model, steps), 0.0
+                yield _measure(subject, index, saliency, scene, model, steps), 0.0
 
 
 def _subject(servable: Servable, scene: Scene) -> Subject[Any, Any]:
@@ -133,9 +137,7 @@ def _subject(servable: Servable, scene: Scene) -> Subject[Any, Any]:
     return subject
 
 
-def _measured(
-    subject: Subject[Any, Any], index: int, saliency: Map, scene: Scene, model: Model, steps: int
-) -> Measured:
+def _measure(subject: Subject[Any, Any], index: int, saliency: Map, scene: Scene, model: Model, steps: int) -> Fidelity:
     pixels = subject.image.pixels
     areas = [
         float(area_under(subject.scores(list(copies)))[index])
@@ -144,11 +146,11 @@ def _measured(
     y, x = np.unravel_index(int(saliency.argmax()), saliency.shape)
     label: str = subject.targets.labels[index]
     hit = any(item.mask[y, x] for item in scene.items if label == _label(item, model))
-    return Measured(areas[0], areas[1], hit)
+    return Fidelity(areas[0], areas[1], hit)
 
 
 def _label(item: Item, model: Model) -> str:
-    return item.label if model.named_by_colour else item.shape
+    return item.label if model.label_has_colour else item.shape
 
 
 if __name__ == "__main__":

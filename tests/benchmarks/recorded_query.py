@@ -1,4 +1,4 @@
-"""What two filters cost over a million recorded inferences in SQLite: milliseconds to a page of 50.
+"""Measure queries with two filters over a million recorded inferences in SQLite: milliseconds for a page of 50.
 
 The store is created in a temporary folder, or in the given folder, where later runs use it again. Usage:
 ``python -m tests.benchmarks.recorded_query``.
@@ -31,41 +31,41 @@ LABELS = ("car", "person", "truck", "dog", "bicycle", "boat", "bus", "plane")
 
 
 def main() -> None:
-    """Make the store, ask, and print a table."""
+    """Create the store, run the queries, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--inferences", type=int, default=1_000_000)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as made:
-        file = (options.folder or Path(made)) / f"recorded-{options.inferences}.db"
+    with tempfile.TemporaryDirectory() as temporary_folder:
+        file = (options.folder or Path(temporary_folder)) / f"recorded-{options.inferences}.db"
         if not file.exists():
-            began = time.perf_counter()
-            make(file, options.inferences)
-            print(f"made in {time.perf_counter() - began:.0f} s")
+            started = time.perf_counter()
+            make_store(file, options.inferences)
+            print(f"made in {time.perf_counter() - started:.0f} s")
         print(f"{options.inferences:,} inferences, {file.stat().st_size / 1e6:,.0f} MB; a page of 50, newest first")
         print(f"{'milliseconds':>12} {'slowest':>8} {'of CPU':>7} {'found':>6}  two filters")
         slow = 0
         for name, query in queries(options.inferences).items():
-            taken: list[float] = []
-            worked: list[float] = []
+            elapsed: list[float] = []
+            cpu_times: list[float] = []
             found = 0
             for _ in range(options.rounds):
-                # A reader of its own each time: nothing is cached but the file itself, by the system.
+                # A new reader for each query: only the operating system caches the file.
                 reader = Reader(read_address(str(file)))
-                began, busy = time.perf_counter(), time.process_time()
+                started, cpu_started = time.perf_counter(), time.process_time()
                 found = len(reader.page(read_query(query), 50).inferences)
-                taken.append((time.perf_counter() - began) * 1000)
-                worked.append((time.process_time() - busy) * 1000)
+                elapsed.append((time.perf_counter() - started) * 1000)
+                cpu_times.append((time.process_time() - cpu_started) * 1000)
                 reader.close()
-            slow += statistics.median(taken) > TARGET
-            median, cpu = statistics.median(taken), statistics.median(worked)
-            print(f"{median:12.1f} {max(taken):8.1f} {cpu:7.1f} {found:6}  {name}", flush=True)
+            slow += statistics.median(elapsed) > TARGET
+            median, cpu = statistics.median(elapsed), statistics.median(cpu_times)
+            print(f"{median:12.1f} {max(elapsed):8.1f} {cpu:7.1f} {found:6}  {name}", flush=True)
         print(f"{slow} of {len(queries(1))} take more than {TARGET} ms")
 
 
 def queries(count: int) -> dict[str, QueryText]:
-    """What is asked, by what it is."""
+    """Return the queries by name."""
     week_ago = f"{STARTED // 1_000_000 + count - 7 * 86400}"
     recent = _moment(int(week_ago))
     return {
@@ -96,8 +96,8 @@ def _moment(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-def make(file: Path, count: int) -> None:
-    """Write a store of `count` inferences; its indexes come last, which is quicker."""
+def make_store(file: Path, count: int) -> None:
+    """Write a store of `count` inferences; create the indexes last, which is faster."""
     part = file.with_suffix(".part")
     part.unlink(missing_ok=True)
     engine = create_engine(f"sqlite:///{part}")
@@ -113,8 +113,8 @@ def make(file: Path, count: int) -> None:
         for start in range(0, count, BATCH):
             rows = list(_rows(dice, start, min(start + BATCH, count), count))
             store.execute("BEGIN")
-            for place, table in enumerate((inferences, metadata, labels)):
-                store.executemany(texts[table], [row for batch in rows for row in batch[place]])
+            for index, table in enumerate((inferences, metadata, labels)):
+                store.executemany(texts[table], [row for batch in rows for row in batch[index]])
             store.execute("COMMIT")
         for table in (inferences, metadata, labels):
             for index in sorted(table.indexes, key=lambda item: str(item.name)):
@@ -185,10 +185,10 @@ def _inference(dice: random.Random, number: int, count: int) -> list[list[tuple[
     )
     column = {"int": 1, "float": 2, "str": 3, "dict": 4}
     typed: list[tuple[object, ...]] = []
-    for place, (key, kind, value) in enumerate(entries):
+    for index, (key, kind, value) in enumerate(entries):
         values: list[object] = [key, None, None, None, None]
         values[column[kind]] = msgspec.json.encode(value).decode() if kind == "dict" else value
-        typed.append((number, place, *values))
+        typed.append((number, index, *values))
     scored: list[tuple[object, ...]] = [
         (number, name, score, sum(label == name for label, _ in found)) for name, score in best.items()
     ]

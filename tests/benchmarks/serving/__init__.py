@@ -1,1 +1,1 @@
-"""What serving costs: the server beside the work itself, its protocols beside each other, and others beside it."""
+"""Measure the cost of serving: the server against the bare work, its protocols, and other servers."""

@@ -24,11 +24,11 @@ from tests.benchmarks.serving.workload import Workload, make_workload
 
 _DOCUMENT = ROOT / "docs" / "performance.md"
 _MARK = "<!-- Everything below is written by `make bench`. -->"
-_PICTURE = ROOT / "docs" / "performance.png"
+_IMAGE = ROOT / "docs" / "performance.png"
 
 
 def main() -> None:
-    """Measure what was asked for."""
+    """Run the selected measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=300, help="in each round")
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="names of measurements")
     options = parser.parse_args()
     rounds, requests = options.rounds, options.requests
-    every: dict[str, Callable[[Workload], Section]] = {
+    measurements: dict[str, Callable[[Workload], Section]] = {
         "overhead": lambda workload: overhead(workload, rounds, requests),
         "difference": lambda workload: difference(workload, rounds, requests),
         "protocols": lambda workload: protocols(workload, rounds, requests),
@@ -49,39 +49,39 @@ def main() -> None:
         "overload": lambda workload: overload(workload, 10),
         "queue-time": lambda workload: queue_time(workload, 10),
         "readers": lambda workload: readers(workload, 10),
-        "scale": lambda workload: scale(workload, max(1, rounds // 2), requests, _PICTURE),
+        "scale": lambda workload: scale(workload, max(1, rounds // 2), requests, _IMAGE),
         "peers": lambda workload: peers(workload, rounds, requests),
         "leak": lambda workload: leak(workload, options.leak_requests),
     }
-    wanted = options.only or list(every)
-    if unknown := set(wanted) - set(every):
-        parser.error(f"known measurements are {', '.join(every)}, not {', '.join(unknown)}")
-    made: dict[str, str] = {}
+    names = options.only or list(measurements)
+    if unknown := set(names) - set(measurements):
+        parser.error(f"known measurements are {', '.join(measurements)}, not {', '.join(unknown)}")
+    sections: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         workload = make_workload(Path(folder))
         print(header := _header(workload), flush=True)
-        for name in wanted:
-            section = every[name](workload)
-            made[section.title] = as_markdown(section)
-            print(f"\n{made[section.title]}", flush=True)
+        for name in names:
+            section = measurements[name](workload)
+            sections[section.title] = as_markdown(section)
+            print(f"\n{sections[section.title]}", flush=True)
     if options.write:
-        _write(header, made)
+        _write(header, sections)
 
 
-def _write(header: str, made: Mapping[str, str]) -> None:
-    """Put sections into the document, in the place of those that measured the same before."""
+def _write(header: str, sections: Mapping[str, str]) -> None:
+    """Replace the sections with the same titles in the document."""
     introduction, _, before = _DOCUMENT.read_text().partition(_MARK)
-    kept = {section.partition("\n")[0]: f"## {section.rstrip()}\n" for section in before.split("\n## ")[1:]}
-    _DOCUMENT.write_text("\n".join([f"{introduction}{_MARK}\n", header, "", *{**kept, **made}.values()]))
+    old_sections = {section.partition("\n")[0]: f"## {section.rstrip()}\n" for section in before.split("\n## ")[1:]}
+    _DOCUMENT.write_text("\n".join([f"{introduction}{_MARK}\n", header, "", *{**old_sections, **sections}.values()]))
 
 
 def _header(workload: Workload) -> str:
     models = ", ".join(f"{name} {flops:.0f} MFLOPs" for name, flops in workload.megaflops.items())
-    pictures = ", ".join(f"{name} {file.stat().st_size / 1000:.0f} kB" for name, file in workload.pictures.items())
+    images = ", ".join(f"{name} {file.stat().st_size / 1000:.0f} kB" for name, file in workload.images.items())
     cores, version = len(os.sched_getaffinity(0)), platform.python_version()
     return (
         f"Measured on {cores} cores, Python {version}, ONNX Runtime {onnxruntime.__version__}. Models: MobileNetV2 "
-        f"with random weights, {models}, 224x224. Images: {pictures}, as JPEG."
+        f"with random weights, {models}, 224x224. Images: {images}, as JPEG."
     )
 
 

@@ -1,4 +1,4 @@
-"""What decoding JPEGs at a fraction of their size does to answers: the fixture detector on scenes made for this."""
+"""Measure the accuracy of the fixture detector with JPEGs decoded at a fraction of their size."""
 
 import json
 import shutil
@@ -18,14 +18,14 @@ from tests.benchmarks.serving.workload import Workload
 __all__ = ("accuracy",)
 
 _SIZES = {(640, 480): 2, (1280, 960): 4}
-"""Of scenes, width and height, and the fraction at which a model of 192x192 has them decoded."""
+"""Width and height of scenes, and the reduction of decoding for a model of 192x192."""
 _FIGURES = ("map_coco", "ap50", "ap75")
 _SEED = 20_000
 _QUALITY = 90
 
 
 def accuracy(workload: Workload, scenes: int) -> Section:
-    """Average precision with whole and with reduced JPEGs."""
+    """Compare average precision with full and reduced JPEGs."""
     folder = workload.folder.parent / "accuracy"
     models = {
         variant: _detector(folder / variant, reduced=variant != "whole") for variant in ("whole", "reduced_decode")
@@ -38,8 +38,8 @@ def accuracy(workload: Workload, scenes: int) -> Section:
             command = [sys.executable, "-m", "app", "evaluate", str(dataset), "--model", str(model)]
             subprocess.run([*command, "--json", str(report)], cwd=ROOT, check=True, capture_output=True)
             figures = json.loads(report.read_text())["figures"]
-            part = "full size" if variant == "whole" else f"1/{shrink} of each side"
-            rows.append([f"{width}x{height}", part, *(f"{figures[name]:.4f}" for name in _FIGURES)])
+            decoded_size = "full size" if variant == "whole" else f"1/{shrink} of each side"
+            rows.append([f"{width}x{height}", decoded_size, *(f"{figures[name]:.4f}" for name in _FIGURES)])
     about = (
         f"`charioteer evaluate` of the fixture detector on {scenes} generated JPEG scenes of each size, with and "
         "without `reduced_decode`. The detector sees 192x192 pixels."
@@ -56,7 +56,7 @@ def _detector(folder: Path, *, reduced: bool) -> Path:
 
 
 def _dataset(folder: Path, width: int, height: int, scenes: int) -> Path:
-    """Scenes as JPEG, and their boxes as COCO has them."""
+    """Write scenes as JPEG, and their boxes in COCO format."""
     folder.mkdir()
     rng = np.random.default_rng(_SEED)
     images: list[dict[str, Any]] = []
@@ -80,7 +80,7 @@ def _dataset(folder: Path, width: int, height: int, scenes: int) -> Path:
                     "iscrowd": 0,
                 }
             )
-    named = [{"id": number, "name": label} for label, number in categories.items()]
+    coco_categories = [{"id": number, "name": label} for label, number in categories.items()]
     labels = folder / "labels.json"
-    labels.write_text(json.dumps({"images": images, "annotations": annotations, "categories": named}))
+    labels.write_text(json.dumps({"images": images, "annotations": annotations, "categories": coco_categories}))
     return labels

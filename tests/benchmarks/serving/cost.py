@@ -1,4 +1,4 @@
-"""CPU milliseconds a request of two things that take turns, so that whatever else the machine does meets both."""
+"""Measure CPU milliseconds a request of several candidates in turns, so that other load affects all of them."""
 
 import statistics
 import subprocess
@@ -10,68 +10,68 @@ from typing import TypeAlias
 
 import msgspec
 
-from tests.benchmarks.serving.load import Shot, Took, send
-from tests.benchmarks.serving.processes import ROOT, Running
+from tests.benchmarks.serving.load import BenchmarkRequest, LoadResult, send
+from tests.benchmarks.serving.processes import ROOT, RunningServer
 
-__all__ = ("Cost", "Measure", "cost", "floor_of", "path_of", "server_of")
+__all__ = ("Cost", "Measure", "cost", "measure_floor", "measure_own_path", "measure_server")
 
-Measure: TypeAlias = Callable[[], tuple[float, Took | None]]
-"""Gives the CPU milliseconds of a request, and what became of the load if there was one."""
+Measure: TypeAlias = Callable[[], tuple[float, LoadResult | None]]
+"""Returns the CPU milliseconds of a request, and the result of the load if there was one."""
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What a request costs.
+    """The cost of a request.
 
     Attributes:
-        milliseconds: CPU, of each round.
-        took: of the last round.
+        milliseconds: CPU time in each round.
+        load_result: result of the last round.
     """
 
     milliseconds: list[float]
-    took: Took | None = None
+    load_result: LoadResult | None = None
 
     @property
     def median(self) -> float:
-        """CPU milliseconds, the median of the rounds."""
+        """Return the median CPU milliseconds of the rounds."""
         return statistics.median(self.milliseconds)
 
 
-def cost(rounds: int, **ways: Measure) -> dict[str, Cost]:
-    """Each of `ways` measured `rounds` times, in turns."""
-    seen: dict[str, list[tuple[float, Took | None]]] = {name: [] for name in ways}
+def cost(rounds: int, **measures: Measure) -> dict[str, Cost]:
+    """Run each of `measures` `rounds` times, in turns."""
+    results: dict[str, list[tuple[float, LoadResult | None]]] = {name: [] for name in measures}
     for _ in range(rounds):
-        for name, measure in ways.items():
-            seen[name].append(measure())
-    return {name: Cost([row for row, _ in rows], rows[-1][1]) for name, rows in seen.items()}
+        for name, measure in measures.items():
+            results[name].append(measure())
+    return {name: Cost([row for row, _ in rows], rows[-1][1]) for name, rows in results.items()}
 
 
-def server_of(server: Running, shot: Shot, requests: int, connections: int) -> Measure:
-    """The cost of a request in a server."""
+def measure_server(server: RunningServer, request: BenchmarkRequest, requests: int, connections: int) -> Measure:
+    """Measure the cost of a request in a server."""
 
-    def measure() -> tuple[float, Took | None]:
+    def measure() -> tuple[float, LoadResult | None]:
         before = server.cpu_seconds()
-        took = send(shot, requests, connections)
-        return (server.cpu_seconds() - before) / requests * 1000, took
+        load_result = send(request, requests, connections)
+        return (server.cpu_seconds() - before) / requests * 1000, load_result
 
     return measure
 
 
-def floor_of(model: Path, body: bytes, requests: int) -> Measure:
-    """The cost of the work itself (`tests.benchmarks.serving.floor`)."""
-    return _printed("tests.benchmarks.serving.floor", model, body, requests)
+def measure_floor(model: Path, body: bytes, requests: int) -> Measure:
+    """Measure the cost of the bare work (`tests.benchmarks.serving.floor`)."""
+    return _measure_module("tests.benchmarks.serving.floor", model, body, requests)
 
 
-def path_of(model: Path, body: bytes, requests: int) -> Measure:
-    """The cost of our own path through it (`tests.benchmarks.serving.own_path`); `model` is a folder."""
-    return _printed("tests.benchmarks.serving.own_path", model, body, requests)
+def measure_own_path(model: Path, body: bytes, requests: int) -> Measure:
+    """Measure the cost of our code without HTTP (`tests.benchmarks.serving.own_path`); `model` is a folder."""
+    return _measure_module("tests.benchmarks.serving.own_path", model, body, requests)
 
 
-def _printed(module: str, model: Path, body: bytes, requests: int) -> Measure:
-    def measure() -> tuple[float, Took | None]:
+def _measure_module(module: str, model: Path, body: bytes, requests: int) -> Measure:
+    def measure() -> tuple[float, LoadResult | None]:
         with tempfile.NamedTemporaryFile() as file:
             Path(file.name).write_bytes(body)
             command = [sys.executable, "-m", module, str(model), file.name, str(requests)]
-            done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-        return float(done.stdout), None
+            process = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+        return float(process.stdout), None
 
     return measure

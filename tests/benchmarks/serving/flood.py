@@ -1,6 +1,6 @@
-"""A flood of requests from one process, as cheap as Python allows: bytes made beforehand, one asyncio protocol each.
+"""Send a flood of requests from one process at low cost: encoded in advance, with one asyncio protocol a connection.
 
-Closed: each connection sends its next request when the last is answered, and never waits as `Retry-After` asks. Open:
+Closed: each connection sends its next request when the last is answered, and ignores `Retry-After`. Open:
 a fixed number of requests a second, spread over the connections that are idle.
 """
 
@@ -21,7 +21,7 @@ import uvloop
 
 from tests.benchmarks.serving.processes import ROOT
 
-__all__ = ("Flooded", "flood", "request_bytes")
+__all__ = ("FloodResult", "flood", "request_bytes")
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _TICK_SECONDS = 0.002
@@ -29,7 +29,7 @@ _FALLBACK_SECONDS = 0.1
 _CONNECT_SECONDS = 60
 
 
-class Flooded(msgspec.Struct, frozen=True):
+class FloodResult(msgspec.Struct, frozen=True):
     """Counts of one flood.
 
     Attributes:
@@ -46,51 +46,51 @@ class Flooded(msgspec.Struct, frozen=True):
 
     @property
     def goodput(self) -> float:
-        """Answers with status 200 a second."""
+        """Return answers with status 200 a second."""
         return self.statuses.get(200, 0) / self.seconds
 
     @property
     def refused(self) -> float:
-        """Answers with status 429 a second."""
+        """Return answers with status 429 a second."""
         return self.statuses.get(429, 0) / self.seconds
 
     def percentile(self, share: float) -> float:
-        """Milliseconds within which that share of the answers came."""
+        """Return a percentile of the latency in milliseconds."""
         if not self.milliseconds:
             return 0.0
         return self.milliseconds[min(len(self.milliseconds) - 1, int(share * len(self.milliseconds)))]
 
 
 def request_bytes(method: str, target: str, body: bytes = b"", content_type: str = "application/json") -> bytes:
-    """Return one whole HTTP/1.1 request."""
-    about = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n" if body else ""
-    return f"{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n{about}\r\n".encode() + body
+    """Return a complete HTTP/1.1 request."""
+    headers = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n" if body else ""
+    return f"{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}\r\n".encode() + body
 
 
-def flood(port: int, request: bytes, connections: int, seconds: float, rate: float = 0.0) -> Flooded:
+def flood(port: int, request: bytes, connections: int, seconds: float, rate: float = 0.0) -> FloodResult:
     """Send `request` over `connections` for `seconds`: a closed flood, or an open one of `rate` requests a second."""
     with NamedTemporaryFile() as file:
         Path(file.name).write_bytes(request)
         numbers = [str(value) for value in (port, connections, seconds, rate)]
         command = [sys.executable, "-m", "tests.benchmarks.serving.flood", file.name, *numbers]
-        done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    return msgspec.json.decode(done.stdout, type=Flooded, strict=False)
+        process = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return msgspec.json.decode(process.stdout, type=FloodResult, strict=False)
 
 
 class _Client(asyncio.Protocol):
-    """One connection that is kept, and made again when the server closes it."""
+    """A persistent connection that is reopened when the server closes it."""
 
     def __init__(self, flood: "_Flood") -> None:
         self._flood = flood
         self._transport: asyncio.Transport | None = None
-        self._left = 0
+        self._remaining = 0
         self._received = b""
         self._sent = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclasses of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
-        self._flood.ready(self)
+        self._flood.on_ready(self)
 
     def send(self) -> None:
         self._sent = time.perf_counter()
@@ -98,25 +98,25 @@ class _Client(asyncio.Protocol):
         self._transport.write(self._flood.request)
 
     def data_received(self, data: bytes) -> None:
-        if self._left:
-            self._left -= len(data)
+        if self._remaining:
+            self._remaining -= len(data)
         else:
             self._received += data
             end = self._received.find(b"\r\n\r\n")
             if end < 0:
                 return
             length = _LENGTH.search(self._received, 0, end)
-            self._left = end + 4 + (int(length[1]) if length else 0) - len(self._received)
+            self._remaining = end + 4 + (int(length[1]) if length else 0) - len(self._received)
             self._status = int(self._received[9:12])
             self._received = b""
-        if self._left <= 0:
-            self._left = 0
+        if self._remaining <= 0:
+            self._remaining = 0
             sent, self._sent = self._sent, 0.0
-            self._flood.answered(self, self._status, sent)
+            self._flood.on_answer(self, self._status, sent)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._received, self._left = b"", 0
-        self._flood.lost(self, waited=self._sent != 0.0)
+        self._received, self._remaining = b"", 0
+        self._flood.on_connection_lost(self, waited=self._sent != 0.0)
         self._sent = 0.0
 
 
@@ -129,48 +129,48 @@ class _Flood:
         self._rate = rate
         self._loop = asyncio.get_running_loop()
         self._idle: list[_Client] = []
-        self._over = False
-        self._going = False
+        self._finished = False
+        self._running = False
         self._statuses: Counter[int] = Counter()
         self._unsent = 0
         self._times: list[float] = []
         self._opening: set[asyncio.Task[object]] = set()
 
-    async def run(self) -> Flooded:
+    async def run(self) -> FloodResult:
         for _ in range(self._connections):
             self._connect(_Client(self))
             await asyncio.sleep(0)
         async with asyncio.timeout(_CONNECT_SECONDS):
             while len(self._idle) < self._connections:
                 await asyncio.sleep(0.01)
-        self._going = True
-        began = time.perf_counter()
+        self._running = True
+        started = time.perf_counter()
         if self._rate:
-            await self._open(began)
+            await self._run_open_loop(started)
         else:
             idle, self._idle = self._idle, []
             for client in idle:
                 client.send()
             await asyncio.sleep(self._seconds)
-        self._over = True
-        return Flooded(time.perf_counter() - began, dict(self._statuses), self._unsent, sorted(self._times))
+        self._finished = True
+        return FloodResult(time.perf_counter() - started, dict(self._statuses), self._unsent, sorted(self._times))
 
-    def ready(self, client: _Client) -> None:
-        if self._going and not self._rate:
+    def on_ready(self, client: _Client) -> None:
+        if self._running and not self._rate:
             client.send()
         else:
             self._idle.append(client)
 
-    def answered(self, client: _Client, status: int, sent: float) -> None:
-        if self._over:
+    def on_answer(self, client: _Client, status: int, sent: float) -> None:
+        if self._finished:
             return
         self._statuses[status] += 1
         if status == 200:
             self._times.append((time.perf_counter() - sent) * 1000)
-        self.ready(client)
+        self.on_ready(client)
 
-    def lost(self, client: _Client, *, waited: bool) -> None:
-        if self._over:
+    def on_connection_lost(self, client: _Client, *, waited: bool) -> None:
+        if self._finished:
             return
         if waited:
             self._statuses[0] += 1
@@ -179,34 +179,34 @@ class _Flood:
         self._loop.call_later(_FALLBACK_SECONDS if waited else 0, self._connect, client)
 
     def _connect(self, client: _Client) -> None:
-        task: asyncio.Task[object] = self._loop.create_task(self._connected(client))
+        task: asyncio.Task[object] = self._loop.create_task(self._open_connection(client))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
-    async def _connected(self, client: _Client) -> None:
+    async def _open_connection(self, client: _Client) -> None:
         try:
             await self._loop.create_connection(lambda: client, "127.0.0.1", self._port)
         except OSError:
             self._loop.call_later(_FALLBACK_SECONDS, self._connect, client)
 
-    async def _open(self, began: float) -> None:
+    async def _run_open_loop(self, started: float) -> None:
         sent = 0
-        while (elapsed := time.perf_counter() - began) < self._seconds:
+        while (elapsed := time.perf_counter() - started) < self._seconds:
             due = int(elapsed * self._rate) - sent
             sent += due
-            going = min(due, len(self._idle))
-            self._unsent += due - going
-            for _ in range(going):
+            sendable = min(due, len(self._idle))
+            self._unsent += due - sendable
+            for _ in range(sendable):
                 self._idle.pop().send()
             await asyncio.sleep(_TICK_SECONDS)
 
 
-async def _run(request: bytes, port: int, connections: int, seconds: float, rate: float) -> Flooded:
+async def _run(request: bytes, port: int, connections: int, seconds: float, rate: float) -> FloodResult:
     return await _Flood(port, request, connections, seconds, rate).run()
 
 
 def main() -> None:
-    """Run what `flood` asks for."""
+    """Run in the process that `flood` starts."""
     parser = argparse.ArgumentParser()
     parser.add_argument("request", type=Path)
     parser.add_argument("port", type=int)
@@ -215,8 +215,8 @@ def main() -> None:
     parser.add_argument("rate", type=float)
     options = parser.parse_args()
     request = options.request.read_bytes()
-    found = uvloop.run(_run(request, options.port, options.connections, options.seconds, options.rate))
-    print(json.dumps(msgspec.to_builtins(found)))
+    result = uvloop.run(_run(request, options.port, options.connections, options.seconds, options.rate))
+    print(json.dumps(msgspec.to_builtins(result)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The least that a classification request can cost: the same work in one thread, in one process, without a server.
+"""Measure the minimum cost of a classification request: the same work in one thread, without a server.
 
-Parse, base64, decode, letterbox, run, the best five, encode; against the libraries alone (msgspec, pybase64, OpenCV,
-NumPy, ONNX Runtime), so that nothing of Charioteer's own is hidden in what it is measured against.
+Parse, base64, decode, letterbox, run, top five, encode. It uses only libraries (msgspec, pybase64, OpenCV, NumPy, ONNX
+Runtime), so that the baseline has no code of Charioteer.
 """
 
 import sys
@@ -46,13 +46,13 @@ class Chain:
     def __call__(self, body: bytes) -> bytes:
         """Answer one request."""
         raw = memoryview(msgspec.json.decode(body, type=Body).inputs[0].data)
-        found = self.best(pybase64.b64decode(raw[2:-2], validate=True))
-        output = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [found]}
+        classes = self.best(pybase64.b64decode(raw[2:-2], validate=True))
+        output = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [classes]}
         return msgspec.json.encode({"id": "1", "outputs": [output]})
 
-    def best(self, picture: bytes) -> list[dict[str, Any]]:
+    def best(self, image: bytes) -> list[dict[str, Any]]:
         """Return the best classes of an encoded image."""
-        pixels: Any = cv2.imdecode(np.frombuffer(picture, np.uint8), cv2.IMREAD_COLOR_RGB)
+        pixels: Any = cv2.imdecode(np.frombuffer(image, np.uint8), cv2.IMREAD_COLOR_RGB)
         height, width = pixels.shape[:2]
         scale = min(SIDE / width, SIDE / height)
         new_width, new_height = round(width * scale), round(height * scale)
@@ -60,8 +60,8 @@ class Chain:
         small = cv2.resize(pixels, (new_width, new_height), interpolation=cv2.INTER_LINEAR)
         batch = np.zeros((1, 3, SIDE, SIDE), np.float32)
         for channel in range(3):
-            place = batch[0, channel, top : top + new_height, left : left + new_width]
-            cv2.LUT(cv2.extractChannel(small, channel), self.table, place)
+            target = batch[0, channel, top : top + new_height, left : left + new_width]
+            cv2.LUT(cv2.extractChannel(small, channel), self.table, target)
         scores = self.session.run(None, {"input": batch})[0][0]
         best = np.argpartition(scores, -TOP_K)[-TOP_K:]
         best = best[np.argsort(-scores[best])]

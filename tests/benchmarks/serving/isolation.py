@@ -1,11 +1,11 @@
-"""What a model in a process of its own costs beside the same model in the server."""
+"""Measure the cost of an isolated model against the same model in the server's process."""
 
 import json
 import shutil
 import statistics
 from pathlib import Path
 
-from tests.benchmarks.serving.cost import cost, server_of
+from tests.benchmarks.serving.cost import cost, measure_server
 from tests.benchmarks.serving.encodings import chariot
 from tests.benchmarks.serving.load import send
 from tests.benchmarks.serving.processes import charioteer
@@ -19,29 +19,29 @@ _CASES = (("small", "vga", 1), ("small", "vga", 8), ("small", "hd", 8), ("medium
 
 
 def isolation(workload: Workload, rounds: int, requests: int) -> Section:
-    """The same requests to the same model in the server, and in a process of its own that the same server keeps."""
+    """Send the same requests to a model in the server's process, and to an isolated copy."""
     folder = workload.folder.parent / "isolation"
     for name in _MODELS:
         shutil.copytree(workload.folder / name, folder / name)
         _isolated_copy(workload.folder / name, folder / f"{name}-alone")
     rows: list[list[Cell]] = []
     with charioteer("--model-repository", str(folder)) as server:
-        for name, picture, connections in _CASES:
-            file = workload.pictures[picture]
+        for name, image, connections in _CASES:
+            file = workload.images[image]
             inside, alone = (chariot(server.ports["http"], model, file) for model in (name, f"{name}-alone"))
-            for shot in (inside, alone):
-                send(shot, 50, connections)
-            found = cost(
+            for request in (inside, alone):
+                send(request, 50, connections)
+            costs = cost(
                 rounds,
-                inside=server_of(server, inside, requests, connections),
-                alone=server_of(server, alone, requests, connections),
+                inside=measure_server(server, inside, requests, connections),
+                alone=measure_server(server, alone, requests, connections),
             )
-            pairs = zip(found["inside"].milliseconds, found["alone"].milliseconds, strict=True)
-            more = statistics.median(high - low for low, high in pairs)
-            row: list[Cell] = [name, picture, connections, found["inside"].median, found["alone"].median, more]
-            for result in found.values():
-                assert result.took is not None
-                row += [result.took.rate, result.took.percentile(0.5)]
+            pairs = zip(costs["inside"].milliseconds, costs["alone"].milliseconds, strict=True)
+            difference = statistics.median(high - low for low, high in pairs)
+            row: list[Cell] = [name, image, connections, costs["inside"].median, costs["alone"].median, difference]
+            for result in costs.values():
+                assert result.load_result is not None
+                row += [result.load_result.rate, result.load_result.percentile(0.5)]
             rows.append(row)
     about = (
         "CPU milliseconds of a chariot-v2-kserve request to a model in the server, and to the same model with "
@@ -54,7 +54,7 @@ def isolation(workload: Workload, rounds: int, requests: int) -> Section:
     return Section(title="Isolated models", about=about, columns=columns, rows=rows)
 
 
-def _isolated_copy(model: Path, to: Path) -> None:
-    shutil.copytree(model, to)
-    settings = json.loads((to / "model-settings.json").read_text())
-    (to / "model-settings.json").write_text(json.dumps({**settings, "isolate": True}))
+def _isolated_copy(model: Path, target: Path) -> None:
+    shutil.copytree(model, target)
+    settings = json.loads((target / "model-settings.json").read_text())
+    (target / "model-settings.json").write_text(json.dumps({**settings, "isolate": True}))

@@ -1,4 +1,4 @@
-"""A load on a server, from a process of its own: one request again and again, and how long each answer took.
+"""Send one request repeatedly from a separate process, and measure the latency of each answer.
 
 Closed: each connection sends its next request when its last is answered.
 """
@@ -21,18 +21,18 @@ import uvloop
 
 from tests.benchmarks.serving.processes import ROOT
 
-__all__ = ("Shot", "Took", "send")
+__all__ = ("BenchmarkRequest", "LoadResult", "send")
 
 
-class Shot(msgspec.Struct, frozen=True):
+class BenchmarkRequest(msgspec.Struct, frozen=True):
     """One request.
 
     Attributes:
-        port: where it goes.
+        port: port of the server.
         target: the path over HTTP, the full method over gRPC.
         body: the content, or the serialized message.
-        headers: over HTTP.
-        grpc: whether it goes over gRPC.
+        headers: HTTP headers.
+        grpc: whether to use gRPC.
     """
 
     port: int
@@ -42,13 +42,13 @@ class Shot(msgspec.Struct, frozen=True):
     grpc: bool = False
 
 
-class Took(msgspec.Struct, frozen=True):
-    """What became of a load.
+class LoadResult(msgspec.Struct, frozen=True):
+    """The result of a load.
 
     Attributes:
         seconds: from the first request to the last answer.
-        statuses: answers by their status, 0 for none.
-        milliseconds: of every answer that was one, sorted.
+        statuses: number of answers by status; 0 for no answer.
+        milliseconds: latencies of successful answers, sorted.
     """
 
     seconds: float
@@ -56,66 +56,66 @@ class Took(msgspec.Struct, frozen=True):
     milliseconds: list[float]
 
     def percentile(self, share: float) -> float:
-        """Milliseconds within which that share of the answers came."""
+        """Return a percentile of the latency in milliseconds."""
         return self.milliseconds[min(len(self.milliseconds) - 1, int(share * len(self.milliseconds)))]
 
     @property
     def rate(self) -> float:
-        """Answers a second."""
+        """Return the answers a second."""
         return len(self.milliseconds) / self.seconds
 
 
-def send(shot: Shot, requests: int, connections: int) -> Took:
-    """A closed load. Every request must get an answer.
+def send(request: BenchmarkRequest, requests: int, connections: int) -> LoadResult:
+    """Run a closed loop. Every request must be answered with success.
 
     Raises:
         RuntimeError: when one was not.
     """
-    took = _in_a_process(shot, requests, connections)
-    if sum(took.statuses.values()) != took.statuses.get(200, 0):
-        raise RuntimeError(f"{shot.target}: not every request was answered: {took.statuses}")
-    return took
+    load_result = _run_in_process(request, requests, connections)
+    if sum(load_result.statuses.values()) != load_result.statuses.get(200, 0):
+        raise RuntimeError(f"{request.target}: not every request was answered: {load_result.statuses}")
+    return load_result
 
 
-def _in_a_process(shot: Shot, *arguments: object) -> Took:
+def _run_in_process(request: BenchmarkRequest, *arguments: object) -> LoadResult:
     with NamedTemporaryFile() as file:
-        Path(file.name).write_bytes(msgspec.msgpack.encode(shot))
+        Path(file.name).write_bytes(msgspec.msgpack.encode(request))
         command = [sys.executable, "-m", "tests.benchmarks.serving.load", file.name, *map(str, arguments)]
-        done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    return msgspec.json.decode(done.stdout, type=Took, strict=False)
+        process = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return msgspec.json.decode(process.stdout, type=LoadResult, strict=False)
 
 
 Exchange = Callable[[], Awaitable[int]]
 
 
 class _Connection:
-    """One HTTP/1.1 connection that is kept. It reads no more of an answer than it must."""
+    """A persistent HTTP/1.1 connection that parses as little of a response as possible."""
 
-    def __init__(self, shot: Shot) -> None:
-        lines = [f"POST {shot.target} HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {len(shot.body)}"]
-        lines += [f"{name}: {value}" for name, value in shot.headers.items()]
-        self._request = "\r\n".join([*lines, "", ""]).encode() + shot.body
-        self._port = shot.port
+    def __init__(self, request: BenchmarkRequest) -> None:
+        lines = [f"POST {request.target} HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {len(request.body)}"]
+        lines += [f"{name}: {value}" for name, value in request.headers.items()]
+        self._request = "\r\n".join([*lines, "", ""]).encode() + request.body
+        self._port = request.port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def exchange(self) -> int:
-        """Send the request: the status of the answer, 0 when there was none."""
+        """Send the request, and return the status; 0 if there was no answer."""
         try:
             if self._streams is None:
                 self._streams = await asyncio.open_connection("127.0.0.1", self._port, limit=2**20)
             reader, writer = self._streams
             writer.write(self._request)
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
-            await _rest(reader, head)
+            await _read_body(reader, head)
             return int(head.split(b" ", 2)[1])
         except (OSError, asyncio.IncompleteReadError):
             self._streams = None
             return 0
 
 
-async def _rest(reader: asyncio.StreamReader, head: bytes) -> None:
-    _, found, length = head.partition(b"content-length:")
-    if found:
+async def _read_body(reader: asyncio.StreamReader, head: bytes) -> None:
+    _, separator, length = head.partition(b"content-length:")
+    if separator:
         await reader.readexactly(int(length.split(b"\r\n", 1)[0]))
         return
     while size := int(await reader.readline(), 16):
@@ -123,15 +123,15 @@ async def _rest(reader: asyncio.StreamReader, head: bytes) -> None:
     await reader.readline()
 
 
-def _caller(shot: Shot) -> Exchange:
-    """Sends over a channel of its own, over which gRPC keeps a connection of its own."""
+def _grpc_exchange(request: BenchmarkRequest) -> Exchange:
+    """Return an exchange with its own gRPC channel and connection."""
     options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
-    channel = grpc.aio.insecure_channel(f"127.0.0.1:{shot.port}", options=options)
-    call: Any = channel.unary_unary(shot.target)
+    channel = grpc.aio.insecure_channel(f"127.0.0.1:{request.port}", options=options)
+    call: Any = channel.unary_unary(request.target)
 
     async def exchange() -> int:
         try:
-            await call(shot.body)
+            await call(request.body)
         except grpc.aio.AioRpcError as error:
             return 429 if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED else 500
         return 200
@@ -139,41 +139,41 @@ def _caller(shot: Shot) -> Exchange:
     return exchange
 
 
-def _exchanges(shot: Shot, connections: int) -> Sequence[Exchange]:
-    if shot.grpc:
-        return [_caller(shot) for _ in range(connections)]
-    return [_Connection(shot).exchange for _ in range(connections)]
+def _exchanges(request: BenchmarkRequest, connections: int) -> Sequence[Exchange]:
+    if request.grpc:
+        return [_grpc_exchange(request) for _ in range(connections)]
+    return [_Connection(request).exchange for _ in range(connections)]
 
 
-async def _closed(shot: Shot, requests: int, connections: int) -> Took:
-    left = requests
+async def _closed(request: BenchmarkRequest, requests: int, connections: int) -> LoadResult:
+    remaining = requests
     times: list[float] = []
     statuses: Counter[int] = Counter()
 
-    async def go(exchange: Exchange) -> None:
-        nonlocal left
-        while left > 0:
-            left -= 1
-            began = time.perf_counter()
+    async def send_requests(exchange: Exchange) -> None:
+        nonlocal remaining
+        while remaining > 0:
+            remaining -= 1
+            started = time.perf_counter()
             status = await exchange()
             statuses[status] += 1
             if status == 200:
-                times.append((time.perf_counter() - began) * 1000)
+                times.append((time.perf_counter() - started) * 1000)
 
-    began = time.perf_counter()
-    await asyncio.gather(*map(go, _exchanges(shot, connections)))
-    return Took(time.perf_counter() - began, dict(statuses), sorted(times))
+    started = time.perf_counter()
+    await asyncio.gather(*map(send_requests, _exchanges(request, connections)))
+    return LoadResult(time.perf_counter() - started, dict(statuses), sorted(times))
 
 
 def main() -> None:
-    """What `send` runs."""
+    """Run in the process that `send` starts."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("shot")
+    parser.add_argument("request")
     parser.add_argument("requests", type=int)
     parser.add_argument("connections", type=int)
     options = parser.parse_args()
-    shot = msgspec.msgpack.decode(Path(options.shot).read_bytes(), type=Shot)
-    print(json.dumps(msgspec.to_builtins(uvloop.run(_closed(shot, options.requests, options.connections)))))
+    request = msgspec.msgpack.decode(Path(options.request).read_bytes(), type=BenchmarkRequest)
+    print(json.dumps(msgspec.to_builtins(uvloop.run(_closed(request, options.requests, options.connections)))))
 
 
 if __name__ == "__main__":

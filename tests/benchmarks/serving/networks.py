@@ -1,4 +1,4 @@
-"""Networks to serve: MobileNetV2 (Sandler et al., 2018) in two widths, with random weights, as ONNX."""
+"""Write networks to serve: MobileNetV2 (Sandler et al., 2018) in two widths, with random weights, as ONNX."""
 
 from pathlib import Path
 
@@ -40,19 +40,27 @@ class _Graph:
         fan_in = max(1, int(np.prod(shape[1:])))
         return self.constant(self._rng.normal(0, (2 / fan_in) ** 0.5, shape).astype(np.float32))
 
-    def convolved(
-        self, x: str, came: int, goes: int, side: int, *, kernel: int = 1, stride: int = 1, groups: int = 1
+    def convolution(
+        self,
+        x: str,
+        channels_in: int,
+        channels_out: int,
+        side: int,
+        *,
+        kernel: int = 1,
+        stride: int = 1,
+        groups: int = 1,
     ) -> tuple[str, int]:
-        """A convolution, and the side of what it gives."""
+        """Add a convolution, and return its output and the side of the output."""
         side = -(-side // stride)
-        weight = self.random(goes, came // groups, kernel, kernel)
-        bias = self.constant(np.zeros(goes, np.float32))
+        weight = self.random(channels_out, channels_in // groups, kernel, kernel)
+        bias = self.constant(np.zeros(channels_out, np.float32))
         pad = kernel // 2
-        self.multiply_adds += side * side * goes * (came // groups) * kernel * kernel
-        made = self.node(
+        self.multiply_adds += side * side * channels_out * (channels_in // groups) * kernel * kernel
+        output = self.node(
             "Conv", x, weight, bias, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4, group=groups
         )
-        return made, side
+        return output, side
 
     def relu6(self, x: str) -> str:
         return self.node("Clip", x, self.constant(np.array(0)), self.constant(np.array(6)))
@@ -65,40 +73,40 @@ def write_model(file: Path, width: float) -> float:
         Millions of floating-point operations for an image, two for each multiply-add.
     """
     graph = _Graph()
-    x, side = graph.convolved("input", 3, _channels(32, width), SIDE, kernel=3, stride=2)
-    x, came = graph.relu6(x), _channels(32, width)
+    x, side = graph.convolution("input", 3, _channels(32, width), SIDE, kernel=3, stride=2)
+    x, channels_in = graph.relu6(x), _channels(32, width)
     for expansion, channels, repeats, first_stride in _BLOCKS:
-        goes = _channels(channels, width)
+        channels_out = _channels(channels, width)
         for repeat in range(repeats):
             stride = first_stride if repeat == 0 else 1
-            inner = came * expansion
+            inner = channels_in * expansion
             y = x
             if expansion > 1:
-                y, side = graph.convolved(y, came, inner, side)
+                y, side = graph.convolution(y, channels_in, inner, side)
                 y = graph.relu6(y)
-            y, after = graph.convolved(y, inner, inner, side, kernel=3, stride=stride, groups=inner)
-            y, side = graph.convolved(graph.relu6(y), inner, goes, after)
-            x = graph.node("Add", x, y) if stride == 1 and came == goes else y
-            came = goes
+            y, output_side = graph.convolution(y, inner, inner, side, kernel=3, stride=stride, groups=inner)
+            y, side = graph.convolution(graph.relu6(y), inner, channels_out, output_side)
+            x = graph.node("Add", x, y) if stride == 1 and channels_in == channels_out else y
+            channels_in = channels_out
     last = max(1280, _channels(1280, width)) if width >= 1 else 640
-    x, side = graph.convolved(x, came, last, side)
+    x, side = graph.convolution(x, channels_in, last, side)
     x = graph.node("Flatten", graph.node("GlobalAveragePool", graph.relu6(x)))
     graph.multiply_adds += last * CLASSES
     scores = graph.node("Gemm", x, graph.random(CLASSES, last), transB=1)
     graph.nodes.append(helper.make_node("Softmax", [scores], ["probabilities"], axis=1))
-    made = helper.make_graph(
+    graph_proto = helper.make_graph(
         graph.nodes,
         "mobilenet_v2",
         [helper.make_tensor_value_info("input", TensorProto.FLOAT, ["batch", 3, SIDE, SIDE])],
         [helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["batch", CLASSES])],
         graph.weights,
     )
-    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file)
+    onnx.save(helper.make_model(graph_proto, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file)
     return graph.multiply_adds * 2 / 1e6
 
 
 def _channels(count: int, width: float) -> int:
-    """A multiple of eight, as the paper's authors round."""
-    wanted = count * width
-    rounded = max(8, int(wanted + 4) // 8 * 8)
-    return rounded + 8 if rounded < 0.9 * wanted else rounded
+    """Round to a multiple of eight, as the paper's authors do."""
+    scaled = count * width
+    rounded = max(8, int(scaled + 4) // 8 * 8)
+    return rounded + 8 if rounded < 0.9 * scaled else rounded

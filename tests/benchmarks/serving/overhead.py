@@ -1,10 +1,10 @@
-"""The server beside the work itself; its protocols beside each other; its start and its memory."""
+"""Measure the server against the bare work, its protocols, its start and its memory."""
 
 import statistics
 from collections.abc import Callable
 from functools import partial
 
-from tests.benchmarks.serving.cost import cost, floor_of, server_of
+from tests.benchmarks.serving.cost import cost, measure_floor, measure_server
 from tests.benchmarks.serving.encodings import CHARIOT, RAW_CHARIOT, chariot, encodings, raw_chariot
 from tests.benchmarks.serving.load import send
 from tests.benchmarks.serving.processes import charioteer
@@ -18,27 +18,27 @@ _CONCURRENCY = (1, 8, 64)
 
 
 def overhead(workload: Workload, rounds: int, requests: int) -> Section:
-    """CPU of a request of chariot-v2-kserve, and of the same work in one thread without a server."""
+    """Compare the CPU of a chariot-v2-kserve request with the same work in one thread without a server."""
     rows: list[list[Cell]] = []
     with charioteer("--model-repository", str(workload.folder)) as server:
-        for model, picture in _CASES:
-            shot = chariot(server.ports["http"], model, workload.pictures[picture])
-            send(shot, 50, 4)
+        for model, image in _CASES:
+            request = chariot(server.ports["http"], model, workload.images[image])
+            send(request, 50, 4)
             for connections in _CONCURRENCY:
-                found = cost(
+                costs = cost(
                     rounds,
-                    floor=floor_of(workload.model(model), shot.body, requests),
-                    server=server_of(server, shot, requests, connections),
+                    floor=measure_floor(workload.model(model), request.body, requests),
+                    server=measure_server(server, request, requests, connections),
                 )
-                took = found["server"].took
-                assert took is not None
+                load_result = costs["server"].load_result
+                assert load_result is not None
                 ratio = statistics.median(
                     high / low
-                    for low, high in zip(found["floor"].milliseconds, found["server"].milliseconds, strict=True)
+                    for low, high in zip(costs["floor"].milliseconds, costs["server"].milliseconds, strict=True)
                 )
-                latency = [took.percentile(share) for share in (0.5, 0.99)]
-                medians = [found["floor"].median, found["server"].median]
-                rows.append([model, picture, connections, *medians, ratio, took.rate, *latency])
+                latency = [load_result.percentile(share) for share in (0.5, 0.99)]
+                medians = [costs["floor"].median, costs["server"].median]
+                rows.append([model, image, connections, *medians, ratio, load_result.rate, *latency])
     about = (
         "CPU milliseconds of a request, of the floor and of the server's process, measured in turns. The floor is "
         "the same work in one thread without a server (`tests/benchmarks/serving/floor.py`). The ratio is the "
@@ -50,25 +50,31 @@ def overhead(workload: Workload, rounds: int, requests: int) -> Section:
 
 
 def protocols(workload: Workload, rounds: int, requests: int) -> Section:
-    """CPU of the same inference by every protocol."""
-    picture = workload.pictures["vga"]
+    """Compare the CPU of the same inference over every protocol."""
+    image = workload.images["vga"]
     repository = ("--model-repository", str(workload.folder))
     with (
         charioteer(*repository) as server,
-        charioteer(*repository, "--chariot-protocol", "chariot-v2") as lean,
+        charioteer(*repository, "--chariot-protocol", "chariot-v2") as chariot_v2_server,
     ):
-        shots = {name: (server, shot) for name, shot in encodings(server.ports, "small", picture).items()}
-        shots[RAW_CHARIOT] = (lean, raw_chariot(lean.ports["http"], "small", picture))
-        for _, shot in shots.values():
-            send(shot, 50, 4)
-        ways: dict[str, Callable[[], object]] = {
-            name: server_of(running, shot, requests, 8) for name, (running, shot) in shots.items()
+        requests_by_name = {
+            name: (server, request) for name, request in encodings(server.ports, "small", image).items()
         }
-        found = cost(rounds, **ways)  # pyright: ignore[reportArgumentType]
-    base = found[CHARIOT].median
+        requests_by_name[RAW_CHARIOT] = (
+            chariot_v2_server,
+            raw_chariot(chariot_v2_server.ports["http"], "small", image),
+        )
+        for _, request in requests_by_name.values():
+            send(request, 50, 4)
+        measures: dict[str, Callable[[], object]] = {
+            name: measure_server(request_server, request, requests, 8)
+            for name, (request_server, request) in requests_by_name.items()
+        }
+        costs = cost(rounds, **measures)  # pyright: ignore[reportArgumentType]
+    base = costs[CHARIOT].median
     rows: list[list[Cell]] = [
-        [name, len(shots[name][1].body), spread.median, spread.median / base]
-        for name, spread in sorted(found.items(), key=lambda pair: pair[1].median)
+        [name, len(requests_by_name[name][1].body), result.median, result.median / base]
+        for name, result in sorted(costs.items(), key=lambda pair: pair[1].median)
     ]
     about = (
         "CPU milliseconds of a request, and the ratio to JSON of chariot-v2-kserve. Small model, VGA image, 8 "
@@ -79,22 +85,22 @@ def protocols(workload: Workload, rounds: int, requests: int) -> Section:
 
 
 def start(workload: Workload, rounds: int) -> Section:
-    """How long until ready, and what memory that takes."""
+    """Measure the time until ready, and the memory."""
     rows: list[list[Cell]] = []
-    served = {
+    arguments_by_name = {
         "the fixture models": (),
         "small": ("--model", str(workload.folder / "small")),
         "medium": ("--model", str(workload.folder / "medium")),
     }
-    for name, arguments in served.items():
+    for name, arguments in arguments_by_name.items():
         ready: list[float] = []
         idle = busy = (0.0, 0.0)
-        for turn in range(rounds):
+        for round_number in range(rounds):
             with charioteer(*arguments) as server:
                 ready.append(server.ready_seconds)
                 idle = server.memory()
-                if turn == rounds - 1 and arguments:
-                    send(chariot(server.ports["http"], name, workload.pictures["vga"]), 500, 8)
+                if round_number == rounds - 1 and arguments:
+                    send(chariot(server.ports["http"], name, workload.images["vga"]), 500, 8)
                     busy = server.memory()
         loaded: list[Cell] = [*busy] if arguments else [None, None]
         rows.append([name, statistics.median(ready), *idle, *loaded])
@@ -107,19 +113,23 @@ def start(workload: Workload, rounds: int) -> Section:
 
 
 def leak(workload: Workload, requests: int) -> Section:
-    """Whether memory grows with the number of requests."""
+    """Measure whether memory grows with the number of requests."""
     rows: list[list[Cell]] = []
     with charioteer("--model", str(workload.folder / "small")) as server:
-        shots = encodings(server.ports, "small", workload.pictures["vga"])
-        load = partial(send, connections=8)
+        requests_by_name = encodings(server.ports, "small", workload.images["vga"])
+        send_load = partial(send, connections=8)
         share = requests // 10
-        for shot in shots.values():
-            load(shot, share // len(shots))
+        for request in requests_by_name.values():
+            send_load(request, share // len(requests_by_name))
         before = server.memory()[0]
-        for turn in range(10):
-            load(list(shots.values())[turn % len(shots)], share)
+        for round_number in range(10):
+            send_load(list(requests_by_name.values())[round_number % len(requests_by_name)], share)
             rows.append(
-                [(turn + 1) * share, server.memory()[0], (server.memory()[0] - before) * 1e6 / ((turn + 1) * share)]
+                [
+                    (round_number + 1) * share,
+                    server.memory()[0],
+                    (server.memory()[0] - before) * 1e6 / ((round_number + 1) * share),
+                ]
             )
     about = (
         f"Resident megabytes while {requests:,} requests of all protocols are answered, after {share:,} requests of "

@@ -1,12 +1,12 @@
-"""More requests than can be answered: what is left of the capacity, and how long admitted requests wait."""
+"""Measure goodput and queue times under overload."""
 
 import json
 import os
 from collections.abc import Sequence
 
 from tests.benchmarks.serving.encodings import chariot
-from tests.benchmarks.serving.flood import Flooded, flood, request_bytes
-from tests.benchmarks.serving.processes import Running, charioteer
+from tests.benchmarks.serving.flood import FloodResult, flood, request_bytes
+from tests.benchmarks.serving.processes import RunningServer, charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import Workload
 
@@ -19,18 +19,18 @@ _QUEUE_SECONDS = (0.05, 0.2)
 
 
 def overload(workload: Workload, seconds: float) -> Section:
-    """Goodput at several times the capacity, with every core for the server, and with one of two."""
+    """Measure goodput at multiples of the capacity, with shared and with separate cores."""
     rows: list[list[Cell]] = []
     cores = sorted(os.sched_getaffinity(0))
     layouts: list[tuple[str, Sequence[int], Sequence[int], Sequence[str]]] = [
         ("cores shared with the load", cores, cores, ()),
         ("one core each", cores[:1], cores[1:] or cores, ("--workers", "1")),
     ]
-    for name, served, loading, arguments in layouts:
-        os.sched_setaffinity(0, served)
+    for name, server_cores, load_cores, arguments in layouts:
+        os.sched_setaffinity(0, server_cores)
         try:
             with charioteer("--model", str(workload.folder / _MODEL), *arguments) as server:
-                os.sched_setaffinity(0, loading)
+                os.sched_setaffinity(0, load_cores)
                 request = _request(workload, server)
                 flood(server.ports["http"], request, 2, 1)
                 rows += [[name, *row] for row in _rows(server, request, seconds)]
@@ -58,21 +58,21 @@ def overload(workload: Workload, seconds: float) -> Section:
 
 
 def queue_time(workload: Workload, seconds: float) -> Section:
-    """How long requests wait in the queue under `--max-queue-seconds`."""
+    """Measure how long requests wait in the queue with `--max-queue-seconds`."""
     rows: list[list[Cell]] = []
-    for most in _QUEUE_SECONDS:
-        arguments = ("--max-queue-seconds", str(most), "--model", str(workload.folder / _MODEL))
+    for max_seconds in _QUEUE_SECONDS:
+        arguments = ("--max-queue-seconds", str(max_seconds), "--model", str(workload.folder / _MODEL))
         with charioteer(*arguments) as server:
             request = _request(workload, server)
             capacity = flood(server.ports["http"], request, 4, seconds).goodput
             before = len(server.lines)
             flood(server.ports["http"], request, _CONNECTIONS, seconds, 3 * capacity)
             lines = server.lines[before:]
-        admitted, answered = _waited(lines)
-        within = [wait for wait in admitted if wait <= most * 1000]
+        admitted, answered = _queue_times(lines)
+        within = [wait for wait in admitted if wait <= max_seconds * 1000]
         rows.append(
             [
-                most,
+                max_seconds,
                 len(admitted),
                 len(within) / max(1, len(admitted)),
                 max(answered, default=0.0),
@@ -87,44 +87,44 @@ def queue_time(workload: Workload, seconds: float) -> Section:
     return Section(title="Time in the queue", about=about, columns=columns, rows=rows)
 
 
-def _request(workload: Workload, server: Running) -> bytes:
-    shot = chariot(server.ports["http"], _MODEL, workload.pictures["vga"])
-    return request_bytes("POST", shot.target, shot.body)
+def _request(workload: Workload, server: RunningServer) -> bytes:
+    request = chariot(server.ports["http"], _MODEL, workload.images["vga"])
+    return request_bytes("POST", request.target, request.body)
 
 
-def _rows(server: Running, request: bytes, seconds: float) -> list[list[Cell]]:
+def _rows(server: RunningServer, request: bytes, seconds: float) -> list[list[Cell]]:
     rows: list[list[Cell]] = []
-    for times in (*_TIMES, 0):
-        capacity, cost = _measured(server, request, 4, seconds)
-        rate = times * capacity.goodput
-        found, overloaded_cost = _measured(server, request, _CONNECTIONS, seconds, rate)
-        answered, refused = found.statuses.get(200, 0), found.statuses.get(429, 0)
+    for factor in (*_TIMES, 0):
+        capacity, cost = _measure(server, request, 4, seconds)
+        rate = factor * capacity.goodput
+        overloaded, overloaded_cost = _measure(server, request, _CONNECTIONS, seconds, rate)
+        answered, refused = overloaded.statuses.get(200, 0), overloaded.statuses.get(429, 0)
         rows.append(
             [
-                f"{times} x" if times else "closed loop",
+                f"{factor} x" if factor else "closed loop",
                 capacity.goodput,
-                found.goodput / capacity.goodput,
+                overloaded.goodput / capacity.goodput,
                 cost / overloaded_cost,
-                found.refused,
-                found.unsent / found.seconds,
-                sum(found.statuses.values()) - answered - refused,
+                overloaded.refused,
+                overloaded.unsent / overloaded.seconds,
+                sum(overloaded.statuses.values()) - answered - refused,
                 1000 * (overloaded_cost - cost) * answered / max(1, refused),
             ]
         )
     return rows
 
 
-def _measured(
-    server: Running, request: bytes, connections: int, seconds: float, rate: float = 0.0
-) -> tuple[Flooded, float]:
-    """A flood, and the CPU seconds of the server for each answer."""
-    began = server.cpu_seconds()
-    found = flood(server.ports["http"], request, connections, seconds, rate)
-    return found, (server.cpu_seconds() - began) / max(1, found.statuses.get(200, 0))
+def _measure(
+    server: RunningServer, request: bytes, connections: int, seconds: float, rate: float = 0.0
+) -> tuple[FloodResult, float]:
+    """Run a flood, and return its result and the server's CPU seconds for each answer."""
+    started = server.cpu_seconds()
+    overloaded = flood(server.ports["http"], request, connections, seconds, rate)
+    return overloaded, (server.cpu_seconds() - started) / max(1, overloaded.statuses.get(200, 0))
 
 
-def _waited(lines: Sequence[bytes]) -> tuple[list[float], list[float]]:
-    """Milliseconds in the queue of all requests that a worker took up, and of those that were answered."""
+def _queue_times(lines: Sequence[bytes]) -> tuple[list[float], list[float]]:
+    """Return queue times in milliseconds of requests that reached a worker, and of answered requests."""
     admitted: list[float] = []
     answered: list[float] = []
     for line in lines:

@@ -1,4 +1,4 @@
-"""Our own path from the bytes of a request to the bytes of its answer: in one thread, without HTTP and observers."""
+"""Measure our code from request body to response body, in one thread, without HTTP and observers."""
 
 import sys
 import time

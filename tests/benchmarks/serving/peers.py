@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from tests.benchmarks.serving.cost import cost, server_of
+from tests.benchmarks.serving.cost import cost, measure_server
 from tests.benchmarks.serving.encodings import chariot
-from tests.benchmarks.serving.load import Shot, send
-from tests.benchmarks.serving.processes import ROOT, Running, charioteer, free_port, running
+from tests.benchmarks.serving.load import BenchmarkRequest, send
+from tests.benchmarks.serving.processes import ROOT, RunningServer, charioteer, free_port, run_server
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import Workload
 
@@ -24,7 +24,7 @@ _MODULE = "tests.benchmarks.serving.others"
 _LONGEST_REASON = 120
 
 
-def _nothing(port: int, folder: Path) -> Mapping[str, str]:
+def _no_environment(port: int, folder: Path) -> Mapping[str, str]:
     del port, folder
     return {}
 
@@ -44,15 +44,15 @@ def _bentoml(port: int, folder: Path) -> Mapping[str, str]:
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """How one of them is started and asked.
+    """The command and request of another server.
 
     Attributes:
-        title: what to call it.
-        command: starts it, given its environment's folder of programs and a port.
-        health: the path that answers 200 once it is ready.
-        target: where requests go.
+        title: name in the table.
+        command: returns the command, from the folder of programs and a port.
+        health: path that returns 200 once it is ready.
+        target: path of inference requests.
         body: builds a request body from an image.
-        environment: of its process, given a port and a folder to write to.
+        environment: returns environment variables, from a port and a writable folder.
     """
 
     title: str
@@ -60,16 +60,16 @@ class Peer(msgspec.Struct, frozen=True):
     health: str
     target: str
     body: Callable[[bytes], bytes]
-    environment: Callable[[int, Path], Mapping[str, str]] = _nothing
+    environment: Callable[[int, Path], Mapping[str, str]] = _no_environment
 
 
-def _v2(picture: bytes) -> bytes:
-    tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [base64.b64encode(picture).decode()]}
+def _v2(image: bytes) -> bytes:
+    tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [base64.b64encode(image).decode()]}
     return msgspec.json.encode({"inputs": [tensor]})
 
 
-def _own(picture: bytes) -> bytes:
-    return msgspec.json.encode({"image": base64.b64encode(picture).decode()})
+def _json_image(image: bytes) -> bytes:
+    return msgspec.json.encode({"image": base64.b64encode(image).decode()})
 
 
 _PEERS = {
@@ -102,7 +102,7 @@ _PEERS = {
         lambda programs, port: [str(programs / "python"), "-m", f"{_MODULE}.with_litserve", str(port)],
         "/health",
         "/predict",
-        _own,
+        _json_image,
     ),
     "bentoml": Peer(
         "BentoML",
@@ -111,36 +111,36 @@ _PEERS = {
         ],
         "/readyz",
         "/classify",
-        _own,
+        _json_image,
         _bentoml,
     ),
 }  # fmt: skip
 
 
 def peers(workload: Workload, rounds: int, requests: int) -> Section:
-    """CPU of the same inference in other servers, with a plain pipeline and with our floor's."""
+    """Compare the CPU of the same inference in other servers, with a plain pipeline and with the floor's."""
     rows: list[list[Cell]] = []
-    picture = workload.pictures["vga"]
+    image = workload.images["vga"]
     with charioteer("--model", str(workload.folder / "small")) as ours:
-        own = chariot(ours.ports["http"], "small", picture)
+        own = chariot(ours.ports["http"], "small", image)
         send(own, 50, 4)
         for name, peer in _PEERS.items():
             try:
                 programs = _environment(name)
                 for kind, label in (("plain", "as documented"), ("ours", "with our pipeline")):
                     with _peer(peer, programs, workload, kind) as server:
-                        shot = Shot(server.ports["http"], peer.target, peer.body(picture.read_bytes()))
-                        send(shot, 50, 4)
-                        found = cost(
+                        request = BenchmarkRequest(server.ports["http"], peer.target, peer.body(image.read_bytes()))
+                        send(request, 50, 4)
+                        costs = cost(
                             rounds,
-                            theirs=server_of(server, shot, requests, 8),
-                            ours=server_of(ours, own, requests, 8),
+                            theirs=measure_server(server, request, requests, 8),
+                            ours=measure_server(ours, own, requests, 8),
                         )
-                        ratio = found["theirs"].median / found["ours"].median
-                        took = found["theirs"].took
-                        assert took is not None
-                        medians = [found["theirs"].median, found["ours"].median]
-                        rows.append([peer.title, label, *medians, ratio, took.rate, server.memory()[0], ""])
+                        ratio = costs["theirs"].median / costs["ours"].median
+                        load_result = costs["theirs"].load_result
+                        assert load_result is not None
+                        medians = [costs["theirs"].median, costs["ours"].median]
+                        rows.append([peer.title, label, *medians, ratio, load_result.rate, server.memory()[0], ""])
             except (RuntimeError, subprocess.CalledProcessError) as error:
                 rows.append([peer.title, "", None, None, None, None, None, _reason(error)])
     about = (
@@ -154,7 +154,7 @@ def peers(workload: Workload, rounds: int, requests: int) -> Section:
 
 
 @contextmanager
-def _peer(peer: Peer, programs: Path, workload: Workload, kind: str) -> Iterator[Running]:
+def _peer(peer: Peer, programs: Path, workload: Workload, kind: str) -> Iterator[RunningServer]:
     port = free_port()
     environment = {
         "MODEL": str(workload.model("small")),
@@ -163,27 +163,27 @@ def _peer(peer: Peer, programs: Path, workload: Workload, kind: str) -> Iterator
         **peer.environment(port, workload.folder.parent),
     }
     health = f"http://127.0.0.1:{port}{peer.health}"
-    with running(peer.command(programs, port), {"http": port}, health, environment) as server:
+    with run_server(peer.command(programs, port), {"http": port}, health, environment) as server:
         yield server
 
 
 def _environment(name: str) -> Path:
-    """The programs of a server's own environment, made when it is not there.
+    """Return the folder of programs in a server's environment; create it if needed.
 
     Raises:
         CalledProcessError: when it cannot be installed.
     """
-    folder, wanted = _ENVIRONMENTS / name, _FOLDER / f"{name}.txt"
+    folder, requirements = _ENVIRONMENTS / name, _FOLDER / f"{name}.txt"
     stamp = folder / ".installed"
-    if not stamp.exists() or stamp.read_text() != wanted.read_text():
+    if not stamp.exists() or stamp.read_text() != requirements.read_text():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True, capture_output=True)
-        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--requirement", str(wanted)]
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--requirement", str(requirements)]
         subprocess.run(pip, check=True, capture_output=True)
-        stamp.write_text(wanted.read_text())
+        stamp.write_text(requirements.read_text())
     return folder / "bin"
 
 
 def _reason(error: Exception) -> str:
-    said = error.stderr.decode(errors="replace") if isinstance(error, subprocess.CalledProcessError) else str(error)
-    lines = [line for line in (said or str(error)).splitlines() if line.strip()]
+    output = error.stderr.decode(errors="replace") if isinstance(error, subprocess.CalledProcessError) else str(error)
+    lines = [line for line in (output or str(error)).splitlines() if line.strip()]
     return f"not measured: {lines[-1][:_LONGEST_REASON]}" if lines else "not measured"

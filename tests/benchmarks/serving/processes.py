@@ -1,4 +1,4 @@
-"""Servers under measurement: started as their users start them, with the CPU time and memory of all processes."""
+"""Run servers as users start them, and measure CPU time and memory of all their processes."""
 
 import os
 import socket
@@ -12,20 +12,20 @@ from pathlib import Path
 
 import httpx
 
-__all__ = ("ROOT", "Running", "charioteer", "free_port", "running")
+__all__ = ("ROOT", "RunningServer", "charioteer", "free_port", "run_server")
 
 ROOT = Path(__file__).parents[3]
 _TICKS = os.sysconf("SC_CLK_TCK")
-_PATIENCE = 120
+_TIMEOUT_SECONDS = 120
 
 
-class Running:
-    """A server that is up.
+class RunningServer:
+    """A running server.
 
     Attributes:
         ready_seconds: from its start to the first answer of its readiness.
-        ports: the ports where it listens, by name.
-        lines: what it has written so far.
+        ports: its ports, by name.
+        lines: its output so far.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class Running:
         self.ready_seconds = ready_seconds
 
     def cpu_seconds(self) -> float:
-        """User and system time of all its processes so far, those that ended included."""
+        """Return user and system time of all its processes, including exited ones."""
         return sum(_cpu_of(pid) for pid in self._family())
 
     def memory(self) -> tuple[float, float]:
-        """Resident and proportional set size of all its processes, in megabytes."""
+        """Return resident and proportional set size of all its processes, in megabytes."""
         resident = proportional = 0
         for pid in self._family():
             for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
@@ -56,31 +56,31 @@ class Running:
         return resident / 1000, proportional / 1000
 
     def _family(self) -> Sequence[int]:
-        found, left = [], [self._process.pid]
-        while left:
-            pid = left.pop()
-            found.append(pid)
+        family, pending = [], [self._process.pid]
+        while pending:
+            pid = pending.pop()
+            family.append(pid)
             for task in Path(f"/proc/{pid}/task").glob("*/children"):
-                left += [int(child) for child in task.read_text().split()]
-        return found
+                pending += [int(child) for child in task.read_text().split()]
+        return family
 
 
 @contextmanager
-def running(
+def run_server(
     command: Sequence[str],
     ports: Mapping[str, int],
     health: str,
     environment: Mapping[str, str] | None = None,
     folder: Path = ROOT,
-) -> Iterator[Running]:
-    """A server that is stopped at the end.
+) -> Iterator[RunningServer]:
+    """Run a server, and stop it at the end.
 
     Args:
-        command: starts it.
-        ports: where it listens.
-        health: the address that answers 200 once it is ready.
-        environment: beside that of this process.
-        folder: where it is started.
+        command: command of the server.
+        ports: its ports, by name.
+        health: URL that returns 200 once it is ready.
+        environment: additional environment variables.
+        folder: working directory.
     """
     started = time.perf_counter()
     process = subprocess.Popen(
@@ -91,17 +91,17 @@ def running(
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    said: list[bytes] = []
+    lines: list[bytes] = []
     assert process.stdout is not None
-    reader = threading.Thread(target=lambda: _read(process, said), daemon=True)
+    reader = threading.Thread(target=lambda: _read(process, lines), daemon=True)
     reader.start()
     try:
         while not _answers(health):
-            if process.poll() is not None or time.perf_counter() - started > _PATIENCE:
+            if process.poll() is not None or time.perf_counter() - started > _TIMEOUT_SECONDS:
                 reader.join(1)
-                raise RuntimeError(f"{command[0]} did not start: {b''.join(said[-20:]).decode(errors='replace')}")
+                raise RuntimeError(f"{command[0]} did not start: {b''.join(lines[-20:]).decode(errors='replace')}")
             time.sleep(0.01)
-        yield Running(process, ports, time.perf_counter() - started, said)
+        yield RunningServer(process, ports, time.perf_counter() - started, lines)
     finally:
         process.terminate()
         try:
@@ -112,27 +112,27 @@ def running(
 
 
 @contextmanager
-def charioteer(*arguments: str) -> Iterator[Running]:
-    """Our own server, given `arguments` of `charioteer serve`; its ports are `http`, `grpc`, `tensorflow_serving`."""
+def charioteer(*arguments: str) -> Iterator[RunningServer]:
+    """Run `charioteer serve` with `arguments`; its ports are `http`, `grpc` and `tensorflow_serving`."""
     ports = {name: free_port() for name in ("http", "grpc", "tensorflow_serving")}
     listening = ["--port", str(ports["http"]), "--grpc-port", str(ports["grpc"])]
     listening += ["--tensorflow-serving-port", str(ports["tensorflow_serving"]), "--log-format", "json"]
     command = [sys.executable, "-m", "app", "serve", *arguments, *listening]
-    with running(command, ports, f"http://127.0.0.1:{ports['http']}/ready") as server:
+    with run_server(command, ports, f"http://127.0.0.1:{ports['http']}/ready") as server:
         yield server
 
 
 def _read(process: "subprocess.Popen[bytes]", lines: list[bytes]) -> None:
-    # Line by line: what extends a list is seen only when it has ended.
+    # Append each line, because `extend` shows nothing until it returns.
     for line in process.stdout or ():
         lines.append(line)  # noqa: PERF402
 
 
 def free_port() -> int:
     """Return a free port."""
-    with socket.socket() as tried:
-        tried.bind(("127.0.0.1", 0))
-        return tried.getsockname()[1]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def _answers(address: str) -> bool:
@@ -143,7 +143,7 @@ def _answers(address: str) -> bool:
 
 
 def _cpu_of(pid: int) -> float:
-    """Of a process, and of those of its children that it has waited for (proc_pid_stat(5), fields 14 to 17)."""
+    """Return the CPU seconds of a process and its reaped children (proc_pid_stat(5), fields 14 to 17)."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Inference throughput while clients read recordings without pause."""
+"""Measure inference throughput while clients read recordings without pause."""
 
 import statistics
 import threading
@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.benchmarks.serving.encodings import chariot
-from tests.benchmarks.serving.flood import Flooded, flood, request_bytes
+from tests.benchmarks.serving.flood import FloodResult, flood, request_bytes
 from tests.benchmarks.serving.processes import charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import Workload
@@ -23,24 +23,24 @@ _PAGE = "/inferences?limit=50"
 
 
 def readers(workload: Workload, seconds: float) -> Section:
-    """Answers a second with and without readers, each measured right before the other."""
+    """Compare answers a second with and without readers, in turns."""
     rows: list[list[Cell]] = []
     with TemporaryDirectory() as folder:
         store = str(Path(folder) / "store.db")
         with charioteer("--model", str(workload.folder / "small"), "--record", store) as server:
             port = server.ports["http"]
-            shot = chariot(port, "small", workload.pictures["vga"])
-            infer, read = request_bytes("POST", shot.target, shot.body), request_bytes("GET", _PAGE)
+            request = chariot(port, "small", workload.images["vga"])
+            infer, read = request_bytes("POST", request.target, request.body), request_bytes("GET", _PAGE)
             recorded = 0
             while recorded < _RECORDED:
                 recorded += flood(port, infer, _CONNECTIONS, 1).statuses.get(200, 0)
             for count in _READERS:
                 alone: list[float] = []
-                beside: list[float] = []
-                pages: list[Flooded] = []
+                with_readers: list[float] = []
+                pages: list[FloodResult] = []
                 for _ in range(_ROUNDS):
                     alone.append(flood(port, infer, _CONNECTIONS, seconds).goodput)
-                    # They begin before the inferences, and end after them.
+                    # Readers start before the inferences, and end after them.
                     reading = threading.Thread(
                         target=lambda pages=pages, count=count: pages.append(
                             flood(port, read, count, seconds + 2 * _STARTING_SECONDS)
@@ -48,9 +48,9 @@ def readers(workload: Workload, seconds: float) -> Section:
                     )
                     reading.start()
                     time.sleep(_STARTING_SECONDS)
-                    beside.append(flood(port, infer, _CONNECTIONS, seconds).goodput)
+                    with_readers.append(flood(port, infer, _CONNECTIONS, seconds).goodput)
                     reading.join()
-                rates = statistics.median(alone), statistics.median(beside)
+                rates = statistics.median(alone), statistics.median(with_readers)
                 rows.append([count, *rates, rates[1] / rates[0], pages[-1].goodput, pages[-1].refused])
     about = (
         f"The small model and the VGA image over {_CONNECTIONS} connections in a closed loop, with and without "

@@ -1,4 +1,4 @@
-"""What a request costs as one thing after another grows."""
+"""Measure the cost of a request as one quantity grows."""
 
 import json
 import shutil
@@ -12,9 +12,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.benchmarks.serving.cost import cost, server_of
+from tests.benchmarks.serving.cost import cost, measure_server
 from tests.benchmarks.serving.encodings import chariot
-from tests.benchmarks.serving.load import Shot, send
+from tests.benchmarks.serving.load import BenchmarkRequest, send
 from tests.benchmarks.serving.processes import ROOT, charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import Workload
@@ -33,8 +33,8 @@ _BOXES = (0, 10, 100, 1000, 10_000)
 Points = Sequence[tuple[float, float]]
 
 
-def scale(workload: Workload, rounds: int, requests: int, picture: Path) -> Section:
-    """Measure four curves, and plot them to the file `picture`."""
+def scale(workload: Workload, rounds: int, requests: int, image: Path) -> Section:
+    """Measure four curves, and plot them to the file `image`."""
     curves: dict[str, Points] = {
         "images in a request": _images(workload, rounds, requests),
         "models that are loaded": _models(rounds, requests),
@@ -49,7 +49,7 @@ def scale(workload: Workload, rounds: int, requests: int, picture: Path) -> Sect
         axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("CPU ms of a request (first: of an image)")
-    figure.savefig(picture, dpi=100)
+    figure.savefig(image, dpi=100)
     rows: list[list[Cell]] = [[name, int(x), y] for name, points in curves.items() for x, y in points]
     about = (
         "CPU milliseconds of a request while one quantity grows. Images in a request: CPU of each image, small "
@@ -57,24 +57,24 @@ def scale(workload: Workload, rounds: int, requests: int, picture: Path) -> Sect
         "model. Boxes in an answer: a detector that returns a given number of boxes."
     )
     columns = ["what grows", "to", "CPU ms"]
-    return Section(title="Scale", about=about, columns=columns, rows=rows, picture=picture.name)
+    return Section(title="Scale", about=about, columns=columns, rows=rows, image=image.name)
 
 
-def _measured(measure: Callable[[], tuple[float, object]], rounds: int) -> float:
+def _measure(measure: Callable[[], tuple[float, object]], rounds: int) -> float:
     return cost(rounds, it=measure)["it"].median  # pyright: ignore[reportArgumentType]
 
 
 def _images(workload: Workload, rounds: int, requests: int) -> Points:
     points: list[tuple[float, float]] = []
     with charioteer("--model", str(workload.folder / "small")) as server:
-        one = chariot(server.ports["http"], "small", workload.pictures["vga"])
-        (described,) = msgspec.json.decode(one.body)["inputs"]
+        template = chariot(server.ports["http"], "small", workload.images["vga"])
+        (tensor,) = msgspec.json.decode(template.body)["inputs"]
         for count in _IMAGES:
-            body = msgspec.json.encode({"inputs": [{**described, "name": f"i{index}"} for index in range(count)]})
-            shot = Shot(one.port, one.target, body)
-            send(shot, 5, 1)
-            some = max(10, requests // count)
-            points.append((count, _measured(server_of(server, shot, some, 2), rounds) / count))
+            body = msgspec.json.encode({"inputs": [{**tensor, "name": f"i{index}"} for index in range(count)]})
+            request = BenchmarkRequest(template.port, template.target, body)
+            send(request, 5, 1)
+            request_count = max(10, requests // count)
+            points.append((count, _measure(measure_server(server, request, request_count, 2), rounds) / count))
     return points
 
 
@@ -86,18 +86,18 @@ def _models(rounds: int, requests: int) -> Points:
             for index in range(count):
                 shutil.copytree(ROOT / "fixtures" / "models" / "half_plus_two", Path(folder) / f"model-{index}")
             with charioteer("--model-repository", folder) as server:
-                shot = Shot(server.ports["http"], f"/v2/models/model-{count - 1}/infer", body)
-                send(shot, 50, 1)
-                points.append((count, _measured(server_of(server, shot, requests * 3, 8), rounds)))
+                request = BenchmarkRequest(server.ports["http"], f"/v2/models/model-{count - 1}/infer", body)
+                send(request, 50, 1)
+                points.append((count, _measure(measure_server(server, request, requests * 3, 8), rounds)))
     return points
 
 
 def _connections(workload: Workload, rounds: int, requests: int) -> Points:
     with charioteer("--model", str(workload.folder / "small"), "--max-waiting", "2000") as server:
-        shot = chariot(server.ports["http"], "small", workload.pictures["vga"])
-        send(shot, 50, 1)
+        request = chariot(server.ports["http"], "small", workload.images["vga"])
+        send(request, 50, 1)
         return [
-            (count, _measured(server_of(server, shot, max(requests, 2 * count), count), rounds))
+            (count, _measure(measure_server(server, request, max(requests, 2 * count), count), rounds))
             for count in _CONNECTIONS
         ]
 
@@ -107,24 +107,24 @@ def _boxes(workload: Workload, rounds: int, requests: int) -> Points:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "finder"
         folder.mkdir()
-        _write_finder(folder / "model.onnx", max(_BOXES))
+        _write_detector(folder / "model.onnx", max(_BOXES))
         settings = {"task_type": "OBJECT_DETECTION", "layout": "end2end", "labels": ["thing"]}
         (folder / "model-settings.json").write_text(json.dumps(settings))
         with charioteer("--model", str(folder)) as server:
-            one = chariot(server.ports["http"], "finder", workload.pictures["vga"])
-            (described,) = msgspec.json.decode(one.body)["inputs"]
+            template = chariot(server.ports["http"], "finder", workload.images["vga"])
+            (tensor,) = msgspec.json.decode(template.body)["inputs"]
             for count in _BOXES:
-                wanted = {"top_k": max(1, count), "score_threshold": 1.0 if count == 0 else 0.0}
-                body = msgspec.json.encode({"inputs": [{**described, "parameters": wanted}]})
-                shot = Shot(one.port, one.target, body)
-                send(shot, 5, 1)
-                some = max(10, requests // (1 + count // 1000))
-                points.append((count, _measured(server_of(server, shot, some, 2), rounds)))
+                parameters = {"top_k": max(1, count), "score_threshold": 1.0 if count == 0 else 0.0}
+                body = msgspec.json.encode({"inputs": [{**tensor, "parameters": parameters}]})
+                request = BenchmarkRequest(template.port, template.target, body)
+                send(request, 5, 1)
+                request_count = max(10, requests // (1 + count // 1000))
+                points.append((count, _measure(measure_server(server, request, request_count, 2), rounds)))
     return points
 
 
-def _write_finder(file: Path, count: int) -> None:
-    """A graph that finds `count` boxes in whatever it is shown: [1, count, 6] of corners, score and class."""
+def _write_detector(file: Path, count: int) -> None:
+    """Write a graph that returns `count` boxes for any image: [1, count, 6] of corners, score and class."""
     rng = np.random.default_rng(0)
     corners = rng.uniform(0, 600, (count, 2))
     rows = np.hstack([corners, corners + 40, np.linspace(0.99, 0.01, count)[:, None], np.zeros((count, 1))])

@@ -1,4 +1,4 @@
-"""What a measurement has to say."""
+"""Format the results of a measurement."""
 
 import textwrap
 from collections.abc import Sequence
@@ -14,30 +14,30 @@ Cell: TypeAlias = str | float | int | None
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """A table and what there is to know about it.
+    """A table with its description.
 
     Attributes:
-        title: of the section.
+        title: title of the section.
         about: what was measured, and how to read it.
-        columns: their names.
-        rows: as many cells each.
-        picture: the name of a PNG beside the document, if there is one.
+        columns: names of the columns.
+        rows: cells of each row.
+        image: file name of a PNG next to the document, if there is one.
     """
 
     title: str
     about: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
-    picture: str | None = None
+    image: str | None = None
 
 
 def as_markdown(section: Section) -> str:
-    """The section for a document."""
+    """Return a section as Markdown."""
     lines = [f"## {section.title}", "", *textwrap.wrap(section.about, _WIDTH, break_on_hyphens=False), ""]
     lines += [_row(section.columns), _row(["---"] * len(section.columns))]
     lines += [_row([_shown(cell) for cell in row]) for row in section.rows]
-    if section.picture:
-        lines += ["", f"![{section.title}]({section.picture})"]
+    if section.image:
+        lines += ["", f"![{section.title}]({section.image})"]
     return "\n".join([*lines, ""])
 
 

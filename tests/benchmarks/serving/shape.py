@@ -1,4 +1,4 @@
-"""What the networks that are served take and give."""
+"""Define the input and output of the served networks."""
 
 __all__ = ("CLASSES", "LABELS", "SIDE", "TOP_K")
 

@@ -1,4 +1,4 @@
-"""What models may opt into: JPEGs decoded at a fraction of their size, requests gathered into batches."""
+"""Measure optional settings of models: reduced JPEG decoding, and batching."""
 
 import json
 import shutil
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.serving.cost import cost, server_of
+from tests.benchmarks.serving.cost import cost, measure_server
 from tests.benchmarks.serving.encodings import chariot
 from tests.benchmarks.serving.load import send
 from tests.benchmarks.serving.processes import charioteer
@@ -16,7 +16,7 @@ from tests.benchmarks.serving.workload import Workload
 __all__ = ("shortcuts",)
 
 _PLAIN = "plain"
-_WAYS: Mapping[str, Mapping[str, Any]] = {
+_SETTINGS: Mapping[str, Mapping[str, Any]] = {
     _PLAIN: {},
     "reduced_decode": {"preprocessing": {"reduced_decode": True}},
     "batching 4, 2 ms": {"batching": {"max_size": 4, "max_delay_ms": 2}},
@@ -25,30 +25,37 @@ _WAYS: Mapping[str, Mapping[str, Any]] = {
 
 
 def shortcuts(workload: Workload, rounds: int, requests: int) -> Section:
-    """The same requests to the same model with one setting and another."""
+    """Send the same requests to the same model with different settings."""
     folder = workload.folder.parent / "shortcuts"
-    for index, more in enumerate(_WAYS.values()):
-        _copy(workload.folder / "small", folder / f"way-{index}", more)
+    for index, changes in enumerate(_SETTINGS.values()):
+        _copy(workload.folder / "small", folder / f"way-{index}", changes)
     rows: list[list[Cell]] = []
     with charioteer("--model-repository", str(folder)) as server:
-        for picture, file in workload.pictures.items():
-            shots = {name: chariot(server.ports["http"], f"way-{index}", file) for index, name in enumerate(_WAYS)}
-            for shot in shots.values():
-                send(shot, 50, 8)
-            found = cost(rounds, **{name: server_of(server, shot, requests, 8) for name, shot in shots.items()})
-            for name, result in found.items():
-                took = result.took
-                assert took is not None
-                latency = [took.percentile(share) for share in (0.5, 0.99)]
-                rows.append([picture, name, result.median, result.median / found[_PLAIN].median, took.rate, *latency])
+        for image, file in workload.images.items():
+            requests_by_name = {
+                name: chariot(server.ports["http"], f"way-{index}", file) for index, name in enumerate(_SETTINGS)
+            }
+            for request in requests_by_name.values():
+                send(request, 50, 8)
+            costs = cost(
+                rounds,
+                **{name: measure_server(server, request, requests, 8) for name, request in requests_by_name.items()},
+            )
+            for name, result in costs.items():
+                load_result = result.load_result
+                assert load_result is not None
+                latency = [load_result.percentile(share) for share in (0.5, 0.99)]
+                rows.append(
+                    [image, name, result.median, result.median / costs[_PLAIN].median, load_result.rate, *latency]
+                )
     about = "The small model with several settings in `model-settings.json`, measured in turns, with 8 connections."
     columns = ["image", "settings", "CPU ms", f"ratio to {_PLAIN}", "requests/s", "p50 ms", "p99 ms"]
     return Section(title="Optional settings", about=about, columns=columns, rows=rows)
 
 
-def _copy(model: Path, to: Path, more: Mapping[str, Any]) -> None:
-    shutil.copytree(model, to)
-    settings = json.loads((to / "model-settings.json").read_text())
-    for name, value in more.items():
+def _copy(model: Path, target: Path, changes: Mapping[str, Any]) -> None:
+    shutil.copytree(model, target)
+    settings = json.loads((target / "model-settings.json").read_text())
+    for name, value in changes.items():
         settings[name] = {**settings.get(name, {}), **value}
-    (to / "model-settings.json").write_text(json.dumps(settings))
+    (target / "model-settings.json").write_text(json.dumps(settings))

@@ -1,1 +1,1 @@
-"""Other servers, set up as their documentation does it, each in an environment of its own."""
+"""Other servers, set up as in their documentation, each in its own environment."""

@@ -14,24 +14,24 @@ __all__ = ("Pipeline", "pipeline")
 
 
 class Pipeline(Protocol):
-    """What every server calls."""
+    """The interface that every server calls."""
 
-    def best(self, picture: bytes) -> list[dict[str, Any]]:
+    def best(self, image: bytes) -> list[dict[str, Any]]:
         """Return the best classes of an encoded image."""
         ...
 
 
 class Plain:
-    """As it is written in most examples: whole arrays of floating-point numbers, one step after the other."""
+    """The pipeline of most examples: one step after the other on full floating-point arrays."""
 
     def __init__(self, model: Path) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
-    def best(self, picture: bytes) -> list[dict[str, Any]]:
+    def best(self, image: bytes) -> list[dict[str, Any]]:
         """Return the best classes of an encoded image."""
-        pixels = cv2.cvtColor(cv2.imdecode(np.frombuffer(picture, np.uint8), cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
+        pixels = cv2.cvtColor(cv2.imdecode(np.frombuffer(image, np.uint8), cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
         height, width = pixels.shape[:2]
         scale = min(SIDE / width, SIDE / height)
         small = cv2.resize(pixels, (round(width * scale), round(height * scale)))
@@ -45,7 +45,7 @@ class Plain:
 
 
 def pipeline() -> Pipeline:
-    """The one that the environment names: `MODEL` is the graph, `PIPELINE` is `plain` or `ours`."""
+    """Return the pipeline of the environment: `MODEL` is the graph, `PIPELINE` is `plain` or `ours`."""
     model = Path(os.environ["MODEL"])
     if os.environ["PIPELINE"] == "plain":
         return Plain(model)

@@ -21,9 +21,9 @@ class Classifier(litserve.LitAPI):
         """Decode the image from base64."""
         return base64.b64decode(request["image"])
 
-    def predict(self, picture: bytes) -> list[dict[str, Any]]:
+    def predict(self, image: bytes) -> list[dict[str, Any]]:
         """The best classes."""
-        return self._pipeline.best(picture)
+        return self._pipeline.best(image)
 
     def encode_response(self, output: list[dict[str, Any]]) -> dict[str, Any]:
         """The answer."""
